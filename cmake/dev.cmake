@@ -1,0 +1,65 @@
+# How bide's own programs are built: tests, examples and benchmarks. Nothing of this reaches those who
+# use the library.
+
+set(BIDE_SANITIZE "" CACHE STRING "thread; address (and undefined behaviour); or nothing")
+set_property(CACHE BIDE_SANITIZE PROPERTY STRINGS "" thread address)
+option(BIDE_NOEXCEPT "Build without exceptions and RTTI what can do without them" OFF)
+option(BIDE_WERROR "Fail on warnings" ON)
+
+add_library(bide_dev INTERFACE)
+target_link_libraries(bide_dev INTERFACE bide::bide)
+
+if(MSVC)
+    target_compile_options(bide_dev INTERFACE /W4)
+else()
+    target_compile_options(
+        bide_dev INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+    )
+endif()
+
+if(BIDE_SANITIZE STREQUAL "thread")
+    set(bide_sanitizer -fsanitize=thread)
+elseif(BIDE_SANITIZE STREQUAL "address")
+    set(bide_sanitizer -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(BIDE_SANITIZE)
+    message(FATAL_ERROR "BIDE_SANITIZE is \"${BIDE_SANITIZE}\": neither thread nor address")
+endif()
+if(BIDE_SANITIZE)
+    target_compile_options(bide_dev INTERFACE ${bide_sanitizer} -fno-omit-frame-pointer)
+    target_link_options(bide_dev INTERFACE ${bide_sanitizer})
+endif()
+
+# g++ says of each fence that its ThreadSanitizer ignores it. It may: our fences only order a store
+# before a load, and data is published by atomics, which it sees.
+if(BIDE_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(bide_dev INTERFACE -Wno-tsan)
+endif()
+
+# With its instrumentation in between, g++ 12 takes the reference that std::stop_source() passes to
+# its own member for a use before initialisation.
+if(BIDE_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(bide_dev INTERFACE -Wno-maybe-uninitialized)
+endif()
+
+if(BIDE_NOEXCEPT)
+    target_compile_options(bide_dev INTERFACE -fno-exceptions -fno-rtti)
+endif()
+
+function(bide_develop target)
+    target_link_libraries(${target} PRIVATE bide_dev)
+    set_target_properties(
+        ${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${BIDE_WERROR}
+    )
+endfunction()
+
+# build/.../single_include/bide.hpp: the library as one file.
+set(bide_single_header ${PROJECT_BINARY_DIR}/single_include/bide.hpp)
+add_custom_command(
+    OUTPUT ${bide_single_header}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${bide_single_header} -P cmake/amalgamate.cmake
+    DEPENDS cmake/amalgamate.cmake cmake/version.cmake LICENSE ${bide_header_files}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    COMMENT "Writing single_include/bide.hpp"
+    VERBATIM
+)
+add_custom_target(bide_single_header DEPENDS ${bide_single_header})

@@ -1,0 +1,49 @@
+# A package that works wherever its files are moved: nothing in it names the place it was built in or
+# installed to. Headers only, hence share/, which is the same for every architecture.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(bide_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/bide)
+set(bide_pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+
+install(
+    TARGETS bide
+    EXPORT bide
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+)
+install(
+    EXPORT bide
+    NAMESPACE bide::
+    FILE bideTargets.cmake
+    DESTINATION ${bide_package_dir}
+)
+
+configure_package_config_file(
+    cmake/packaging/bideConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
+    INSTALL_DESTINATION ${bide_package_dir}
+    NO_SET_AND_CHECK_MACRO
+    NO_CHECK_REQUIRED_COMPONENTS_MACRO
+)
+# Before 1.0 a minor version may break what the one before promised.
+write_basic_package_version_file(
+    ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion
+    ARCH_INDEPENDENT
+)
+
+file(
+    RELATIVE_PATH bide_pkgconfig_to_prefix
+    ${CMAKE_INSTALL_PREFIX}/${bide_pkgconfig_dir} ${CMAKE_INSTALL_PREFIX}
+)
+configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.pc @ONLY)
+
+install(
+    FILES
+        ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
+        ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake
+    DESTINATION ${bide_package_dir}
+)
+install(FILES ${PROJECT_BINARY_DIR}/packaging/bide.pc DESTINATION ${bide_pkgconfig_dir})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/bide)

@@ -1,0 +1,29 @@
+#ifndef BIDE_BIDE_HPP
+#define BIDE_BIDE_HPP
+
+// Everything but durable/ and interop/.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/event_count.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/futex.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/task.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/permit.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <bide/sync/synchronized_value.hpp>
+#include <bide/version.hpp>
+
+#endif

@@ -1,0 +1,328 @@
+#ifndef BIDE_CORE_ASYNC_OP_HPP
+#define BIDE_CORE_ASYNC_OP_HPP
+
+// What every async_*() returns: a wait of a coroutine, of any type, in a primitive's queue.
+//
+// The awaiter lies in the coroutine's frame and holds the node that is queued. The life of a wait:
+//
+//   await_ready     tries: an operation that can complete at once does, even with a stop requested
+//   await_suspend   arms the time-out and the stop callback, then queues the node: the last step,
+//                   for from there on another thread may resume and destroy the frame
+//   granted         the primitive's lock holder decides, lets go, publishes, and runs the node's
+//                   waker, which sends the coroutine where it is to go on
+//   stop, time-out  cancel() under the primitive's lock: who finds the node queued takes it out and
+//                   owns the outcome; who finds it granted does nothing; who finds it not queued
+//                   yet marks it, and queueing is refused
+//   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
+//   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
+//                   other thread may be about to resume it: one that releases to it is, until its
+//                   release returns
+//
+// A primitive supplies the four functions of wait_ops.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <optional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+template <class T> struct as_result {
+    using type = result<T>;
+};
+template <class U, class E> struct as_result<result<U, E>> {
+    using type = result<U, E>;
+};
+template <class T> using as_result_t = typename as_result<T>::type;
+
+// What is waited for. `queue` is the object that has the queue, `owner` what the result refers to.
+struct wait_target {
+    void* queue = nullptr;
+    void* owner = nullptr;
+    std::ptrdiff_t amount = 1;
+};
+
+// How a primitive is waited on; R is a result<...>. None of them throws.
+template <class R, class Platform> struct wait_ops {
+    using waiter = basic_waiter<Platform>;
+    bool (*try_now)(const wait_target&) noexcept;                   // true: granted
+    bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
+    bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
+    R (*collect)(const wait_target&, fate what) noexcept;           // the outcome as a value
+};
+
+// errc of a fate that is not `granted`.
+inline errc errc_of(fate what) noexcept {
+    switch (what) {
+    case fate::stopped: return errc::stopped;
+    case fate::timed_out: return errc::timeout;
+    default: return errc::closed;
+    }
+}
+
+namespace detail {
+
+template <class T> inline constexpr bool is_result = false;
+template <class U, class E> inline constexpr bool is_result<result<U, E>> = true;
+
+// Where a wait may end early. Only operations whose result can say so have it.
+struct wait_limits {
+    std::stop_token stop;
+    deadline until = deadline::never();
+};
+struct no_limits {};
+
+template <class Platform> executor_ref service_executor() noexcept {
+    return timer_service<Platform>();
+}
+
+// A coroutine's place in a queue, and its way back from there.
+template <class Platform> class coroutine_wait {
+public:
+    using waiter = basic_waiter<Platform>;
+
+    template <class Promise>
+    coroutine_wait(std::coroutine_handle<Promise> h, std::ptrdiff_t amount,
+                   executor_ref resume_on) noexcept
+        : node(amount, waker(&on_complete, this)), executor_(resume_on) {
+        if constexpr (!std::is_void_v<Promise>) {
+            if (!executor_) {
+                executor_ = executor_of(h.promise());
+            }
+        }
+        if (!executor_) {
+            executor_ = current_worker<Platform>();
+        }
+        runnable_.run = waker(&resume_frame, h.address());
+    }
+    coroutine_wait(const coroutine_wait&) = delete;
+    coroutine_wait& operator=(const coroutine_wait&) = delete;
+
+    // Sends the coroutine on its way after a stop or a time-out, never on this thread.
+    // Nothing of *this is touched afterwards.
+    void go_elsewhere() noexcept {
+        (executor_ ? executor_ : service_executor<Platform>()).post(runnable_);
+    }
+
+    // The coroutine is going to be destroyed; where it was to be resumed on this thread, it is not.
+    void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
+
+    waiter node;
+
+private:
+    static void resume_frame(void* address) noexcept {
+        resume<Platform>(std::coroutine_handle<>::from_address(address));
+    }
+
+    static void on_complete(void* self) noexcept {
+        auto& wait = *static_cast<coroutine_wait*>(self);
+        if (wait.executor_) {
+            wait.executor_.post(wait.runnable_);
+        } else {
+            wake_scope<Platform>::run(wait.runnable_);
+        }
+    }
+
+    runnable runnable_;
+    executor_ref executor_;
+};
+
+} // namespace detail
+
+template <class T, class Platform> class [[nodiscard("co_await it")]] basic_async_op {
+    using R = as_result_t<T>;
+    using ops = wait_ops<R, Platform>;
+    using limits = std::conditional_t<detail::is_result<T>, detail::wait_limits, detail::no_limits>;
+    template <class U> using same = basic_async_op<U, Platform>;
+
+public:
+    using value_type = T;
+
+    // For primitives: `what` is a constant of the primitive's.
+    basic_async_op(const ops& what, wait_target target) noexcept : ops_(&what), target_(target) {}
+    basic_async_op(basic_async_op&&) noexcept = default;
+    basic_async_op& operator=(basic_async_op&&) = delete;
+
+    // Answers closed, stopped and timeout with an errc instead of an exception.
+    same<R> as_result() && noexcept { return std::move(*this).widen(); }
+
+    // Ends the wait with errc::stopped when a stop is requested.
+    // Throws: std::system_error when bide's service thread cannot be started.
+    same<R> with_stop(std::stop_token token) && {
+        timer_service<Platform>();
+        same<R> op = std::move(*this).widen();
+        op.limits_.stop = std::move(token);
+        return op;
+    }
+
+    // Ends the wait with errc::timeout at the deadline; one attempt where it has passed.
+    // Throws: as with_stop().
+    same<R> with_deadline(deadline until) && {
+        timer_service<Platform>();
+        same<R> op = std::move(*this).widen();
+        op.limits_.until = until;
+        return op;
+    }
+    template <class C, class D>
+    same<R> with_deadline(const std::chrono::time_point<C, D>& when) && {
+        return std::move(*this).with_deadline(deadline::at(when));
+    }
+    template <class Rep, class Period>
+    same<R> with_timeout(const std::chrono::duration<Rep, Period>& rest) && {
+        return std::move(*this).with_deadline(deadline::after(rest));
+    }
+
+    // Goes on there, whatever the awaiting coroutine's own executor is.
+    template <executor S> basic_async_op resume_on(S& s) && noexcept {
+        basic_async_op op(std::move(*this));
+        op.executor_ = s;
+        return op;
+    }
+
+    class awaiter;
+    awaiter operator co_await() && noexcept { return awaiter(*this); }
+
+private:
+    template <class, class> friend class basic_async_op;
+
+    same<R> widen() && noexcept {
+        if constexpr (detail::is_result<T>) {
+            return std::move(*this);
+        } else {
+            same<R> op(*ops_, target_);
+            op.executor_ = executor_;
+            return op;
+        }
+    }
+
+    const ops* ops_;
+    wait_target target_;
+    executor_ref executor_;
+    [[no_unique_address]] limits limits_;
+};
+
+template <class T, class Platform> class basic_async_op<T, Platform>::awaiter {
+public:
+    explicit awaiter(basic_async_op& op) noexcept : op_(op) {}
+    awaiter(const awaiter&) = delete;
+    awaiter& operator=(const awaiter&) = delete;
+
+    ~awaiter() {
+        if (suspended_) {
+            abandon();
+        }
+    }
+
+    bool await_ready() noexcept { return op_.ops_->try_now(op_.target_); }
+
+    // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
+    // another thread may have resumed and destroyed that.
+    template <class Promise>
+    BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        wait_.emplace(h, op_.target_.amount, op_.executor_);
+        if constexpr (detail::is_result<T>) {
+            if (op_.limits_.until.is_poll()) {
+                wait_->node.forbid(fate::timed_out); // one attempt, which may find it closed
+            } else {
+                arm();
+            }
+        }
+        suspended_ = true;
+        return !op_.ops_->enqueue(op_.target_, wait_->node);
+    }
+
+    T await_resume() {
+        suspended_ = false;
+        disarm();
+        R outcome = op_.ops_->collect(op_.target_, wait_ ? wait_->node.outcome() : fate::granted);
+        if constexpr (detail::is_result<T>) {
+            return outcome;
+        } else if constexpr (std::is_void_v<T>) {
+            outcome.value();
+        } else {
+            return std::move(outcome).value();
+        }
+    }
+
+private:
+    struct on_stop {
+        awaiter* self;
+        void operator()() const noexcept { self->end_early(fate::stopped); }
+    };
+    struct armed_limits {
+        std::optional<std::stop_callback<on_stop>> stop;
+        timer timeout;
+    };
+    struct never_armed {};
+    using armed = std::conditional_t<detail::is_result<T>, armed_limits, never_armed>;
+
+    void arm() noexcept {
+        if (!op_.limits_.until.is_never()) {
+            armed_.timeout.when = op_.limits_.until;
+            armed_.timeout.fire = waker(&on_timeout, this);
+            timer_service<Platform>().add(armed_.timeout);
+        }
+        if (op_.limits_.stop.stop_possible()) {
+            armed_.stop.emplace(op_.limits_.stop, on_stop{this});
+        }
+    }
+
+    // Afterwards neither the stop nor the time-out runs, or is running on another thread.
+    void disarm() noexcept {
+        if constexpr (detail::is_result<T>) {
+            armed_.stop.reset();
+            if (armed_.timeout.fire) {
+                timer_service<Platform>().cancel(armed_.timeout);
+                armed_.timeout.fire = {};
+            }
+        }
+    }
+
+    static void on_timeout(void* self) noexcept {
+        static_cast<awaiter*>(self)->end_early(fate::timed_out);
+    }
+
+    // A stop or a time-out. Whom the removal lets through, and the coroutine itself, go on
+    // elsewhere: this may be the thread that called request_stop(). A wait that is over is left
+    // alone: somebody else whom it let through may have destroyed the primitive.
+    void end_early(fate why) noexcept {
+        wake_scope<Platform> away(&detail::service_executor<Platform>);
+        if (!wait_->node.is_complete() && op_.ops_->cancel(op_.target_, wait_->node, why)) {
+            wait_->node.settle(why);
+            wait_->go_elsewhere();
+        }
+    }
+
+    // The coroutine is being destroyed at this suspension point.
+    BIDE_NOINLINE void abandon() noexcept {
+        disarm();
+        wait_->forget();
+        if (wait_->node.is_complete() ||
+            !op_.ops_->cancel(op_.target_, wait_->node, fate::stopped)) {
+            static_cast<void>(op_.ops_->collect(op_.target_, wait_->node.await_outcome()));
+        }
+    }
+
+    const basic_async_op& op_; // lives as long as the await expression
+    bool suspended_ = false;
+    std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
+    [[no_unique_address]] armed armed_;
+};
+
+template <class T> using async_op = basic_async_op<T, native_platform>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,66 @@
+#ifndef BIDE_CORE_CONFIG_HPP
+#define BIDE_CORE_CONFIG_HPP
+
+// What the compiler offers and what the user asked for; every macro of the library is listed here.
+//
+//   macro                    set by        meaning
+//   BIDE_EXCEPTIONS          compiler      1: exceptions are on; 0: what would throw terminates
+//   BIDE_SYMMETRIC_TRANSFER  user or here  1: `co_await task` tail-calls the child; 0: a trampoline
+//                                          does the same on a bounded stack (core/resume.hpp)
+//   BIDE_ABI                 here          the inline namespace: the linker does not confuse two
+//                                          translation units that differ in one of the above
+//   BIDE_NOINLINE            here          kept out of line, whatever the optimiser thinks
+//   BIDE_THROW(exception)    here          throw, or say what was thrown and terminate
+//   BIDE_VERSION_*           version.hpp   three numbers
+
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
+#define BIDE_EXCEPTIONS 1
+#else
+#define BIDE_EXCEPTIONS 0
+#endif
+
+// GCC turns the transfer into a tail call only at -O2 and above and not under ASan or TSan, and no
+// predefined macro tells -O1 from -O2. A loop over ready children overflows the stack where it does
+// not, so GCC gets the trampoline unless the user, who knows the flags, defines this to 1.
+#if !defined(BIDE_SYMMETRIC_TRANSFER)
+#if defined(__clang__) || defined(_MSC_VER)
+#define BIDE_SYMMETRIC_TRANSFER 1
+#else
+#define BIDE_SYMMETRIC_TRANSFER 0
+#endif
+#endif
+
+#if BIDE_EXCEPTIONS && BIDE_SYMMETRIC_TRANSFER
+#define BIDE_ABI v0
+#elif BIDE_EXCEPTIONS
+#define BIDE_ABI v0_trampoline
+#elif BIDE_SYMMETRIC_TRANSFER
+#define BIDE_ABI v0_noexcept
+#else
+#define BIDE_ABI v0_noexcept_trampoline
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define BIDE_NOINLINE [[gnu::noinline]]
+#elif defined(_MSC_VER)
+#define BIDE_NOINLINE __declspec(noinline)
+#else
+#define BIDE_NOINLINE
+#endif
+
+#if BIDE_EXCEPTIONS
+#define BIDE_THROW(exception) throw exception
+#else
+#define BIDE_THROW(exception) ::bide::detail::fatal("would throw " #exception)
+#endif
+
+namespace bide::inline BIDE_ABI {
+
+// Two lines of 64 bytes: adjacent-line prefetchers make neighbours share. A constant of ours
+// because std::hardware_destructive_interference_size is missing in clang 14 and warned about by
+// g++.
+inline constexpr int cache_line_pair = 128;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,111 @@
+#ifndef BIDE_CORE_DEADLINE_HPP
+#define BIDE_CORE_DEADLINE_HPP
+
+// A point in time up to which something may wait, in absolute nanoseconds. Conversions saturate: a
+// duration of years is never(), a negative one poll(). Waits sleep on the steady clock; a deadline
+// on another clock, which may be set, is looked at again after each wake.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace bide::inline BIDE_ABI {
+
+class deadline {
+public:
+    // The one that never comes.
+    static constexpr deadline never() noexcept { return deadline(forever, nullptr); }
+
+    // The one that has always passed: one attempt, no waiting.
+    static constexpr deadline poll() noexcept { return deadline(past, nullptr); }
+
+    // `steady` nanoseconds on the steady clock.
+    static constexpr deadline at_ns(std::int64_t steady) noexcept {
+        return deadline(steady, nullptr);
+    }
+
+    // `rest` from now; poll() when it is zero, negative or not a number.
+    template <class R, class P> static deadline after(const std::chrono::duration<R, P>& rest) {
+        if (!(rest > std::chrono::duration<R, P>::zero())) {
+            return poll();
+        }
+        const std::int64_t ns = saturated_ns(rest);
+        const std::int64_t now = native_platform::now();
+        return deadline(ns > forever - now ? forever : now + ns, nullptr);
+    }
+
+    // `when` on its own clock; poll() when it has passed already.
+    template <class C, class D> static deadline at(const std::chrono::time_point<C, D>& when) {
+        const std::int64_t ns = saturated_ns(when.time_since_epoch());
+        if (ns == forever) {
+            return never();
+        }
+        if (ns <= clock_now_ns<C>()) {
+            return poll();
+        }
+        const bool steady = std::is_same_v<C, std::chrono::steady_clock>;
+        return deadline(ns, steady ? nullptr : &clock_now_ns<C>);
+    }
+
+    constexpr bool is_never() const noexcept { return ns_ == forever; }
+    constexpr bool is_poll() const noexcept { return ns_ == past; }
+
+    // The steady time at which to look (again).
+    std::int64_t steady_ns() const noexcept {
+        if (other_clock_ == nullptr) {
+            return ns_ < 0 ? 0 : ns_;
+        }
+        const std::int64_t rest = other_rest();
+        const std::int64_t now = native_platform::now();
+        return rest > forever - now ? forever : now + rest;
+    }
+
+    // True when steady_ns() has passed but the deadline's own clock, set back meanwhile, says not
+    // yet.
+    bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
+
+private:
+    using clock_function = std::int64_t (*)();
+    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
+
+    constexpr deadline(std::int64_t ns, clock_function other_clock) noexcept
+        : ns_(ns), other_clock_(other_clock) {}
+
+    template <class C> static std::int64_t clock_now_ns() {
+        return saturated_ns(C::now().time_since_epoch());
+    }
+
+    // Rounded up: a wait is never shorter than asked for.
+    template <class R, class P>
+    static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
+        const std::chrono::duration<double> seconds(d);
+        if (!(seconds.count() < 9.2e9)) {
+            return forever;
+        }
+        if (seconds.count() < -9.2e9) {
+            return past;
+        }
+        return std::chrono::ceil<std::chrono::nanoseconds>(d).count();
+    }
+
+    // What is left on the deadline's own clock; zero when it has passed.
+    std::int64_t other_rest() const noexcept {
+        const std::int64_t now = other_clock_();
+        if (now >= ns_) {
+            return 0;
+        }
+        return now < 0 && ns_ > forever + now ? forever : ns_ - now;
+    }
+
+    std::int64_t ns_;
+    clock_function other_clock_; // nullptr: the steady clock
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,64 @@
+#ifndef BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
+#define BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
+
+// futex(2), private, with absolute CLOCK_MONOTONIC deadlines (FUTEX_WAIT_BITSET has them,
+// FUTEX_WAIT does not). errno is the caller's and stays as it was.
+
+#include <bide/core/config.hpp>
+
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <limits>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct linux_futex {
+    // False: `until` (steady nanoseconds; the largest value: never) has passed.
+    template <class Atomic, class Word>
+    static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
+        return wait_on(low_half<Word>(&word), static_cast<std::uint32_t>(expected), until);
+    }
+
+    // Uses the address alone: the word may be gone.
+    template <class Word> static void wake(const void* word, int count) noexcept {
+        const int saved = errno;
+        ::syscall(SYS_futex, low_half<Word>(word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
+        errno = saved;
+    }
+
+private:
+    // The kernel compares 32 bits: those of a wider word that hold its least significant half.
+    template <class Word> static const void* low_half(const void* word) noexcept {
+        constexpr bool high_first = std::endian::native == std::endian::big;
+        return static_cast<const char*>(word) + (high_first ? sizeof(Word) - 4 : 0);
+    }
+
+    BIDE_NOINLINE static bool wait_on(const void* word, std::uint32_t expected,
+                                      std::int64_t until) noexcept {
+        const int saved = errno;
+        timespec at{};
+        at.tv_sec = static_cast<std::time_t>(until / 1'000'000'000);
+        at.tv_nsec = static_cast<long>(until % 1'000'000'000);
+        const bool forever = until == std::numeric_limits<std::int64_t>::max();
+        const auto failed =
+            ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+                      forever ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
+        const bool in_time = !(failed != 0 && errno == ETIMEDOUT);
+        errno = saved;
+        return in_time;
+    }
+};
+
+using os_futex = linux_futex;
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,217 @@
+#ifndef BIDE_CORE_RESUME_HPP
+#define BIDE_CORE_RESUME_HPP
+
+// Where a coroutine goes on when it has no executor: on the thread that released, after it left
+// every lock, before that release returns, on a bounded stack.
+//
+// A release that has wakers to run opens a wake_scope; coroutines that become runnable inside are
+// kept in a list of the thread's. The outermost scope runs the list, first come first run, when it
+// closes. What a resumed coroutine releases in its turn opens an inner scope, which leaves its
+// catch to the outer one: the stack does not grow with the chain.
+//
+// A scope may also send its catch elsewhere: request_stop() resumes nobody on its own thread.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+
+#include <coroutine>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A list of runnables, oldest first.
+class run_list {
+public:
+    void push(runnable& r) noexcept {
+        r.next = nullptr;
+        (last_ == nullptr ? first_ : last_->next) = &r;
+        last_ = &r;
+    }
+
+    runnable* pop() noexcept {
+        runnable* const r = first_;
+        if (r != nullptr) {
+            first_ = r->next;
+            if (first_ == nullptr) {
+                last_ = nullptr;
+            }
+        }
+        return r;
+    }
+
+    // Takes `r` out; false: it is not inside.
+    bool remove(const runnable& r) noexcept {
+        runnable* before = nullptr;
+        for (runnable* at = first_; at != nullptr; before = at, at = at->next) {
+            if (at == &r) {
+                (before == nullptr ? first_ : before->next) = at->next;
+                if (last_ == at) {
+                    last_ = before;
+                }
+                return true;
+            }
+        }
+        return false;
+    }
+
+private:
+    runnable* first_ = nullptr;
+    runnable* last_ = nullptr;
+};
+
+struct transfer_loop;
+
+// What this thread knows about coroutines.
+struct resume_state {
+    run_list list;                 // runnable on this thread, kept by the open scope
+    bool open = false;             // a wake_scope is open
+    executor_ref worker;           // the executor whose worker this thread is
+    transfer_loop* loop = nullptr; // see transfer()
+};
+
+} // namespace detail
+
+template <class Platform> class wake_scope {
+public:
+    // The catch is run here, by the outermost scope.
+    wake_scope() noexcept : mine_(state()), outer_open_(mine_.open) { mine_.open = true; }
+
+    // The catch is posted to `elsewhere()`, which is asked only if there is any.
+    using destination = executor_ref (*)() noexcept;
+    explicit wake_scope(destination elsewhere) noexcept
+        : mine_(state()), elsewhere_(elsewhere), outer_list_(mine_.list), outer_open_(mine_.open) {
+        mine_.list = {};
+        mine_.open = true;
+    }
+
+    wake_scope(const wake_scope&) = delete;
+    wake_scope& operator=(const wake_scope&) = delete;
+
+    ~wake_scope() {
+        if (elsewhere_ != nullptr) {
+            detail::run_list caught = mine_.list;
+            mine_.list = outer_list_;
+            mine_.open = outer_open_;
+            while (runnable* const r = caught.pop()) {
+                elsewhere_().post(*r);
+            }
+        } else if (!outer_open_) {
+            while (runnable* const r = mine_.list.pop()) {
+                r->run.wake();
+            }
+            mine_.open = false;
+        }
+    }
+
+    // Makes `r` run at the end of the scope that is open on this thread, or now if none is.
+    static void run(runnable& r) noexcept {
+        wake_scope scope;
+        scope.mine_.list.push(r);
+    }
+
+    // `r` will not run: true if it was waiting to, on this thread.
+    static bool forget(const runnable& r) noexcept { return state().list.remove(r); }
+
+private:
+    static detail::resume_state& state() noexcept {
+        return Platform::template local<detail::resume_state>();
+    }
+
+    detail::resume_state& mine_;
+    destination elsewhere_ = nullptr;
+    detail::run_list outer_list_{};
+    bool outer_open_;
+};
+
+// The executor whose worker the calling thread is; empty on other threads.
+template <class Platform> executor_ref current_worker() noexcept {
+    return Platform::template local<detail::resume_state>().worker;
+}
+
+// ---- Going from one coroutine to another
+//
+// `co_await child` should cost no stack, however often: the awaiter returns the child's handle and
+// the compiler tail-calls it. Where the compiler does not (BIDE_SYMMETRIC_TRANSFER 0), transfer()
+// leaves the handle with the loop that resumed this thread's current coroutine and returns a no-op;
+// the stack unwinds to that loop, which resumes the handle. Where nobody's loop is there, because
+// foreign code resumed the coroutine, transfer() is the loop.
+
+namespace detail {
+
+struct transfer_node {
+    transfer_node* next = nullptr;
+    std::coroutine_handle<> to;
+};
+
+struct transfer_loop {
+    transfer_node* first = nullptr;
+    transfer_node* last = nullptr;
+
+    void push(transfer_node& n) noexcept {
+        n.next = nullptr;
+        (last == nullptr ? first : last->next) = &n;
+        last = &n;
+    }
+
+    // Resumes `to`, then whatever that leaves here. A node is not touched after its handle was
+    // taken.
+    template <class Platform> void run(std::coroutine_handle<> to) noexcept {
+        transfer_loop* const outer = exchange_current<Platform>(this);
+        while (to) {
+            to.resume();
+            to = nullptr;
+            if (first != nullptr) {
+                to = first->to;
+                first = first->next;
+                if (first == nullptr) {
+                    last = nullptr;
+                }
+            }
+        }
+        exchange_current<Platform>(outer);
+    }
+
+    template <class Platform> static transfer_loop* current() noexcept {
+        return Platform::template local<resume_state>().loop;
+    }
+
+    template <class Platform> static transfer_loop* exchange_current(transfer_loop* next) noexcept {
+        resume_state& mine = Platform::template local<resume_state>();
+        transfer_loop* const old = mine.loop;
+        mine.loop = next;
+        return old;
+    }
+};
+
+} // namespace detail
+
+// Resumes a coroutine from ordinary code. An exception that leaves it terminates.
+template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
+    if constexpr (BIDE_SYMMETRIC_TRANSFER) {
+        to.resume();
+    } else {
+        detail::transfer_loop loop;
+        loop.run<Platform>(to);
+    }
+}
+
+// To be returned by await_suspend: go on with `to`. The node lives at least until `to` is resumed.
+template <class Platform>
+std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_node& node) noexcept {
+    if constexpr (BIDE_SYMMETRIC_TRANSFER) {
+        return to;
+    } else {
+        if (auto* const loop = detail::transfer_loop::current<Platform>()) {
+            node.to = to;
+            loop->push(node);
+        } else {
+            resume<Platform>(to);
+        }
+        return std::noop_coroutine();
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,194 @@
+#ifndef BIDE_CORE_WAITER_HPP
+#define BIDE_CORE_WAITER_HPP
+
+// One wait: a node of a primitive's queue, in the frame of whoever waits.
+//
+// Two things are told apart. The *decision* is made once, under the primitive's lock, by moving
+// `phase_` from queued to decided; whoever moved it owns the outcome. The *publication* comes after
+// that lock was released, as one exchange on the node's own word `state_`, and is the last touch of
+// the node: the owner may return, and free node and primitive, the moment it sees it.
+//
+//   state_        means
+//   waiting       not published; the owner is awake, or is a coroutine or a foreign waker
+//   parked        not published; the owner, a thread, sleeps on this word or is about to
+//   granted ...   published: what became of the wait
+//
+//   field                    who may touch it, when
+//   next_, prev_, phase_,    the holder of the primitive's lock; once decided, the one who decided,
+//   amount, missing          until publication; the owner before it is queued and after publication
+//   waker_                   the owner before it is queued; read by the one who decided
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/futex.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/waker.hpp>
+
+#include <cstddef>
+
+namespace bide::inline BIDE_ABI {
+
+// What became of a wait. The first two are not outcomes; see the table above.
+enum class fate : futex_word { waiting, parked, granted, closed, stopped, timed_out };
+
+template <class Platform> class basic_waiter_queue;
+template <class Platform> class basic_wake_list;
+
+template <class Platform> class basic_waiter {
+public:
+    // `amount`: how much is asked for, in the primitive's own measure. Without a waker the owner is
+    // a thread, which calls park().
+    explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
+        : waker_(wake), amount(asked), missing(asked) {}
+    basic_waiter(const basic_waiter&) = delete;
+    basic_waiter& operator=(const basic_waiter&) = delete;
+
+    // How many bytes of the node come before the word that the owner looks at.
+    static constexpr std::size_t offset_of_outcome = 5 * sizeof(void*) + 2 * sizeof(std::ptrdiff_t);
+
+    // --- the owner
+
+    void set_waker(waker wake) noexcept { waker_ = wake; }
+
+    // Order: acquire [W1]; a published outcome brings what the publisher did before.
+    fate outcome() const noexcept { return state_.load(std::memory_order_acquire); }
+
+    bool is_complete() const noexcept { return outcome() > fate::parked; }
+
+    // Waits until the outcome is published or the deadline has passed (false). Only a thread's
+    // node. Looks for a while before it sleeps if it was the first in its queue: the others have
+    // longer to wait than a look is worth.
+    bool park(deadline until) noexcept;
+
+    // park()'s look alone.
+    void look() noexcept {
+        if (was_first_) {
+            basic_spin<Platform>::until([this]() noexcept { return is_complete(); });
+        }
+    }
+
+    // One sleep of park(): until the outcome, a rouse(), or the deadline (false).
+    bool sleep(deadline until) noexcept;
+
+    // The outcome of a wait that somebody has decided and is about to publish.
+    fate await_outcome() const noexcept {
+        while (!is_complete()) {
+            Platform::pause();
+        }
+        return outcome();
+    }
+
+    // An outcome that needed no waiting, or the owner's own decision. Nobody else looks at it.
+    void settle(fate what) noexcept {
+        // Order: relaxed; the owner tells itself.
+        state_.store(what, std::memory_order_relaxed);
+    }
+
+    // Ready for another wait.
+    void reset(std::ptrdiff_t asked) noexcept {
+        settle(fate::waiting);
+        phase_ = phase::idle;
+        forbidden_ = fate::waiting;
+        amount = missing = asked;
+    }
+
+    // --- the primitive, under its lock
+
+    bool is_queued() const noexcept { return phase_ == phase::queued; }
+
+    // A stop or a time-out that came before the wait was queued: queueing will be refused.
+    void forbid(fate why) noexcept {
+        if (phase_ == phase::idle) {
+            forbidden_ = why;
+        }
+    }
+    fate forbidden() const noexcept { return forbidden_; }
+
+    bool has_waker() const noexcept { return static_cast<bool>(waker_); }
+
+    // Ends one sleep() of the owner without an outcome. True: it slept, and the caller owes it a
+    // rouse_by(where()) after the lock was released.
+    bool rouse() noexcept {
+        fate seen = fate::parked;
+        // Order: relaxed; it brings no news but itself.
+        return state_.compare_exchange_strong(seen, fate::waiting, std::memory_order_relaxed,
+                                              std::memory_order_relaxed);
+    }
+
+    using address = const typename Platform::template atomic<fate>*;
+    address where() const noexcept { return &state_; }
+
+    // By address alone: the waiter may be gone, for another may have granted it meanwhile.
+    static void rouse_by(address word) noexcept {
+        basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
+    }
+
+    // --- who decided, after the lock was released
+
+    // Publishes and wakes: nothing of the node is touched after the exchange.
+    void publish(fate what) noexcept;
+
+private:
+    friend class basic_waiter_queue<Platform>;
+    friend class basic_wake_list<Platform>;
+
+    enum class phase : unsigned char { idle, queued, decided };
+
+    template <class T> using var = typename Platform::template var<T>;
+
+    var<basic_waiter*> next_{nullptr};
+    var<basic_waiter*> prev_{nullptr};
+    waker waker_;
+
+public:
+    var<std::ptrdiff_t> amount;  // asked for
+    var<std::ptrdiff_t> missing; // of it, not granted yet
+
+private:
+    var<fate> forbidden_{fate::waiting};
+    var<phase> phase_{phase::idle};
+    bool was_first_ = false; // the owner's: nobody was queued before it
+
+    // Last, so that it can have a cache line of its own (thread_wait.hpp).
+    typename Platform::template atomic<fate> state_{fate::waiting};
+};
+
+template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
+    look();
+    while (!is_complete()) {
+        if (!sleep(until)) {
+            return is_complete();
+        }
+    }
+    return true;
+}
+
+template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noexcept {
+    fate seen = fate::waiting;
+    // Order: relaxed; it asks to be woken and publishes nothing. A failure finds the outcome, or
+    // `parked` from a sleep that timed out.
+    state_.compare_exchange_strong(seen, fate::parked, std::memory_order_relaxed,
+                                   std::memory_order_relaxed);
+    // Order: relaxed; outcome() acquires.
+    while (state_.load(std::memory_order_relaxed) == fate::parked) {
+        if (!futex_wait<Platform>(state_, fate::parked, until)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+template <class Platform> void basic_waiter<Platform>::publish(fate what) noexcept {
+    const waker wake = waker_;
+    const address word = where();
+    // Order: release [W1]; the outcome brings everything before it to the owner.
+    if (state_.exchange(what, std::memory_order_release) == fate::parked) {
+        rouse_by(word);
+    }
+    wake.wake();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

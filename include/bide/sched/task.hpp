@@ -1,0 +1,288 @@
+#ifndef BIDE_SCHED_TASK_HPP
+#define BIDE_SCHED_TASK_HPP
+
+// task<T>: a lazy coroutine that runs where its awaiter runs, and sync_wait, which runs one to its
+// end.
+//
+// Awaiting a task costs no stack: parent and child hand the thread to each other by symmetric
+// transfer, or by the trampoline of core/resume.hpp where the compiler does not tail-call. A task
+// passes its executor on to the tasks that it awaits.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+template <class T = void> class task;
+
+namespace detail {
+
+class task_promise_base {
+public:
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+
+    struct final_awaiter {
+        final_awaiter() noexcept {}
+        bool await_ready() const noexcept { return false; }
+        // Nothing of the frame is touched after it was passed on.
+        template <class Promise>
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
+            task_promise_base& p = h.promise();
+            if (p.parent_) {
+                return transfer<native_platform>(p.parent_, p.node_);
+            }
+            const waker finished = p.finished_;
+            finished.wake();
+            return std::noop_coroutine();
+        }
+        void await_resume() const noexcept {}
+    };
+    final_awaiter final_suspend() const noexcept { return final_awaiter(); }
+
+    void unhandled_exception() noexcept { error_ = std::current_exception(); }
+
+    executor_ref get_scheduler() const noexcept { return executor_; }
+
+protected:
+    ~task_promise_base() = default;
+
+    void rethrow_if_failed() {
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::move(error_));
+        }
+#endif
+    }
+
+private:
+    template <class> friend class bide::task;
+    friend class sync_loop;
+
+    std::coroutine_handle<> parent_; // who awaits; else `finished_` is woken at the end
+    waker finished_;
+    executor_ref executor_;
+    transfer_node node_;
+    std::exception_ptr error_;
+};
+
+// Where a task leaves its outcome. References are kept as pointers.
+template <class T> class task_outcome {
+    using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
+
+public:
+    task_outcome() noexcept {}
+    task_outcome(const task_outcome&) = delete;
+    task_outcome& operator=(const task_outcome&) = delete;
+    ~task_outcome() {
+        if (has_value_) {
+            std::destroy_at(std::addressof(value_));
+        }
+    }
+
+    template <class U> void set(U&& value) {
+        if constexpr (std::is_reference_v<T>) {
+            value_ = std::addressof(value);
+        } else {
+            std::construct_at(std::addressof(value_), std::forward<U>(value));
+        }
+        has_value_ = true;
+    }
+
+    T take() {
+        if constexpr (std::is_reference_v<T>) {
+            return static_cast<T>(*value_);
+        } else {
+            return std::move(value_);
+        }
+    }
+
+private:
+    union {
+        char none_ = 0;
+        stored value_;
+    };
+    bool has_value_ = false;
+};
+
+template <class T> class task_promise : public task_promise_base {
+public:
+    template <class U = T>
+        requires std::is_convertible_v<U&&, T>
+    void return_value(U&& value) {
+        outcome_.set(std::forward<U>(value));
+    }
+
+    T take() {
+        rethrow_if_failed();
+        return outcome_.take();
+    }
+
+private:
+    task_outcome<T> outcome_;
+};
+
+template <> class task_promise<void> : public task_promise_base {
+public:
+    void return_void() const noexcept {}
+    void take() { rethrow_if_failed(); }
+};
+
+} // namespace detail
+
+// Move-only, awaited once (as an rvalue), starts when awaited. Destroyed before it ended, it
+// destroys its frame; what it waited for is cancelled, what it was granted goes back.
+template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] task {
+public:
+    struct promise_type : detail::task_promise<T> {
+        task get_return_object() noexcept {
+            return task(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+    };
+
+    task(task&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    task& operator=(task&& other) noexcept {
+        task moved(std::move(other));
+        std::swap(frame_, moved.frame_);
+        return *this;
+    }
+    task(const task&) = delete;
+    ~task() {
+        if (frame_) {
+            frame_.destroy();
+        }
+    }
+
+    struct awaiter {
+        explicit awaiter(task&& t) noexcept : child_(std::move(t)) {}
+        awaiter(const awaiter&) = delete;
+        awaiter& operator=(const awaiter&) = delete;
+
+        bool await_ready() const noexcept {
+            if (!child_.frame_ || child_.frame_.done()) {
+                detail::fatal("task awaited that was moved from or has ended");
+            }
+            return false;
+        }
+        template <class Promise>
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
+            promise_type& p = child_.frame_.promise();
+            if constexpr (!std::is_void_v<Promise>) {
+                p.executor_ = executor_of(parent.promise());
+            }
+            p.parent_ = parent;
+            return transfer<native_platform>(child_.frame_, p.node_);
+        }
+        // Throws: what the task threw.
+        T await_resume() { return child_.frame_.promise().take(); }
+
+    private:
+        task child_;
+    };
+    awaiter operator co_await() && noexcept { return awaiter(std::move(*this)); }
+
+private:
+    friend promise_type;
+    template <class U> friend U sync_wait(task<U>);
+    template <executor S, class U> friend U sync_wait(S&, task<U>);
+
+    explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+
+    promise_type& promise() const noexcept {
+        if (!frame_) {
+            detail::fatal("task run that was moved from");
+        }
+        return frame_.promise();
+    }
+
+    std::coroutine_handle<promise_type> frame_;
+};
+
+namespace detail {
+
+// Where a thread waits for a task, and runs what is posted to it meanwhile.
+class sync_loop {
+public:
+    sync_loop() noexcept {
+        finished_.run =
+            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
+    }
+    sync_loop(const sync_loop&) = delete;
+    sync_loop& operator=(const sync_loop&) = delete;
+
+    // Runs `frame` here until its end.
+    void run(std::coroutine_handle<> frame, task_promise_base& promise) noexcept {
+        attach(promise, queue_);
+        resume<native_platform>(frame);
+        drive();
+    }
+
+    // Runs it on `where`.
+    void run(executor_ref where, std::coroutine_handle<> frame,
+             task_promise_base& promise) noexcept {
+        attach(promise, where);
+        start_.run = waker(
+            [](void* address) noexcept {
+                resume<native_platform>(std::coroutine_handle<>::from_address(address));
+            },
+            frame.address());
+        where.post(start_);
+        drive();
+    }
+
+private:
+    void attach(task_promise_base& promise, executor_ref where) noexcept {
+        promise.executor_ = where;
+        promise.finished_ = waker(
+            [](void* self) noexcept {
+                auto* const loop = static_cast<sync_loop*>(self);
+                loop->queue_.post(loop->finished_); // the last touch of the loop
+            },
+            this);
+    }
+
+    void drive() noexcept {
+        while (!done_) {
+            queue_.pop(deadline::never())->run.wake();
+        }
+    }
+
+    basic_ready_queue<native_platform> queue_;
+    runnable start_;
+    runnable finished_;
+    bool done_ = false;
+};
+
+} // namespace detail
+
+// Runs the task on this thread, to its end: what it awaits of bide's resumes it here, too.
+// Blocks: while the task waits. Throws: what it throws.
+template <class T> T sync_wait(task<T> t) {
+    auto& promise = t.promise();
+    detail::sync_loop loop;
+    loop.run(t.frame_, promise);
+    return promise.take();
+}
+
+// Runs the task on an executor and blocks this thread until its end. Throws: what it throws.
+template <executor S, class T> T sync_wait(S& where, task<T> t) {
+    auto& promise = t.promise();
+    detail::sync_loop loop;
+    loop.run(where, t.frame_, promise);
+    return promise.take();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,375 @@
+#ifndef BIDE_SYNC_DETAIL_ADAPTIVE_LOCK_HPP
+#define BIDE_SYNC_DETAIL_ADAPTIVE_LOCK_HPP
+
+// How an adaptive_mutex is taken, given and waited for: bounded barging.
+//
+// Handing a lock to a sleeper leaves it unused until the sleeper runs. Here an unlock wakes the
+// head of the queue and leaves the mutex free meanwhile ("it floats"): others may overtake. Each
+// floating unlock counts `left` down; at zero, or once the head has seen its patience go by since
+// it was first woken, the next unlock hands over. A head that is awake and looking is handed the
+// mutex at once: that is free. Coroutines and foreign wakers are always handed it.
+//
+//   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
+//   queued     somebody waits
+//   taken      somebody has the mutex
+//   notified   the head of the queue is awake and will try to take it
+//   handoff    the head has been patient enough
+//   left       how often the head may still be overtaken
+//
+//   taken queued notified
+//     0     0      0       free
+//     1     0      0       taken, nobody waits
+//     1     1      0       taken; unlock goes to the queue
+//     1     1      1       taken by an overtaker; the head tries
+//     0     1      1       floating; the head tries
+//     0     1      0       never while the queue's lock is free: nobody would come for it
+//     (notified, handoff, left are zero while queued is)
+//
+// Why the head is not forgotten: the mutex floats only with `notified` set, which only the head
+// clears before it sleeps again, under the queue's lock, by a CAS that fails if the mutex is free.
+// So either it takes the mutex, or the owner's unlock comes after and finds `notified` clear and
+// wakes again. A waiter that gives up does the head's duty: if the mutex floats, it is granted to
+// the next in line.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+
+#include <chrono>
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_adaptive_lock {
+public:
+    using node = basic_waiter<Platform>;
+    using word = std::uint64_t;
+
+    static constexpr unsigned max_overtakes = 512;
+    static constexpr std::chrono::microseconds patience{500};
+
+    constexpr basic_adaptive_lock() noexcept = default;
+    basic_adaptive_lock(const basic_adaptive_lock&) = delete;
+    basic_adaptive_lock& operator=(const basic_adaptive_lock&) = delete;
+
+    void require_no_waiters(const char* name, const void* object) noexcept;
+
+    // Takes it if it is free and nobody waits: a CAS from there saves the load.
+    bool take_free() noexcept;
+
+    // Takes it if it is free, before anybody who waits.
+    bool barge() noexcept;
+
+    BIDE_NOINLINE bool lock_slow(deadline until) noexcept; // false: timed out
+
+    void unlock(const void* owner) noexcept {
+        word expected = taken;
+        // Order: release [A1]; what was done under the lock is seen by who takes it.
+        if (!word_.compare_exchange_strong(expected, 0, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
+            unlock_slow(owner);
+        }
+    }
+
+    // For thread_wait.
+    fate enqueue(node& w) noexcept;
+    bool cancel(node& w, fate why) noexcept;
+    bool await(node& w, deadline until) noexcept;
+
+    // For wait_ops; target.queue is the adaptive_lock.
+    static bool try_now(const wait_target& t) noexcept {
+        return self(t).take_free() || self(t).barge();
+    }
+    static bool enqueue_op(const wait_target& t, node& w) noexcept {
+        return self(t).enqueue(w) != fate::waiting;
+    }
+    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+        return self(t).cancel(w, why);
+    }
+
+private:
+    using lock_word = lock_bits<Platform, word>;
+
+    static constexpr word queued = 4;
+    static constexpr word taken = 8;
+    static constexpr word notified = 16;
+    static constexpr word handoff = 32;
+    static constexpr word one_left = 256;
+
+    static basic_adaptive_lock& self(const wait_target& t) noexcept {
+        return *static_cast<basic_adaptive_lock*>(t.queue);
+    }
+
+    // The word, taken, with what is in the queue now and a head that has not been overtaken.
+    word taken_anew() const noexcept {
+        return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
+    }
+
+    BIDE_NOINLINE void unlock_slow(const void* owner) noexcept;
+    void hand_over() noexcept;
+    bool try_as_head(node& w) noexcept;
+    void give_up_trying(node& w, bool impatient) noexcept;
+    void withdraw(node& w) noexcept;
+    void leave_queue(node& w) noexcept;
+
+    typename Platform::template atomic<word> word_{0};
+    basic_waiter_queue<Platform> queue_;
+};
+
+// ---- Taking
+
+template <class Platform> bool basic_adaptive_lock<Platform>::take_free() noexcept {
+    word expected = 0;
+    // Order: acquire [A1]; what was done under the lock before.
+    return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
+}
+
+template <class Platform> bool basic_adaptive_lock<Platform>::barge() noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    while ((seen & taken) == 0) {
+        // Order: acquire [A1]; as in take_free. Failure: look again.
+        if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class Platform> bool basic_adaptive_lock<Platform>::lock_slow(deadline until) noexcept {
+    // Order: relaxed; a hint, barge() decides.
+    const auto worth_a_try = [this]() noexcept {
+        return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
+    };
+    if (!until.is_poll()) {
+        basic_spin<Platform>::briefly(worth_a_try); // not past those who queue already
+    }
+    return barge() ||
+           thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) == fate::granted;
+}
+
+// ---- Giving
+
+template <class Platform>
+void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        if ((seen & taken) == 0) {
+            fatal("adaptive_mutex", owner, "unlocked while not locked");
+        }
+        word next = seen & ~taken;
+        if ((seen & queued) != 0) {
+            if ((seen & (notified | handoff)) != notified || seen < one_left) {
+                break;
+            }
+            next -= one_left; // the head is awake: let it float
+        }
+        // Order: release [A1]; what was done under the lock is seen by who takes it. It ignores the
+        // queue's lock: who holds that decides by a CAS that sees this one. Failure: look again.
+        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+            return;
+        }
+    }
+    // From here on the word is ours but for the mark of who wants the queue's lock.
+    seen = lock_word::acquire(word_) & ~lock_word::both;
+    if ((seen & queued) == 0) {
+        lock_word::release_as(word_, 0);
+        return;
+    }
+    node& head = queue_.front();
+    const bool may_float = (seen & handoff) == 0 && seen >= one_left;
+    const bool trying = (seen & notified) != 0;
+    const auto sleeper = head.where();
+    if (may_float && (trying || head.rouse())) {
+        lock_word::release_as(word_, ((seen & ~taken) | notified) - one_left);
+        if (!trying) {
+            node::rouse_by(sleeper);
+        }
+        return;
+    }
+    hand_over();
+}
+
+// To the head of the queue. The caller has the mutex and the queue's lock, and gives both away.
+template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
+    basic_wake_list<Platform> granted;
+    granted.push(queue_.pop());
+    lock_word::release_as(word_, taken_anew());
+    granted.publish(fate::granted);
+}
+
+// ---- Waiting
+
+template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) noexcept {
+    word seen = lock_word::acquire(word_);
+    for (;;) {
+        const bool is_free = (seen & taken) == 0;
+        const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
+        const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
+        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
+        // lock. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed)) {
+            continue;
+        }
+        if (is_free) {
+            lock_word::wake_after(&word_, seen);
+            w.settle(fate::granted);
+            return fate::granted;
+        }
+        queue_.push(w);
+        if (const fate forbidden = w.forbidden(); forbidden != fate::waiting) {
+            withdraw(w);
+            w.settle(forbidden);
+            return forbidden;
+        }
+        lock_word::release(word_);
+        return fate::waiting;
+    }
+}
+
+// Waits like waiter::park(), and tries to take the mutex whenever it was roused.
+template <class Platform>
+bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
+    std::int64_t since = 0; // first roused
+    w.look();
+    while (!w.is_complete()) {
+        if (!w.sleep(until)) {
+            return w.is_complete();
+        }
+        if (!w.is_complete()) {
+            const std::int64_t now = Platform::now();
+            since = since == 0 ? now : since;
+            const bool impatient = now - since >= std::chrono::nanoseconds(patience).count();
+            if (!try_as_head(w)) {
+                give_up_trying(w, impatient);
+            }
+        }
+    }
+    return true;
+}
+
+// The head is awake: for a while it takes the mutex when it can. True: it has, or the wait is over.
+template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
+    bool mine = false;
+    const bool over = basic_spin<Platform>::until([&]() noexcept {
+        mine = barge();
+        return mine || w.is_complete();
+    });
+    if (mine) {
+        lock_word::acquire(word_);
+        leave_queue(w);
+    }
+    return over;
+}
+
+// Back to sleep, unless the mutex is free now or the wait was decided meanwhile.
+template <class Platform>
+void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool impatient) noexcept {
+    word seen = lock_word::acquire(word_);
+    if (!w.is_queued()) {
+        lock_word::release(word_);
+        w.await_outcome();
+        return;
+    }
+    for (;;) {
+        const bool is_free = (seen & taken) == 0;
+        word next = seen | taken;
+        if (!is_free) {
+            next = (seen & ~(notified | lock_word::both)) | (impatient ? handoff : word{0});
+        }
+        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
+        // lock. Failure: look again.
+        if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                        std::memory_order_relaxed)) {
+            if (is_free) {
+                leave_queue(w);
+            } else {
+                lock_word::wake_after(&word_, seen);
+            }
+            return;
+        }
+    }
+}
+
+// The caller has taken the mutex by itself and holds the queue's lock, of which it lets go. A stop
+// may have ended the wait meanwhile, and lost: the mutex was taken before.
+template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
+    const bool in_time = w.is_queued();
+    if (in_time) {
+        queue_.remove(w);
+    }
+    lock_word::release_as(word_, taken_anew());
+    if (!in_time) {
+        w.await_outcome();
+    }
+    w.settle(fate::granted);
+}
+
+template <class Platform> bool basic_adaptive_lock<Platform>::cancel(node& w, fate why) noexcept {
+    lock_word::acquire(word_);
+    if (!w.is_queued()) {
+        w.forbid(why);
+        lock_word::release(word_);
+        return false;
+    }
+    withdraw(w);
+    return true;
+}
+
+// Takes `w` out, with the queue's lock held, and lets go of that. Where `w` was the head and the
+// mutex floats, nobody else would come for it: the next in line is granted it.
+template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
+    const bool was_head = &queue_.front() == &w;
+    queue_.remove(w);
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        const bool claim = was_head && !queue_.empty() && (seen & taken) == 0;
+        word next = seen & ~lock_word::both;
+        if (claim) {
+            next = seen | taken;
+        } else if (was_head) {
+            next = (next & taken) | (taken_anew() & ~taken);
+        }
+        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
+        // lock. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed)) {
+            continue;
+        }
+        if (claim) {
+            hand_over();
+        } else {
+            lock_word::wake_after(&word_, seen);
+        }
+        return;
+    }
+}
+
+template <class Platform>
+void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
+                                                       const void* object) noexcept {
+    // Order: relaxed; a precondition is looked at, nothing is read behind it.
+    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+        lock_word::acquire(word_);
+        queue_.fatal_destroyed(name, object);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

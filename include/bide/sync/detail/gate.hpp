@@ -1,0 +1,213 @@
+#ifndef BIDE_SYNC_DETAIL_GATE_HPP
+#define BIDE_SYNC_DETAIL_GATE_HPP
+
+// What an event and a latch are made of: a gate that opens when a count comes down to zero, and
+// lets all who wait through at once. One word:
+//
+//   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
+//   queued     somebody waits
+//   count      how much is missing; the gate is open at zero
+//
+//   queued count
+//     0      0    open
+//     0      n    closed, nobody waits
+//     1      n    closed, somebody waits, linked whenever the lock is free
+//     1      0    never: one step sets both to zero
+//
+// As with permits (permit_queue.hpp) the decision to wait is one CAS that fails if the gate opened:
+// it takes the lock and sets `queued` while the count is not zero. An arrival changes the same
+// word: by a CAS while nobody waits, under the lock otherwise. The step that makes the count zero
+// is the last touch of the gate, in both cases: who comes through may destroy it.
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_gate {
+    using node = basic_waiter<Platform>;
+    using waits = thread_wait<basic_gate, Platform>;
+
+public:
+    using word = std::uint64_t;
+
+    static constexpr std::ptrdiff_t max() noexcept {
+        return std::numeric_limits<std::ptrdiff_t>::max() / static_cast<std::ptrdiff_t>(one);
+    }
+
+    constexpr explicit basic_gate(std::ptrdiff_t count) noexcept
+        : word_(static_cast<word>(count) * one) {}
+    basic_gate(const basic_gate&) = delete;
+    basic_gate& operator=(const basic_gate&) = delete;
+
+    void require_no_waiters(const char* name, const void* object) noexcept;
+
+    // Order: acquire [G1]; what was done before the gate was opened, where true.
+    bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
+
+    // Takes n off the count. False: fewer are missing; nothing was done.
+    bool arrive(word n) noexcept;
+
+    // A count of one where it was open. No effect where it is closed.
+    void shut() noexcept;
+
+    void wait() noexcept { wait_until(deadline::never()); }
+    bool wait_until(deadline end) noexcept {
+        return is_open() || waits::until(*this, 1, end) == fate::granted;
+    }
+    result<void> wait(const std::stop_token& token) noexcept {
+        if (is_open() || waits::stoppable(*this, 1, token) == fate::granted) {
+            return {};
+        }
+        return unexpected{errc::stopped};
+    }
+    basic_async_op<void, Platform> async_wait() noexcept {
+        static constexpr wait_ops<result<void>, Platform> ops{&try_now, &enqueue_op, &cancel_op,
+                                                              &collect};
+        return {ops, wait_target{this, this, 1}};
+    }
+
+    fate enqueue(node& w) noexcept;
+    bool cancel(node& w, fate why) noexcept;
+
+private:
+    using lock = lock_bits<Platform, word>;
+
+    static constexpr word queued = 4;
+    static constexpr word one = 8; // in the count
+
+    static basic_gate& self(const wait_target& t) noexcept {
+        return *static_cast<basic_gate*>(t.queue);
+    }
+    static bool try_now(const wait_target& t) noexcept { return self(t).is_open(); }
+    static bool enqueue_op(const wait_target& t, node& w) noexcept {
+        return self(t).enqueue(w) != fate::waiting;
+    }
+    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+        return self(t).cancel(w, why);
+    }
+    static result<void> collect(const wait_target&, fate what) noexcept {
+        return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+    }
+
+    // Under the lock, with somebody queued until now: the word without `w`.
+    word without(node& w, word seen) noexcept {
+        queue_.remove(w);
+        return seen & ~(lock::both | (queue_.empty() ? queued : word{0}));
+    }
+
+    typename Platform::template atomic<word> word_;
+    basic_waiter_queue<Platform> queue_;
+};
+
+template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    while ((seen & queued) == 0) {
+        if (seen / one < n) {
+            return false;
+        }
+        // Order: release [G1]; what was done before is seen by who comes through. It ignores the
+        // lock: who holds it has not decided to wait yet. Failure: look again.
+        if (word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+            return true;
+        }
+    }
+    seen = lock::acquire(word_);
+    while ((seen & queued) == 0) { // who waited has given up
+        const bool enough = seen / one >= n;
+        const word next = (enough ? seen - n * one : seen) & ~lock::both;
+        // Order: release [G1] and [L1]; as above, and it lets go of the lock.
+        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+            lock::wake_after(&word_, seen);
+            return enough;
+        }
+    }
+    const bool enough = seen / one >= n;
+    word next = (enough ? seen - n * one : seen) & ~lock::both;
+    basic_wake_list<Platform> passed;
+    if (next / one == 0) {
+        queue_.pop_all(passed);
+        next = 0;
+    }
+    lock::release_as(word_, next);
+    passed.publish(fate::granted);
+    return enough;
+}
+
+template <class Platform> void basic_gate<Platform>::shut() noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    // Order: acquire [G1]; who shuts it comes after who opened it. Failure: look again.
+    while (seen / one == 0 &&
+           !word_.compare_exchange_weak(seen, seen + one, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+    }
+}
+
+template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {
+    word seen = lock::acquire(word_);
+    for (;;) {
+        const bool open = seen / one == 0;
+        const word next = open ? seen & ~lock::both : seen | queued;
+        // Order: acq_rel. Acquire [G1], for what was done before the gate opened; release [L1]
+        // where it lets go of the lock. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed)) {
+            continue;
+        }
+        if (open) {
+            lock::wake_after(&word_, seen);
+            w.settle(fate::granted);
+            return fate::granted;
+        }
+        queue_.push(w);
+        const fate forbidden = w.forbidden();
+        lock::release_as(word_, forbidden == fate::waiting ? next & ~lock::both : without(w, next));
+        if (forbidden != fate::waiting) {
+            w.settle(forbidden);
+        }
+        return forbidden;
+    }
+}
+
+template <class Platform> bool basic_gate<Platform>::cancel(node& w, fate why) noexcept {
+    const word seen = lock::acquire(word_);
+    const bool waits_still = w.is_queued();
+    if (waits_still) {
+        lock::release_as(word_, without(w, seen));
+    } else {
+        w.forbid(why);
+        lock::release(word_);
+    }
+    return waits_still;
+}
+
+template <class Platform>
+void basic_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
+    // Order: relaxed; a precondition is looked at, nothing is read behind it.
+    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+        lock::acquire(word_);
+        queue_.fatal_destroyed(name, object);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,9 @@
+#ifndef BIDE_VERSION_HPP
+#define BIDE_VERSION_HPP
+
+// The version of the library; CMake reads it from here too.
+#define BIDE_VERSION_MAJOR 0
+#define BIDE_VERSION_MINOR 1
+#define BIDE_VERSION_PATCH 0
+
+#endif

@@ -1,0 +1,302 @@
+#include <bide/core/async_op.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/service.hpp>
+#include <support/takers.hpp>
+
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
+// How a coroutine's wait ends early: by a stop, by a time-out.
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using bide::errc;
+using test::held;
+using test::manual_executor;
+using test::outcome;
+using test::take;
+using test::take_on;
+using test::tokens;
+
+namespace {
+
+std::thread::id here() { return std::this_thread::get_id(); }
+
+// Ends when its outcome is there, and the thread that made it has left the coroutine.
+void settle(const outcome& out) {
+    REQUIRE(test::eventually([&] { return out.done.load(); }));
+    test::service_thread();
+}
+
+} // namespace
+
+// ---- stops
+
+TEST_CASE("async_op: what is ready is done, stop requested, deadline past or not") {
+    tokens t(1);
+    std::stop_source stop;
+    stop.request_stop();
+    outcome out;
+    held h = take(t, out, stop.get_token(), deadline::poll());
+    h.start();
+    CHECK(h.done());
+    CHECK(out.is_granted());
+}
+
+TEST_CASE("async_op: a stop that was requested before ends the wait at once, here") {
+    tokens t(0);
+    std::stop_source stop;
+    stop.request_stop();
+    outcome out;
+    held h = take(t, out, stop.get_token());
+    h.start();
+    CHECK(h.done());
+    CHECK(out.is(errc::stopped));
+    CHECK(out.on == here());
+    CHECK(t.waiters() == 0);
+}
+
+TEST_CASE("async_op: a stop inside await_suspend, before it is queued, ends the wait") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome out;
+    held h = take(t, out, stop.get_token());
+    t.before_enqueue(bide::waker(
+        [](void* s) noexcept { static_cast<std::stop_source*>(s)->request_stop(); }, &stop));
+    h.start();
+    CHECK(h.done());
+    CHECK(out.is(errc::stopped));
+    CHECK(t.waiters() == 0);
+}
+
+TEST_CASE("async_op: a stop ends the wait on the service thread, never where it is requested") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome out;
+    held h = take(t, out, stop.get_token());
+    h.start();
+    CHECK(t.waiters() == 1);
+    stop.request_stop();
+    CHECK(t.waiters() == 0);
+    settle(out);
+    CHECK(out.is(errc::stopped));
+    CHECK(out.on == test::service_thread());
+    CHECK(out.on != here());
+}
+
+TEST_CASE("async_op: where there is an executor, a stop ends the wait there") {
+    tokens t(0);
+    manual_executor e;
+    std::stop_source stop;
+    outcome out;
+    auto h = take_on(e, t, out, stop.get_token());
+    h.start();
+    stop.request_stop();
+    test::service_thread();
+    CHECK_FALSE(out.done);
+    CHECK(e.run_all() == 1);
+    CHECK(out.is(errc::stopped));
+}
+
+TEST_CASE("async_op: a stop after the grant changes nothing, before and after it goes on") {
+    tokens t(0);
+    manual_executor e;
+    std::stop_source stop;
+    outcome out;
+    auto h = take_on(e, t, out, stop.get_token());
+    h.start();
+    t.give();
+    stop.request_stop();
+    CHECK(e.run_all() == 1);
+    CHECK(out.is_granted());
+    test::service_thread();
+    CHECK(e.size() == 0);
+}
+
+TEST_CASE("async_op: a stop finds nothing of a coroutine that has gone") {
+    tokens t(1);
+    std::stop_source stop;
+    {
+        outcome ready;
+        outcome waited;
+        outcome dropped;
+        held a = take(t, ready, stop.get_token());
+        held b = take(t, waited, stop.get_token());
+        held c = take(t, dropped, stop.get_token());
+        a.start();
+        CHECK(t.try_take());
+        b.start();
+        c.start();
+        t.give();
+    }
+    CHECK(t.waiters() == 0);
+    stop.request_stop();
+    test::service_thread();
+    CHECK(t.available() == 1);
+}
+
+namespace {
+
+held acquire(bide::semaphore& s, std::ptrdiff_t n, std::stop_token stop, outcome& out) {
+    const auto permit = co_await s.async_acquire(n).with_stop(stop);
+    out.note(permit);
+}
+
+} // namespace
+
+TEST_CASE("async_op: whom a stopped wait lets through does not go on at the stop's caller either") {
+    bide::semaphore s(2);
+    std::stop_source stop;
+    outcome large;
+    outcome small;
+    held head = acquire(s, 5, stop.get_token(), large);
+    held next = acquire(s, 1, std::stop_token(), small);
+    head.start();
+    next.start();
+    CHECK(s.waiters() == 2);
+    stop.request_stop(); // the two free permits pass from the head to the next
+    settle(large);
+    settle(small);
+    CHECK(large.is(errc::stopped));
+    CHECK(small.is_granted());
+    CHECK(small.on == test::service_thread());
+    CHECK(large.on == test::service_thread());
+    CHECK(s.available() == 2);
+}
+
+// ---- time-outs
+
+TEST_CASE("async_op: no time, or less, is one attempt, made here") {
+    for (const deadline end : {deadline::poll(), deadline::after(0s), deadline::after(-1h),
+                               deadline::at(std::chrono::system_clock::now() - 1h)}) {
+        tokens t(0);
+        outcome out;
+        held h = take(t, out, end);
+        h.start();
+        CHECK(h.done()); // it did not suspend: nobody came by to resume it
+        CHECK(out.is(errc::timeout));
+        CHECK(out.on == here());
+    }
+}
+
+namespace {
+
+template <class Duration> held take_for(tokens& t, Duration rest, outcome& out) {
+    const auto token = co_await t.async_take().with_timeout(rest);
+    out.note(token);
+}
+template <class Time> held take_until(tokens& t, Time end, outcome& out) {
+    const auto token = co_await t.async_take().with_deadline(end);
+    out.note(token);
+}
+
+} // namespace
+
+TEST_CASE("async_op: a time-out ends the wait on the service thread, not before its time") {
+    tokens t(0);
+    outcome out;
+    held h = take_for(t, 2ms, out);
+    const auto before = std::chrono::steady_clock::now();
+    h.start();
+    settle(out);
+    CHECK(std::chrono::steady_clock::now() - before >= 2ms);
+    CHECK(out.is(errc::timeout));
+    CHECK(out.on == test::service_thread());
+    CHECK(t.waiters() == 0);
+}
+
+TEST_CASE("async_op: deadlines are kept on their own clocks") {
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    tokens t(0);
+    outcome outs[3];
+    held steady = take_until(t, std::chrono::steady_clock::now() + 1ms, outs[0]);
+    held system = take_until(t, std::chrono::system_clock::now() + 1ms, outs[1]);
+    held fake = take_until(t, clock::time_point(1ms), outs[2]);
+    steady.start();
+    system.start();
+    fake.start();
+    REQUIRE(test::eventually([] { return clock::reads > 9; }));
+    CHECK_FALSE(outs[2].done);
+    clock::set(1ms);
+    for (const outcome& out : outs) {
+        settle(out);
+        CHECK(out.is(errc::timeout));
+    }
+}
+
+TEST_CASE("async_op: huge times wait, and a grant ends them") {
+    tokens t(0);
+    outcome outs[3];
+    held a = take_for(t, std::chrono::hours::max(), outs[0]);
+    held b = take_for(t, std::chrono::duration<double>(1e300), outs[1]);
+    held c = take_until(t, std::chrono::system_clock::time_point::max(), outs[2]);
+    a.start();
+    b.start();
+    c.start();
+    CHECK(t.waiters() == 3);
+    t.give();
+    for (const outcome& out : outs) {
+        CHECK(out.is_granted());
+    }
+}
+
+TEST_CASE("async_op: where there is an executor, a time-out ends the wait there") {
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    tokens t(0);
+    manual_executor e;
+    outcome out;
+    auto h = take_on(e, t, out, deadline::at(clock::time_point(1ms)));
+    h.start();
+    CHECK(t.waiters() == 1);
+    clock::set(1ms);
+    REQUIRE(test::eventually([&] { return e.size() == 1; }));
+    CHECK_FALSE(out.done);
+    e.run_all();
+    CHECK(out.is(errc::timeout));
+    CHECK(out.on == here());
+}
+
+TEST_CASE("async_op: a time-out after the grant changes nothing, and finds nobody who has gone") {
+    tokens t(0);
+    manual_executor e;
+    {
+        outcome out;
+        auto h = take_on(e, t, out, deadline::after(1ms));
+        h.start();
+        if (t.waiters() == 1) {
+            t.give();
+        }
+        outcome later;
+        tokens other(0);
+        held timed = take(other, later, deadline::after(3ms));
+        timed.start();
+        settle(later); // the first one's time is past
+        e.run_all();
+        CHECK(out.done);
+    }
+    test::service_thread();
+    CHECK(e.size() == 0);
+}
+
+TEST_CASE("async_op: of a stop and a time-out the first one tells why") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome stopped;
+    outcome timed_out;
+    held a = take(t, stopped, stop.get_token(), deadline::after(1h));
+    held b = take(t, timed_out, stop.get_token(), deadline::after(1us));
+    b.start();
+    settle(timed_out);
+    a.start();
+    stop.request_stop();
+    settle(stopped);
+    CHECK(stopped.is(errc::stopped));
+    CHECK(timed_out.is(errc::timeout));
+}

@@ -1,0 +1,158 @@
+#include <bide/core/async_op.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+#include <support/service.hpp>
+#include <support/takers.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <stop_token>
+
+// Coroutines that are destroyed while they wait, and all that ends a wait at once.
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using test::held;
+using test::manual_executor;
+using test::outcome;
+using test::take;
+using test::take_on;
+using test::tokens;
+
+TEST_CASE("async_op: a coroutine that is destroyed while it waits waits no longer") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome outs[3];
+    {
+        held plain = take(t, outs[0]);
+        held limited = take(t, outs[1], stop.get_token(), deadline::after(1h));
+        plain.start();
+        limited.start();
+        held never_started = take(t, outs[2]);
+        CHECK(t.waiters() == 2);
+    }
+    CHECK(t.waiters() == 0);
+    stop.request_stop();
+    t.give();
+    CHECK(t.available() == 1);
+    test::service_thread();
+    CHECK_FALSE(outs[0].done);
+    CHECK_FALSE(outs[1].done);
+}
+
+TEST_CASE("async_op: destroyed with a grant that it had not seen, it gives that back") {
+    tokens t(0);
+    manual_executor e;
+    outcome dropped;
+    outcome next;
+    auto h = take_on(e, t, dropped);
+    h.start();
+    t.give();
+    CHECK(t.available() == 0);
+    CHECK(e.size() == 1);
+    held waiting = take(t, next);
+    waiting.start();
+    e.drop_all();
+    h.destroy();
+    CHECK_FALSE(dropped.done);
+    CHECK(next.is_granted()); // it went to the next
+    CHECK(t.available() == 1);
+}
+
+namespace {
+
+held take_and_destroy(tokens& t, std::optional<held>& victim, bool& ran) {
+    const auto token = co_await t.async_take();
+    victim.reset();
+    ran = true;
+}
+
+} // namespace
+
+TEST_CASE("async_op: one that is to go on after another may be destroyed by that") {
+    tokens t(0);
+    bool ran = false;
+    outcome out;
+    outcome last;
+    std::optional<held> victim;
+    held killer = take_and_destroy(t, victim, ran);
+    victim.emplace(take(t, out));
+    held survivor = take(t, last);
+    killer.start();
+    victim->start();
+    survivor.start();
+    t.give(3);
+    CHECK(ran);
+    CHECK_FALSE(out.done);
+    CHECK(last.is_granted());
+    CHECK(t.available() == 3);
+}
+
+TEST_CASE("async_op: a coroutine may destroy its waiting self's neighbours") {
+    tokens t(0);
+    tokens other(0);
+    bool ran = false;
+    outcome out;
+    std::optional<held> victim;
+    held killer = take_and_destroy(t, victim, ran);
+    victim.emplace(take(other, out));
+    killer.start();
+    victim->start();
+    t.give();
+    CHECK(ran);
+    CHECK(other.waiters() == 0);
+    other.give();
+    CHECK_FALSE(out.done);
+}
+
+namespace {
+
+template <class P>
+test::detached take_in_storm(test::basic_tokens<P>& t, std::stop_token stop, deadline until,
+                             std::atomic<int>& granted, std::atomic<int>& failed) {
+    {
+        const auto token = co_await t.async_take().with_stop(stop).with_deadline(until);
+        ++(token ? granted : failed);
+    }
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("async_op: grants, stops and time-outs that race end each wait once", "",
+                   test::native, test::portable, test::jittery) {
+    constexpr int rounds = 20;
+    constexpr int waits = 60;
+    constexpr int given = 20;
+    CAPTURE(test::run_seed());
+    for (int round = 0; round < rounds; ++round) {
+        test::basic_tokens<TestType> t(0);
+        std::deque<std::stop_source> stops(waits);
+        std::atomic<int> granted{0};
+        std::atomic<int> failed{0};
+        test::run_threads(3, [&](int me) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(3 * round + me));
+            for (int i = 0; i < (me == 0 ? given : waits); ++i) {
+                const auto which = static_cast<std::size_t>(i);
+                if (me == 0) {
+                    t.give();
+                } else if (me == 1) {
+                    stops[which].request_stop();
+                } else {
+                    take_in_storm(t, stops[which].get_token(), deadline::after(chance.rest(18)),
+                                  granted, failed);
+                }
+                chance();
+            }
+        });
+        REQUIRE(test::eventually([&] { return granted + failed == waits; }));
+        test::service_thread<TestType>(); // the last of them has given its token back
+        CHECK(t.waiters() == 0);
+        CHECK(t.available() == given);
+    }
+}

@@ -1,0 +1,247 @@
+#include <bide/core/async_op.hpp>
+#include <bide/sched/task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/takers.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Where a coroutine goes on when its wait is over.
+
+using namespace std::chrono_literals;
+using test::held;
+using test::manual_executor;
+using test::outcome;
+using test::take;
+using test::take_on;
+using test::tokens;
+
+namespace {
+
+std::thread::id here() { return std::this_thread::get_id(); }
+
+} // namespace
+
+TEST_CASE("async_op: without any executor it goes on where it is released, before that returns") {
+    tokens t(0);
+    outcome out;
+    held h = take(t, out);
+    h.start();
+    CHECK(t.waiters() == 1);
+    std::thread::id releaser;
+    bool done_in_time = false;
+    test::run_threads(1, [&](int) {
+        releaser = here();
+        t.give();
+        done_in_time = out.done;
+    });
+    CHECK(done_in_time);
+    CHECK(out.is_granted());
+    CHECK(out.on == releaser);
+}
+
+namespace {
+
+held take_and_keep(tokens& t, std::vector<int>& order, int number) {
+    auto token = co_await t.async_take();
+    order.push_back(number);
+    token.keep();
+}
+
+} // namespace
+
+TEST_CASE("async_op: several go on in the order in which they came") {
+    tokens t(0);
+    std::vector<int> order;
+    std::vector<held> all;
+    for (int i = 0; i < 5; ++i) {
+        all.push_back(take_and_keep(t, order, i));
+        all.back().start();
+    }
+    t.give(3);
+    CHECK(order == std::vector<int>{0, 1, 2});
+    t.give(2);
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("async_op: the promise's executor, by reference or by pointer, runs it") {
+    tokens t(0);
+    manual_executor e;
+    outcome by_reference;
+    outcome by_pointer;
+    auto a = take_on(e, t, by_reference);
+    auto b = take_on(&e, t, by_pointer);
+    a.start();
+    b.start();
+    t.give(2);
+    CHECK(e.size() == 2);
+    CHECK_FALSE(by_reference.done);
+    CHECK(e.run_all() == 2);
+    CHECK(by_reference.is_granted());
+    CHECK(by_pointer.is_granted());
+}
+
+TEST_CASE("async_op: a promise that names nobody is as one without executor") {
+    tokens t(0);
+    outcome out;
+    auto h = take_on(static_cast<manual_executor*>(nullptr), t, out);
+    h.start();
+    t.give();
+    CHECK(out.is_granted());
+}
+
+namespace {
+
+test::held_on<manual_executor> take_there(manual_executor&, manual_executor& there, tokens& t,
+                                          outcome& out, bool late) {
+    if (late) {
+        const auto token = co_await t.async_take().with_timeout(1h).resume_on(there);
+        out.note(token);
+    } else {
+        const auto token = co_await t.async_take().resume_on(there).with_timeout(1h);
+        out.note(token);
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_op: resume_on comes before the promise's executor, wherever it is written") {
+    for (const bool late : {false, true}) {
+        tokens t(0);
+        manual_executor own;
+        manual_executor there;
+        outcome out;
+        auto h = take_there(own, there, t, out, late);
+        h.start();
+        t.give();
+        CHECK(own.size() == 0);
+        CHECK(there.run_all() == 1);
+        CHECK(out.is_granted());
+    }
+}
+
+TEST_CASE("async_op: on an executor's worker a coroutine without executor returns to it") {
+    tokens t(0);
+    manual_executor worker;
+    outcome out;
+    held h = take(t, out);
+    auto& state = bide::native_platform::local<bide::detail::resume_state>();
+    state.worker = bide::executor_ref(worker);
+    h.start();
+    state.worker = {};
+    t.give();
+    CHECK_FALSE(out.done);
+    CHECK(worker.run_all() == 1);
+    CHECK(out.is_granted());
+}
+
+TEST_CASE("async_op: an executor's thread runs what another thread releases") {
+    tokens t(0);
+    outcome out;
+    std::optional<test::thread_executor> e(std::in_place);
+    const std::thread::id expected = e->id();
+    auto h = take_on(*e, t, out);
+    h.start();
+    t.give();
+    e.reset(); // at its end it has run what was posted
+    CHECK(out.is_granted());
+    CHECK(out.on == expected);
+}
+
+namespace {
+
+bide::task<std::thread::id> take_in_task(tokens& t) {
+    auto token = co_await t.async_take();
+    co_return here();
+}
+
+} // namespace
+
+TEST_CASE("async_op: a task under sync_wait goes on on the thread that waits") {
+    const test::watchdog guard;
+    tokens t(0);
+    test::team releaser(1, [&](int) {
+        test::eventually([&] { return t.waiters() == 1; });
+        t.give();
+    });
+    CHECK(bide::sync_wait(take_in_task(t)) == here());
+}
+
+namespace {
+
+// Hides the promise's type from an awaiter.
+template <class Awaiter> class erased {
+public:
+    explicit erased(Awaiter& inner) noexcept : inner_(inner) {}
+    bool await_ready() noexcept { return inner_.await_ready(); }
+    bool await_suspend(std::coroutine_handle<> h) noexcept { return inner_.await_suspend(h); }
+    auto await_resume() { return inner_.await_resume(); }
+
+private:
+    Awaiter& inner_;
+};
+
+held take_erased(tokens& t, bool& done) {
+    auto op = t.async_take();
+    auto awaiter = std::move(op).operator co_await();
+    auto token = co_await erased(awaiter);
+    done = true;
+}
+
+} // namespace
+
+TEST_CASE("async_op: the type of the awaiting promise need not be known") {
+    tokens t(0);
+    bool done = false;
+    held h = take_erased(t, done);
+    h.start();
+    CHECK_FALSE(done);
+    t.give();
+    CHECK(done);
+}
+
+namespace {
+
+struct chain {
+    std::deque<tokens> links;
+    int depth = 0;
+    int deepest = 0;
+    std::size_t passed = 0;
+    bool in_order = true;
+};
+
+held link(chain& c, std::size_t i) {
+    auto token = co_await c.links[i].async_take();
+    c.deepest = ++c.depth > c.deepest ? c.depth : c.deepest;
+    c.in_order = c.in_order && c.passed == i;
+    ++c.passed;
+    if (i + 1 < c.links.size()) {
+        c.links[i + 1].give();
+    }
+    --c.depth;
+}
+
+} // namespace
+
+TEST_CASE("async_op: a hundred thousand coroutines, each released by the last, need no stack") {
+    constexpr std::size_t length = 100'000;
+    chain c;
+    std::vector<held> all;
+    all.reserve(length);
+    for (std::size_t i = 0; i < length; ++i) {
+        c.links.emplace_back(0);
+        all.push_back(link(c, i));
+        all.back().start();
+    }
+    c.links[0].give();
+    CHECK(c.passed == length); // before give() returned
+    CHECK(c.in_order);
+    CHECK(c.deepest == 1);
+}

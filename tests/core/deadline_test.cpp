@@ -1,0 +1,152 @@
+#include <bide/core/deadline.hpp>
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <ratio>
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using std::chrono::duration;
+using std::chrono::steady_clock;
+
+namespace {
+
+std::int64_t now_ns() { return bide::native_platform::now(); }
+
+// What is left of a deadline that was made just now, give or take how long that took.
+template <class Make> bool is_from_now(Make make, std::chrono::nanoseconds rest) {
+    const std::int64_t before = now_ns();
+    const std::int64_t end = make().steady_ns();
+    const std::int64_t after = now_ns();
+    return before + rest.count() <= end && end <= after + rest.count();
+}
+
+} // namespace
+
+TEST_CASE("deadline: never and poll are what they say, and a point in time is neither") {
+    CHECK(deadline::never().is_never());
+    CHECK_FALSE(deadline::never().is_poll());
+    CHECK(deadline::poll().is_poll());
+    CHECK_FALSE(deadline::poll().is_never());
+    CHECK_FALSE(deadline::at_ns(5).is_poll());
+    CHECK_FALSE(deadline::at_ns(5).is_never());
+    CHECK(deadline::at_ns(5).steady_ns() == 5);
+}
+
+TEST_CASE("deadline: a system call never gets a negative time") {
+    CHECK(deadline::poll().steady_ns() == 0);
+    CHECK(deadline::at_ns(-5).steady_ns() == 0);
+}
+
+TEST_CASE("deadline: no time, less than none and no number are one attempt") {
+    CHECK(deadline::after(0s).is_poll());
+    CHECK(deadline::after(-1ns).is_poll());
+    CHECK(deadline::after(std::chrono::hours::min()).is_poll());
+    CHECK(deadline::after(duration<unsigned>(0)).is_poll());
+    CHECK(deadline::after(duration<double>(-0.0)).is_poll());
+    CHECK(deadline::after(duration<double>(-1e300)).is_poll());
+    CHECK(deadline::after(duration<float>(std::numeric_limits<float>::quiet_NaN())).is_poll());
+    CHECK(deadline::after(duration<double>(-std::numeric_limits<double>::infinity())).is_poll());
+}
+
+TEST_CASE("deadline: a duration counts from now, in whatever unit") {
+    CHECK(is_from_now([] { return deadline::after(3s); }, 3s));
+    CHECK(is_from_now([] { return deadline::after(duration<double>(0.25)); }, 250ms));
+    CHECK(is_from_now([] { return deadline::after(duration<float, std::milli>(1.5f)); }, 1500us));
+    CHECK(is_from_now([] { return deadline::after(duration<signed char, std::ratio<60>>(2)); },
+                      120s));
+    CHECK(is_from_now([] { return deadline::after(duration<unsigned, std::micro>(7)); }, 7us));
+}
+
+TEST_CASE("deadline: a wait is never shorter than asked for") {
+    CHECK(is_from_now([] { return deadline::after(duration<double>(1e-12)); }, 1ns));
+    CHECK(is_from_now([] { return deadline::after(duration<int, std::pico>(1'001)); }, 2ns));
+    using tenths = duration<std::int64_t, std::ratio<1, 10'000'000'000>>;
+    const std::int64_t soon = now_ns() + 1'000'000'000;
+    const std::chrono::time_point<steady_clock, tenths> odd(tenths(soon * 10 + 1));
+    CHECK(deadline::at(odd).steady_ns() == soon + 1);
+}
+
+TEST_CASE("deadline: durations that no clock can hold never end, instead of wrapping round") {
+    CHECK(deadline::after(std::chrono::hours::max()).is_never());
+    CHECK(deadline::after(std::chrono::nanoseconds::max()).is_never());
+    CHECK(deadline::after(std::chrono::years(1'000)).is_never());
+    CHECK(deadline::after(duration<std::uint64_t>(~std::uint64_t{0})).is_never());
+    CHECK(deadline::after(duration<std::uint64_t, std::nano>(~std::uint64_t{0})).is_never());
+    CHECK(deadline::after(duration<std::uint64_t, std::nano>(std::uint64_t{1} << 63)).is_never());
+    CHECK(deadline::after(duration<double>(1e300)).is_never());
+    CHECK(deadline::after(duration<double>(std::numeric_limits<double>::infinity())).is_never());
+    CHECK(deadline::after(duration<long double, std::ratio<31'556'952>>(1e30L)).is_never());
+}
+
+TEST_CASE("deadline: what a clock can just hold is kept or never ends, but is not soon") {
+    for (const int years : {1, 100, 250, 290, 291, 292, 293, 300}) {
+        CAPTURE(years);
+        const deadline far = deadline::after(std::chrono::years(years));
+        CHECK_FALSE(far.is_poll());
+        CHECK(far.steady_ns() - now_ns() > (years < 290 ? years : 290) * 31'000'000'000'000'000);
+    }
+}
+
+TEST_CASE("deadline: a steady time is kept to the nanosecond, one that has passed is poll") {
+    const auto soon = steady_clock::now() + 10s;
+    CHECK(deadline::at(soon).steady_ns() == soon.time_since_epoch().count());
+    CHECK_FALSE(deadline::at(soon).is_early());
+    const auto whole = std::chrono::time_point_cast<std::chrono::seconds>(soon);
+    CHECK(deadline::at(whole).steady_ns() == whole.time_since_epoch().count() * 1'000'000'000);
+    CHECK(deadline::at(steady_clock::now()).is_poll());
+    CHECK(deadline::at(steady_clock::time_point()).is_poll());
+    CHECK(deadline::at(steady_clock::time_point::min()).is_poll());
+    CHECK(deadline::at(steady_clock::time_point::max()).is_never());
+}
+
+TEST_CASE("deadline: years on the system clock saturate as well") {
+    using std::chrono::system_clock;
+    CHECK(deadline::at(system_clock::time_point::max()).is_never());
+    CHECK(deadline::at(system_clock::time_point::min()).is_poll());
+    using date = std::chrono::time_point<system_clock, std::chrono::years>;
+    CHECK(deadline::at(date(std::chrono::years(30'000))).is_never());
+    CHECK(deadline::at(date(std::chrono::years(-30'000))).is_poll());
+    CHECK(
+        deadline::at(date(std::chrono::years(-400))).is_poll()); // 64 bits of ns wrap to the future
+    const std::int64_t rest = deadline::at(system_clock::now() + 10s).steady_ns() - now_ns();
+    CHECK(rest > 9'000'000'000);
+    CHECK(rest <= 10'000'000'000);
+}
+
+TEST_CASE("deadline: another clock is looked at anew each time") {
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    clock::set(1'000s);
+    const deadline end = deadline::at(clock::time_point(1'010s));
+    CHECK(is_from_now([&] { return end; }, 10s));
+    CHECK(end.is_early());
+
+    clock::set(1'004s);
+    CHECK(is_from_now([&] { return end; }, 6s));
+    clock::set(900s); // back
+    CHECK(is_from_now([&] { return end; }, 110s));
+    CHECK(end.is_early());
+    clock::set(1'010s);
+    CHECK_FALSE(end.is_early());
+    CHECK(is_from_now([&] { return end; }, 0s));
+    clock::set(999s); // back again, after the deadline had passed
+    CHECK(end.is_early());
+}
+
+TEST_CASE("deadline: another clock's past is poll, and its far ends saturate") {
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    clock::set(50s);
+    CHECK(deadline::at(clock::time_point(50s)).is_poll());
+    CHECK(deadline::at(clock::time_point(-1s)).is_poll());
+    CHECK(deadline::at(clock::time_point::max()).is_never());
+
+    clock::set(std::chrono::nanoseconds::min() + 1'000'000h);
+    const deadline ages = deadline::at(clock::time_point(1'000'000h));
+    CHECK(ages.is_early());
+    CHECK(ages.steady_ns() == std::numeric_limits<std::int64_t>::max());
+}

@@ -1,0 +1,191 @@
+#include <bide/core/event_count.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::basic_event_count;
+using bide::deadline;
+
+#define BIDE_EVENT_COUNT_TEST_CASE(name)                                                           \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification between prepare and wait ends the wait") {
+    const test::watchdog guard;
+    basic_event_count<TestType> events;
+    for (const bool all : {false, true}) {
+        const auto epoch = events.prepare();
+        if (all) {
+            events.notify_all();
+        } else {
+            events.notify_one();
+        }
+        CHECK(events.wait(epoch, deadline::after(1h)));
+    }
+}
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification before prepare does not count") {
+    const test::watchdog guard;
+    basic_event_count<TestType> events;
+    events.notify_one();
+    events.notify_all();
+    const auto epoch = events.prepare();
+    const deadline end = deadline::after(2ms);
+    CHECK_FALSE(events.wait(epoch, end));
+    CHECK(bide::native_platform::now() >= end.steady_ns());
+}
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: what was prepared may be taken back") {
+    const test::watchdog guard;
+    basic_event_count<TestType> events;
+    static_cast<void>(events.prepare());
+    events.cancel();
+    const auto epoch = events.prepare();
+    CHECK_FALSE(events.wait(epoch, deadline::poll()));
+    events.notify_one();
+}
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: a condition made true before a notification is seen") {
+    constexpr int rounds = 1'000;
+    basic_event_count<TestType> events;
+    basic_event_count<TestType> answers;
+    std::atomic<int> asked{0};
+    std::atomic<int> answered{0};
+    const auto wait_for = [](auto& count, std::atomic<int>& what, int value) {
+        while (what.load(std::memory_order_acquire) != value) {
+            const auto epoch = count.prepare();
+            if (what.load(std::memory_order_acquire) == value) {
+                count.cancel();
+            } else {
+                count.wait(epoch);
+            }
+        }
+    };
+    test::run_threads(2, [&](int me) {
+        for (int i = 1; i <= rounds; ++i) {
+            if (me == 0) {
+                asked.store(i, std::memory_order_release);
+                events.notify_one();
+                wait_for(answers, answered, i);
+            } else {
+                wait_for(events, asked, i);
+                answered.store(i, std::memory_order_release);
+                answers.notify_all();
+            }
+        }
+    });
+    CHECK(answered == rounds);
+}
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: notify_all ends all waits") {
+    constexpr int sleepers = 4;
+    basic_event_count<TestType> events;
+    std::atomic<int> prepared{0};
+    std::atomic<bool> open{false};
+    std::vector<int> woken(sleepers);
+    test::run_threads(sleepers + 1, [&](int me) {
+        if (me == sleepers) {
+            test::eventually([&] { return prepared == sleepers; });
+            open = true;
+            events.notify_all();
+            return;
+        }
+        auto epoch = events.prepare();
+        ++prepared;
+        while (!open) {
+            woken[static_cast<std::size_t>(me)] += events.wait(epoch) ? 1 : 0;
+            epoch = events.prepare();
+        }
+        events.cancel();
+    });
+    CHECK(*std::min_element(woken.begin(), woken.end()) >= 1);
+}
+
+// Items for several consumers, a notification for each item: a swallowed one leaves an item behind
+// and a consumer asleep.
+BIDE_EVENT_COUNT_TEST_CASE("event_count: every item is taken once, and nobody sleeps beside one") {
+    constexpr int producers = 2;
+    constexpr int consumers = 3;
+    constexpr int each = 2'000;
+    basic_event_count<TestType> events;
+    std::atomic<int> items{0};
+    std::atomic<int> left{producers * each};
+    std::vector<int> taken(consumers);
+    const auto take = [&] {
+        int seen = items.load();
+        while (seen > 0 && !items.compare_exchange_weak(seen, seen - 1)) {
+        }
+        return seen > 0;
+    };
+    test::run_threads(producers + consumers, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        if (me < producers) {
+            for (int i = 0; i < each; ++i) {
+                items.fetch_add(1);
+                events.notify_one();
+                chance();
+            }
+            return;
+        }
+        while (left.load() > 0) {
+            const auto epoch = events.prepare();
+            if (take()) {
+                events.cancel();
+                ++taken[static_cast<std::size_t>(me - producers)];
+                if (--left == 0) {
+                    events.notify_all();
+                }
+            } else if (left.load() == 0) {
+                events.cancel();
+            } else {
+                events.wait(epoch);
+            }
+        }
+    });
+    CHECK(taken[0] + taken[1] + taken[2] == producers * each);
+    CHECK(items == 0);
+}
+
+TEST_CASE("event_count: a notification that nobody waits for, or no longer, is no system call") {
+    const test::watchdog guard;
+    struct tag {};
+    using platform = test::counting<tag>;
+    basic_event_count<platform> events;
+    events.notify_one();
+    static_cast<void>(events.prepare());
+    events.cancel();
+    events.notify_all();
+    CHECK(platform::calls() == 0);
+
+    events.wait(events.prepare(), deadline::after(1us));
+    const auto epoch = events.prepare();
+    events.notify_one(); // for somebody who is about to sleep
+    CHECK(platform::wakes == 1);
+    events.wait(epoch);
+    events.notify_one();
+    events.notify_all();
+    CHECK(platform::wakes == 1);
+}
+
+BIDE_EVENT_COUNT_TEST_CASE("event_count: errno stays as it was and nothing is allocated") {
+    basic_event_count<TestType> events;
+    events.wait(events.prepare(), deadline::after(1us)); // the portable table is made once
+    const std::size_t before = test::allocations();
+    errno = 4711;
+    events.wait(events.prepare(), deadline::after(1us));
+    const auto epoch = events.prepare();
+    events.notify_one();
+    events.wait(epoch);
+    const int after = errno;
+    const std::size_t allocated = test::allocations() - before;
+    CHECK(after == 4711);
+    CHECK(allocated == 0);
+}

@@ -1,0 +1,152 @@
+#include <bide/core/lock_bits.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace {
+
+template <class P, class W> struct kind : bide::lock_bits<P, W> {
+    using word = W;
+};
+
+using native32 = kind<test::native, std::uint32_t>;
+using native64 = kind<test::native, std::uint64_t>;
+using portable32 = kind<test::portable, std::uint32_t>;
+using portable64 = kind<test::portable, std::uint64_t>;
+using jittery32 = kind<test::jittery, std::uint32_t>;
+
+} // namespace
+
+#define BIDE_LOCK_TEST_CASE(name)                                                                  \
+    TEMPLATE_TEST_CASE(name, "", native32, native64, portable32, portable64, jittery32)
+
+BIDE_LOCK_TEST_CASE("lock_bits: taking the lock says what the word is, and changes one bit") {
+    typename TestType::atomic word{40};
+    CHECK(TestType::acquire(word) == (40 | TestType::held));
+    CHECK(word.load() == (40 | TestType::held));
+    TestType::release(word);
+    CHECK(word.load() == 40);
+}
+
+BIDE_LOCK_TEST_CASE("lock_bits: letting go may leave a new word, in the same step") {
+    typename TestType::atomic word{40};
+    TestType::acquire(word);
+    TestType::release_as(word, 16);
+    CHECK(word.load() == 16);
+}
+
+BIDE_LOCK_TEST_CASE("lock_bits: what others change in the word while it is held is not undone") {
+    typename TestType::atomic word{8};
+    TestType::acquire(word);
+    word.fetch_add(4);
+    TestType::release(word);
+    CHECK(word.load() == 12);
+}
+
+BIDE_LOCK_TEST_CASE("lock_bits: one at a time holds it, and sees what the last one did") {
+    constexpr int threads = 4;
+    constexpr int rounds = 3'000;
+    typename TestType::atomic word{0};
+    int counter = 0; // plain
+    test::run_threads(threads, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            TestType::acquire(word);
+            ++counter;
+            if ((i + me) % 2 == 0) {
+                TestType::release(word);
+            } else {
+                TestType::release_as(word, 0);
+            }
+        }
+    });
+    CHECK(counter == threads * rounds);
+    CHECK(word.load() == 0);
+}
+
+BIDE_LOCK_TEST_CASE("lock_bits: who sleeps for it says so in the word, and gets it") {
+    for (const bool as : {false, true}) {
+        for (int round = 0; round < 20; ++round) {
+            typename TestType::atomic word{64};
+            TestType::acquire(word);
+            bool had_it = false;
+            test::team sleeper(1, [&](int) {
+                TestType::acquire(word);
+                had_it = true;
+                TestType::release(word);
+            });
+            REQUIRE(test::eventually([&] { return (word.load() & TestType::parked) != 0; }));
+            if (as) {
+                TestType::release_as(word, 64);
+            } else {
+                TestType::release(word);
+            }
+            sleeper.join();
+            CHECK(had_it);
+            CHECK(word.load() == 64);
+        }
+    }
+}
+
+BIDE_LOCK_TEST_CASE("lock_bits: one wake at each release is enough for all who sleep") {
+    constexpr int sleepers = 4;
+    for (int round = 0; round < 50; ++round) {
+        typename TestType::atomic word{0};
+        std::atomic<int> near{0};
+        int had_it = 0; // plain
+        TestType::acquire(word);
+        test::team team(sleepers, [&](int) {
+            ++near;
+            TestType::acquire(word);
+            ++had_it;
+            TestType::release(word);
+        });
+        REQUIRE(test::eventually([&] { return near == sleepers; }));
+        REQUIRE(test::eventually([&] { return (word.load() & TestType::parked) != 0; }));
+        for (int i = 0; i < 20; ++i) { // so that most of them do sleep
+            std::this_thread::yield();
+        }
+        TestType::release(word);
+        team.join();
+        CHECK(had_it == sleepers);
+        CHECK(word.load() == 0);
+    }
+}
+
+// The next holder destroys the word: the wake of the last may use no more than its address.
+BIDE_LOCK_TEST_CASE("lock_bits: letting go is the last touch of the word") {
+    constexpr int rounds = 200;
+    using atomic = typename TestType::atomic;
+    for (int i = 0; i < rounds; ++i) {
+        auto word = std::make_unique<atomic>(0);
+        TestType::acquire(*word);
+        test::team last(1, [&](int) {
+            TestType::acquire(*word);
+            word.reset();
+        });
+        if (i % 2 == 0) {
+            REQUIRE(test::eventually([&] { return (word->load() & TestType::parked) != 0; }));
+        }
+        atomic* const here = word.get();
+        TestType::release(*here);
+    }
+    SUCCEED();
+}
+
+TEST_CASE("lock_bits: a lock that nobody waits for is neither a system call nor an allocation") {
+    struct tag {};
+    using platform = test::counting<tag>;
+    using lock = bide::lock_bits<platform, std::uint64_t>;
+    lock::atomic word{0};
+    const std::size_t before = test::allocations_here();
+    lock::acquire(word);
+    lock::release(word);
+    lock::acquire(word);
+    lock::release_as(word, 4);
+    CHECK(test::allocations_here() == before);
+    CHECK(platform::calls() == 0);
+}

@@ -1,0 +1,277 @@
+#include <bide/core/parker.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::basic_parker;
+using bide::deadline;
+
+#define BIDE_PARKER_TEST_CASE(name)                                                                \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+BIDE_PARKER_TEST_CASE("parker: unpark before park is kept") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    p.unpark();
+    p.park();
+    SUCCEED();
+}
+
+BIDE_PARKER_TEST_CASE("parker: several unparks count once") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    p.unpark();
+    p.unpark();
+    p.unpark();
+    CHECK(p.park_for(1h));
+    CHECK_FALSE(p.park_for(1ms));
+}
+
+BIDE_PARKER_TEST_CASE("parker: a park without a token times out, not before its time") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    const auto before = std::chrono::steady_clock::now();
+    CHECK_FALSE(p.park_for(3ms));
+    CHECK(std::chrono::steady_clock::now() - before >= 3ms);
+    const auto end = std::chrono::steady_clock::now() + 2ms;
+    CHECK_FALSE(p.park_until(end));
+    CHECK(std::chrono::steady_clock::now() >= end);
+}
+
+BIDE_PARKER_TEST_CASE("parker: no time, or less, is one attempt, which takes a token") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    CHECK_FALSE(p.park_for(0s));
+    CHECK_FALSE(p.park_for(-1h));
+    CHECK_FALSE(p.park_until(deadline::poll()));
+    CHECK_FALSE(p.park_until(std::chrono::steady_clock::now() - 1h));
+    CHECK_FALSE(p.park_until(std::chrono::system_clock::now() - 1h));
+    p.unpark();
+    CHECK(p.park_for(0s));
+    CHECK_FALSE(p.park_for(0s));
+    p.unpark();
+    CHECK(p.park_until(std::chrono::steady_clock::time_point::min()));
+    CHECK_FALSE(p.park_for(0s));
+}
+
+BIDE_PARKER_TEST_CASE("parker: a park that timed out leaves nothing behind") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    CHECK_FALSE(p.park_for(1us));
+    p.unpark();
+    CHECK(p.park_for(1h));
+    CHECK_FALSE(p.park_for(1us));
+}
+
+BIDE_PARKER_TEST_CASE("parker: park waits for the token and is ended by it, every time") {
+    constexpr int rounds = 1'000;
+    basic_parker<TestType> parkers[2];
+    int passed[2] = {0, 0};
+    test::run_threads(2, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            if (me == 0) {
+                parkers[1].unpark();
+                parkers[0].park();
+            } else {
+                parkers[1].park();
+                parkers[0].unpark();
+            }
+            ++passed[me];
+        }
+    });
+    CHECK(passed[0] == rounds);
+    CHECK(passed[1] == rounds);
+    CHECK_FALSE(parkers[0].park_for(0s));
+    CHECK_FALSE(parkers[1].park_for(0s));
+}
+
+BIDE_PARKER_TEST_CASE("parker: what was done before unpark is seen after park") {
+    constexpr int rounds = 1'000;
+    int data = 0; // plain
+    int seen_wrong = 0;
+    basic_parker<TestType> there;
+    basic_parker<TestType> back;
+    test::run_threads(2, [&](int me) {
+        for (int i = 1; i <= rounds; ++i) {
+            if (me == 0) {
+                data = i;
+                there.unpark();
+                back.park();
+            } else {
+                there.park();
+                seen_wrong += data == i ? 0 : 1;
+                back.unpark();
+            }
+        }
+    });
+    CHECK(seen_wrong == 0);
+}
+
+// A race for ThreadSanitizer: the flag does not order the data, only the token may.
+BIDE_PARKER_TEST_CASE("parker: an unpark that finds a token there orders as well") {
+    for (int i = 0; i < 50; ++i) {
+        basic_parker<TestType> p;
+        int data = 0;
+        std::atomic<bool> done{false};
+        p.unpark();
+        test::team late(1, [&](int) {
+            data = 1;
+            p.unpark();
+            done.store(true, std::memory_order_relaxed);
+        });
+        while (!done.load(std::memory_order_relaxed)) {
+            std::this_thread::yield();
+        }
+        p.park();
+        CHECK(data == 1);
+        late.join();
+    }
+}
+
+// The next token is sent only when the last has been counted: none may be lost, none invented.
+BIDE_PARKER_TEST_CASE("parker: tokens that race with time-outs are neither lost nor doubled") {
+    constexpr int tokens = 2'000;
+    CAPTURE(test::run_seed());
+    basic_parker<TestType> p;
+    std::atomic<int> taken{0};
+    test::run_threads(2, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        if (me == 0) {
+            while (taken.load() < tokens) {
+                if (p.park_for(chance.rest(15))) {
+                    ++taken;
+                }
+            }
+        } else {
+            for (int sent = 1; sent <= tokens; ++sent) {
+                chance.dawdle(15);
+                p.unpark();
+                while (taken.load() < sent) {
+                    chance();
+                }
+            }
+        }
+    });
+    CHECK(taken == tokens);
+    CHECK_FALSE(p.park_for(0s));
+}
+
+BIDE_PARKER_TEST_CASE("parker: it may be destroyed as soon as park returned") {
+    constexpr int rounds = 500;
+    std::atomic<basic_parker<TestType>*> current{nullptr};
+    test::run_threads(2, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            if (me == 0) {
+                auto p = std::make_unique<basic_parker<TestType>>();
+                current.store(p.get());
+                p->park();
+            } else {
+                basic_parker<TestType>* p = nullptr;
+                while ((p = current.exchange(nullptr)) == nullptr) {
+                    std::this_thread::yield();
+                }
+                p->unpark();
+            }
+        }
+    });
+    SUCCEED();
+}
+
+BIDE_PARKER_TEST_CASE("parker: many may unpark at once") {
+    constexpr int rounds = 500;
+    basic_parker<TestType> p;
+    std::atomic<int> round{0};
+    test::run_threads(4, [&](int me) {
+        for (int i = 1; i <= rounds; ++i) {
+            if (me == 0) {
+                round.store(i);
+                p.park();
+            } else {
+                test::eventually([&] { return round.load() >= i; });
+                p.unpark();
+            }
+        }
+    });
+    CHECK(round == rounds);
+}
+
+BIDE_PARKER_TEST_CASE("parker: a deadline on another clock is kept on that clock") {
+    using clock = test::fake_clock<TestType>;
+    clock::set(0s);
+    clock::reads = 0;
+    basic_parker<TestType> p;
+    bool token = true;
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            token = p.park_until(typename clock::time_point(1ms));
+        } else {
+            test::eventually([] { return clock::reads > 9; });
+            clock::set(2ms);
+        }
+    });
+    CHECK_FALSE(token);
+    CHECK(clock::reads > 9);
+}
+
+BIDE_PARKER_TEST_CASE("parker: a time that no clock can hold is for ever, not none") {
+    basic_parker<TestType> p;
+    bool token = false;
+    std::atomic<bool> about{false};
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            about = true;
+            token = p.park_for(std::chrono::hours::max());
+        } else {
+            test::eventually([&] { return about.load(); });
+            for (int i = 0; i < 100; ++i) {
+                std::this_thread::yield();
+            }
+            p.unpark();
+        }
+    });
+    CHECK(token);
+}
+
+TEST_CASE("parker: a token that nobody sleeps for is no system call, and neither is one attempt") {
+    const test::watchdog guard;
+    struct tag {};
+    using platform = test::counting<tag>;
+    basic_parker<platform> p;
+    p.unpark();
+    p.unpark();
+    p.park();
+    CHECK_FALSE(p.park_for(0s));
+    CHECK(platform::calls() == 0);
+    CHECK_FALSE(p.park_for(1us));
+    const int waits = platform::waits;
+    CHECK(waits > 0);
+    p.unpark(); // a time-out is not taken for a sleeper
+    p.park();
+    CHECK(platform::wakes == 0);
+    CHECK(platform::waits == waits);
+}
+
+BIDE_PARKER_TEST_CASE("parker: errno stays as it was and nothing is allocated") {
+    const test::watchdog guard;
+    basic_parker<TestType> p;
+    p.park_for(1us); // the portable table is made once
+    const std::size_t before = test::allocations();
+    errno = 4711;
+    p.park_for(1us);
+    p.unpark();
+    p.park();
+    const int after = errno;
+    const std::size_t allocated = test::allocations() - before;
+    CHECK(after == 4711);
+    CHECK(allocated == 0);
+}

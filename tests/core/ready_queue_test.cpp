@@ -1,0 +1,204 @@
+#include <bide/core/ready_queue.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::basic_ready_queue;
+using bide::deadline;
+using bide::runnable;
+
+#define BIDE_READY_QUEUE_TEST_CASE(name)                                                           \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: the oldest comes first") {
+    const test::watchdog guard;
+    basic_ready_queue<TestType> queue;
+    runnable all[5];
+    queue.post(all[0]);
+    queue.post(all[1]);
+    queue.post(all[2]);
+    CHECK(queue.pop(deadline::never()) == &all[0]);
+    queue.post(all[3]);
+    CHECK(queue.pop(deadline::never()) == &all[1]);
+    queue.post(all[4]);
+    CHECK(queue.pop(deadline::poll()) == &all[2]);
+    CHECK(queue.pop(deadline::poll()) == &all[3]);
+    CHECK(queue.pop(deadline::never()) == &all[4]);
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+}
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: one that was popped may be posted again") {
+    const test::watchdog guard;
+    basic_ready_queue<TestType> queue;
+    runnable a;
+    runnable b;
+    for (int i = 0; i < 3; ++i) {
+        queue.post(a);
+        queue.post(b);
+        CHECK(queue.pop(deadline::never()) == &a);
+        queue.post(a);
+        CHECK(queue.pop(deadline::never()) == &b);
+        CHECK(queue.pop(deadline::never()) == &a);
+    }
+}
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: an empty one answers at its deadline, not before") {
+    const test::watchdog guard;
+    basic_ready_queue<TestType> queue;
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+    const deadline end = deadline::after(2ms);
+    CHECK(queue.pop(end) == nullptr);
+    CHECK(bide::native_platform::now() >= end.steady_ns());
+    runnable r;
+    queue.post(r); // the time-out left nothing behind
+    CHECK(queue.pop(deadline::never()) == &r);
+}
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: a post wakes the owner, every time") {
+    constexpr int rounds = 1'000;
+    basic_ready_queue<TestType> queues[2];
+    runnable balls[2];
+    int wrong[2] = {0, 0};
+    test::run_threads(2, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            if (me == 0) {
+                queues[1].post(balls[0]);
+                wrong[0] += queues[0].pop(deadline::never()) == &balls[1] ? 0 : 1;
+            } else {
+                wrong[1] += queues[1].pop(deadline::never()) == &balls[0] ? 0 : 1;
+                queues[0].post(balls[1]);
+            }
+        }
+    });
+    CHECK(wrong[0] == 0);
+    CHECK(wrong[1] == 0);
+}
+
+namespace {
+
+struct numbered : runnable {
+    int poster = 0;
+    int number = 0; // plain: published by the post
+};
+
+} // namespace
+
+BIDE_READY_QUEUE_TEST_CASE(
+    "ready_queue: all of many posters come out once, each poster's in order") {
+    constexpr int posters = 3;
+    constexpr int each = 3'000;
+    basic_ready_queue<TestType> queue;
+    std::vector<std::vector<numbered>> posted(posters, std::vector<numbered>(each));
+    int next[posters] = {};
+    int disorder = 0;
+    test::run_threads(posters + 1, [&](int me) {
+        if (me < posters) {
+            for (int i = 0; i < each; ++i) {
+                numbered& r = posted[static_cast<std::size_t>(me)][static_cast<std::size_t>(i)];
+                r.poster = me;
+                r.number = i;
+                queue.post(r);
+            }
+            return;
+        }
+        for (int i = 0; i < posters * each; ++i) {
+            const auto& r = *static_cast<numbered*>(queue.pop(deadline::never()));
+            disorder += r.number == next[r.poster]++ ? 0 : 1;
+        }
+    });
+    CHECK(disorder == 0);
+    for (const int n : next) {
+        CHECK(n == each);
+    }
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+}
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: posts that race with time-outs are not lost") {
+    constexpr int posts = 1'500;
+    CAPTURE(test::run_seed());
+    basic_ready_queue<TestType> queue;
+    std::atomic<int> popped{0};
+    runnable r;
+    int wrong = 0;
+    test::run_threads(2, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        if (me == 0) {
+            while (popped.load() < posts) {
+                if (const runnable* const got = queue.pop(deadline::after(chance.rest(15)))) {
+                    wrong += got == &r ? 0 : 1;
+                    ++popped;
+                }
+            }
+        } else {
+            for (int sent = 1; sent <= posts; ++sent) {
+                chance.dawdle(15);
+                queue.post(r);
+                while (popped.load() < sent) {
+                    chance();
+                }
+            }
+        }
+    });
+    CHECK(popped == posts);
+    CHECK(wrong == 0);
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+}
+
+// As sync_wait does: the last runnable tells the owner that it is done with the queue.
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: it may be destroyed when its last runnable was popped") {
+    constexpr int rounds = 300;
+    using queue = basic_ready_queue<TestType>;
+    std::atomic<queue*> current{nullptr};
+    std::deque<runnable> last(rounds);
+    test::run_threads(2, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            if (me == 0) {
+                auto mine = std::make_unique<queue>();
+                current.store(mine.get());
+                mine->pop(deadline::never());
+            } else {
+                queue* theirs = nullptr;
+                while ((theirs = current.exchange(nullptr)) == nullptr) {
+                    std::this_thread::yield();
+                }
+                theirs->post(last[static_cast<std::size_t>(i)]);
+            }
+        }
+    });
+    SUCCEED();
+}
+
+TEST_CASE("ready_queue: a post to an owner who does not sleep is no system call") {
+    struct tag {};
+    using platform = test::counting<tag>;
+    basic_ready_queue<platform> queue;
+    runnable r;
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+    queue.post(r);
+    CHECK(queue.pop(deadline::never()) == &r);
+    CHECK(platform::calls() == 0);
+    CHECK(queue.pop(deadline::after(1us)) == nullptr);
+    queue.post(r); // a time-out is not taken for a sleeper
+    CHECK(queue.pop(deadline::never()) == &r);
+    CHECK(platform::wakes == 0);
+}
+
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: nothing is allocated") {
+    basic_ready_queue<TestType> queue;
+    runnable r;
+    queue.pop(deadline::after(1us)); // the portable table is made once
+    const std::size_t before = test::allocations();
+    queue.post(r);
+    queue.pop(deadline::never());
+    queue.pop(deadline::after(1us));
+    CHECK(test::allocations() == before);
+}

@@ -1,0 +1,169 @@
+#include <bide/core/spin.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <chrono>
+#include <cstdint>
+
+namespace {
+
+using native = bide::native_platform;
+
+// Platforms of which each test case has its own, for what a thread remembers is kept by platform.
+template <class Tag> struct fresh : native {};
+
+template <class Tag> struct modelled : native {
+    static constexpr bool model = true;
+};
+
+template <class Tag> struct single : native {
+    static bool single_cpu() noexcept { return true; }
+};
+
+// Time goes on by a fixed step with each look at the clock, and each pause is counted.
+template <class Tag> struct stepping : native {
+    inline static std::int64_t time = 0;
+    inline static std::int64_t step = 1;
+    inline static int pauses = 0;
+    static std::int64_t now() noexcept { return time += step; }
+    static void pause() noexcept { ++pauses; }
+    static bool single_cpu() noexcept { return false; }
+};
+
+// How often one look asks that never sees what it waits for.
+template <class Platform> int questions_of_a_failure() {
+    int asked = 0;
+    const bool seen = bide::basic_spin<Platform>::until([&]() noexcept {
+        ++asked;
+        return false;
+    });
+    return seen ? -1 : asked;
+}
+
+} // namespace
+
+TEST_CASE("spin: what is there already is seen by the first question") {
+    struct tag {};
+    int asked = 0;
+    CHECK(bide::basic_spin<fresh<tag>>::until([&]() noexcept { return ++asked == 1; }));
+    CHECK(asked == 1);
+}
+
+TEST_CASE("spin: what comes while it looks is seen") {
+    struct tag {};
+    int asked = 0;
+    CHECK(bide::basic_spin<stepping<tag>>::until([&]() noexcept { return ++asked == 20; }));
+    CHECK(asked == 20);
+    CHECK(stepping<tag>::pauses == 19);
+}
+
+TEST_CASE("spin: a look ends by itself, and not before its budget is spent") {
+    struct tag {};
+    using platform = stepping<tag>;
+    platform::step = 100;
+    const std::int64_t before = platform::time;
+    CHECK(questions_of_a_failure<platform>() > 1);
+    const std::int64_t took = platform::time - before;
+    CHECK(took >= bide::basic_spin<platform>::budget_ns());
+    CHECK(took <= bide::basic_spin<platform>::budget_ns() + 500);
+}
+
+TEST_CASE("spin: looks that fail again and again are left out more and more, but never all") {
+    struct tag {};
+    using platform = stepping<tag>;
+    platform::step = 1'000;
+    int early = 0;
+    int late = 0;
+    for (int i = 0; i < 64; ++i) {
+        early += questions_of_a_failure<platform>() > 1 ? 1 : 0;
+    }
+    for (int i = 0; i < 4'096; ++i) {
+        late += questions_of_a_failure<platform>() > 1 ? 1 : 0;
+    }
+    CHECK(early >= 3);
+    CHECK(early <= 32);
+    CHECK(late >= 1);
+    CHECK(late <= 4'096 / 64);
+}
+
+TEST_CASE("spin: a look that succeeds makes the failures before it forgotten") {
+    struct tag {};
+    using platform = stepping<tag>;
+    platform::step = 1'000;
+    for (int i = 0; i < 64; ++i) {
+        questions_of_a_failure<platform>();
+    }
+    int asked = 0;
+    do { // until one is not left out, and succeeds
+        asked = 0;
+        bide::basic_spin<platform>::until([&]() noexcept { return ++asked == 2; });
+    } while (asked != 2);
+    CHECK(questions_of_a_failure<platform>() > 1);
+    CHECK(questions_of_a_failure<platform>() > 1);
+}
+
+TEST_CASE("spin: one thread's failures are not another's") {
+    struct tag {};
+    using platform = fresh<tag>;
+    for (int i = 0; i < 4'096; ++i) {
+        questions_of_a_failure<platform>();
+    }
+    int asked = 0;
+    test::run_threads(1, [&](int) { asked = questions_of_a_failure<platform>(); });
+    CHECK((asked > 1 || native::single_cpu()));
+}
+
+TEST_CASE("spin: on a single processor, and in a model, it asks once") {
+    struct tag {};
+    CHECK(questions_of_a_failure<single<tag>>() == 1);
+    CHECK(questions_of_a_failure<modelled<tag>>() == 1);
+    int asked = 0;
+    bide::basic_spin<modelled<tag>>::briefly([&]() noexcept {
+        ++asked;
+        return false;
+    });
+    CHECK(asked == 0);
+}
+
+TEST_CASE("spin: a brief look is bounded by a count") {
+    struct tag {};
+    using platform = stepping<tag>;
+    int asked = 0;
+    bide::basic_spin<platform>::briefly([&]() noexcept { return ++asked == 5; });
+    CHECK(asked == 5);
+    bide::basic_spin<platform>::briefly([&]() noexcept {
+        ++asked;
+        return false;
+    });
+    CHECK(asked <= 5 + 64);
+}
+
+TEST_CASE("spin: each wake is made exactly once, whether it is timed or not") {
+    struct tag {};
+    int calls = 0;
+    for (int i = 0; i < 100; ++i) {
+        bide::basic_spin<fresh<tag>>::measured_wake([&]() noexcept { ++calls; });
+        bide::basic_spin<modelled<tag>>::measured_wake([&]() noexcept { ++calls; });
+    }
+    CHECK(calls == 200);
+}
+
+TEST_CASE("spin: the budget follows what a wake costs, between 2 and 20 us") {
+    struct tag {};
+    using platform = stepping<tag>;
+    using spin = bide::basic_spin<platform>;
+    const auto wakes_that_take = [](std::int64_t ns) {
+        for (int i = 0; i < 16 * 200; ++i) {
+            spin::measured_wake([&]() noexcept { platform::time += ns; });
+        }
+    };
+    wakes_that_take(1);
+    CHECK(spin::budget_ns() == 2'000);
+    wakes_that_take(4'000);
+    CHECK(spin::budget_ns() > 9'000);
+    CHECK(spin::budget_ns() < 11'000);
+    wakes_that_take(1'000'000'000);
+    CHECK(spin::budget_ns() == 20'000);
+    wakes_that_take(1);
+    CHECK(spin::budget_ns() < 2'100);
+}

@@ -1,0 +1,282 @@
+#include <bide/core/thread_wait.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+#include <support/service.hpp>
+#include <support/stop.hpp>
+#include <support/takers.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <stop_token>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using bide::fate;
+using test::basic_tokens;
+
+#define BIDE_THREAD_WAIT_TEST_CASE(name)                                                           \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what can complete when it is queued is not waited for") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(2);
+    CHECK(t.take_until(deadline::never()) == fate::granted);
+    CHECK(t.take(std::stop_token()) == fate::granted);
+    t.close();
+    CHECK(t.take_until(deadline::never()) == fate::closed);
+    CHECK(t.take(std::stop_token()) == fate::closed);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline that has passed is not waited for") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(0);
+    CHECK(t.take_until(deadline::poll()) == fate::timed_out);
+    CHECK(t.waiters() == 0);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait ends at its deadline, not before, and is gone") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(0);
+    const deadline end = deadline::after(2ms);
+    CHECK(t.take_until(end) == fate::timed_out);
+    CHECK(bide::native_platform::now() >= end.steady_ns());
+    CHECK(t.waiters() == 0);
+    t.give();
+    CHECK(t.available() == 1);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a sleeping thread") {
+    constexpr int rounds = 80;
+    for (const fate expected : {fate::granted, fate::closed}) {
+        int right = 0;
+        for (int i = 0; i < rounds; ++i) {
+            basic_tokens<TestType> t(0);
+            const bool stoppable = i % 2 == 0;
+            fate seen{};
+            test::run_threads(2, [&](int me) {
+                if (me == 1) {
+                    seen = stoppable ? t.take(test::new_stop().get_token())
+                                     : t.take_until(deadline::after(1h));
+                } else if (expected == fate::closed) {
+                    t.close();
+                } else {
+                    t.give();
+                }
+            });
+            right += seen == expected ? 1 : 0;
+        }
+        CHECK(right == rounds);
+    }
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop ends the wait, whenever it is requested") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(0);
+    std::stop_source before = test::new_stop();
+    before.request_stop();
+    CHECK(t.take(before.get_token()) == fate::stopped);
+
+    std::stop_source within = test::new_stop();
+    t.before_enqueue(bide::waker(
+        [](void* s) noexcept { static_cast<std::stop_source*>(s)->request_stop(); }, &within));
+    CHECK(t.take(within.get_token()) == fate::stopped);
+
+    std::stop_source after = test::new_stop();
+    fate seen{};
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            seen = t.take(after.get_token());
+        } else {
+            test::eventually([&] { return t.waiters() == 1; });
+            after.request_stop();
+        }
+    });
+    CHECK(seen == fate::stopped);
+    CHECK(t.waiters() == 0);
+    t.give();
+    CHECK(t.available() == 1);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what is ready is granted with a stop requested") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(1);
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    CHECK(t.take(stop.get_token()) == fate::granted);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait finds nothing of it") {
+    const test::watchdog guard;
+    basic_tokens<TestType> t(1);
+    std::stop_source stop = test::new_stop();
+    CHECK(t.take(stop.get_token()) == fate::granted);
+    stop.request_stop();
+    t.give();
+    CHECK(t.available() == 1);
+}
+
+// The head's removal may let a coroutine through that is queued behind: see semaphore.
+namespace {
+
+// Hands its token on when a wait is cancelled: somebody else is let through by a removal.
+struct passing : test::tokens {
+    using test::tokens::tokens;
+    bide::fate take_stoppable(const std::stop_token& stop) {
+        return bide::thread_wait<passing, test::native>::stoppable(*this, 1, stop);
+    }
+    bool cancel(bide::basic_waiter<test::native>& w, fate why) noexcept {
+        const bool removed = test::tokens::cancel(w, why);
+        if (removed) {
+            give();
+        }
+        return removed;
+    }
+};
+
+} // namespace
+
+TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere") {
+    passing t(0);
+    test::outcome out;
+    std::stop_source stop = test::new_stop();
+    std::thread::id stopper;
+    fate seen{};
+    test::held behind = test::take(t, out);
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            seen = t.take_stoppable(stop.get_token());
+        } else {
+            test::eventually([&] { return t.waiters() == 1; });
+            behind.start();
+            stopper = std::this_thread::get_id();
+            stop.request_stop();
+        }
+    });
+    REQUIRE(test::eventually([&] { return out.done.load(); }));
+    CHECK(seen == fate::stopped);
+    CHECK(out.is_granted());
+    CHECK(out.on == test::service_thread());
+    CHECK(out.on != stopper);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each wait once") {
+    constexpr int rounds = 2'000;
+    CAPTURE(test::run_seed());
+    basic_tokens<TestType> t(0);
+    int granted = 0;
+    int timed_out = 0;
+    std::atomic<bool> over{false};
+    int given = 0;
+    test::run_threads(2, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        if (me == 0) {
+            for (int i = 0; i < rounds; ++i) {
+                const fate what = t.take_until(deadline::after(chance.rest(14)));
+                granted += what == fate::granted ? 1 : 0;
+                timed_out += what == fate::timed_out ? 1 : 0;
+            }
+            over = true;
+        } else {
+            while (!over) {
+                if (t.waiters() != 0) {
+                    chance.dawdle(14);
+                    t.give();
+                    ++given;
+                }
+            }
+        }
+    });
+    CHECK(granted + timed_out == rounds);
+    CHECK(granted + t.available() == given);
+    CHECK(t.waiters() == 0);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wait once") {
+    constexpr int rounds = 150;
+    CAPTURE(test::run_seed());
+    int conserved = 0;
+    for (int i = 0; i < rounds; ++i) {
+        basic_tokens<TestType> t(0);
+        std::stop_source stop = test::new_stop();
+        fate seen{};
+        test::run_threads(3, [&](int me) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(3 * i + me));
+            if (me == 0) {
+                seen = t.take(stop.get_token());
+            } else if (me == 1) {
+                chance();
+                t.give();
+            } else {
+                chance();
+                stop.request_stop();
+            }
+        });
+        const bool granted = seen == fate::granted && t.available() == 0;
+        const bool stopped = seen == fate::stopped && t.available() == 1;
+        conserved += (granted || stopped) && t.waiters() == 0 ? 1 : 0;
+    }
+    CHECK(conserved == rounds);
+}
+
+namespace {
+
+// A primitive that waits in its own way.
+struct own_way : test::tokens {
+    using test::tokens::tokens;
+    int awaited = 0;
+    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
+        ++awaited;
+        return w.park(end);
+    }
+};
+
+} // namespace
+
+TEST_CASE("thread_wait: a primitive may wait in its own way") {
+    const test::watchdog guard;
+    own_way t(0);
+    using waits = bide::thread_wait<own_way, test::native>;
+    CHECK(waits::until(t, 1, deadline::after(1us)) == fate::timed_out);
+    CHECK(t.awaited == 1);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on that clock") {
+    using clock = test::fake_clock<TestType>;
+    clock::set(0s);
+    clock::reads = 0;
+    basic_tokens<TestType> t(0);
+    fate seen{};
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            seen = t.take_until(deadline::at(typename clock::time_point(1ms)));
+        } else {
+            test::eventually([] { return clock::reads > 9; });
+            clock::set(1ms);
+        }
+    });
+    CHECK(seen == fate::timed_out);
+    CHECK(clock::reads > 9);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: errno stays as it was and nothing is allocated") {
+    basic_tokens<TestType> t(0);
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    t.take_until(deadline::after(1us)); // the portable table is made once
+    const std::size_t before = test::allocations();
+    errno = 4711;
+    t.take_until(deadline::after(1us));
+    const int after = errno;
+    t.take(stop.get_token());
+    t.give();
+    t.take_until(deadline::never());
+    const std::size_t allocated = test::allocations() - before;
+    CHECK(after == 4711);
+    CHECK(allocated == 0);
+}

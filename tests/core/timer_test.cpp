@@ -1,0 +1,372 @@
+#include <bide/core/timer.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+#include <support/service.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#if defined(__linux__)
+#include <signal.h>
+#endif
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using bide::runnable;
+using bide::timer;
+using bide::waker;
+
+#define BIDE_TIMER_TEST_CASE(name)                                                                 \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+namespace {
+
+// A timer that says when, where and how often it fired.
+template <class P> struct bell {
+    std::atomic<int> fired{0};
+    std::int64_t at = 0;
+    std::thread::id on;
+    timer t;
+
+    explicit bell(deadline when) {
+        t.when = when;
+        t.fire = waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<bell*>(self);
+                me.at = bide::native_platform::now();
+                me.on = std::this_thread::get_id();
+                ++me.fired;
+            },
+            this);
+    }
+    void add() { bide::timer_service<P>().add(t); }
+    bool cancel() { return bide::timer_service<P>().cancel(t); }
+    bool fires() {
+        return test::eventually([this] { return fired.load() == 1; });
+    }
+};
+
+} // namespace
+
+BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on the service thread") {
+    const test::watchdog guard;
+    bell<TestType> a(deadline::after(2ms));
+    a.add();
+    REQUIRE(a.fires());
+    CHECK(a.at >= a.t.when.steady_ns());
+    CHECK_FALSE(a.cancel());
+    CHECK(a.fired == 1);
+    CHECK(a.on == test::service_thread<TestType>());
+    CHECK(a.on != std::this_thread::get_id());
+}
+
+BIDE_TIMER_TEST_CASE("timer: however short its time, it does not fire before it") {
+    for (int us = 1; us < 1'500; us = us * 3 / 2 + 1) {
+        bell<TestType> a(deadline::after(std::chrono::microseconds(us)));
+        a.add();
+        REQUIRE(a.fires());
+        a.cancel();
+        CHECK(a.at >= a.t.when.steady_ns());
+    }
+}
+
+BIDE_TIMER_TEST_CASE("timer: one whose time has passed fires at once, one without end never") {
+    bell<TestType> past(deadline::poll());
+    bell<TestType> never(deadline::never());
+    never.add();
+    past.add();
+    CHECK(past.fires());
+    past.cancel();
+    CHECK(never.fired == 0);
+    CHECK(never.cancel());
+    CHECK(never.fired == 0);
+}
+
+BIDE_TIMER_TEST_CASE("timer: they fire in the order of their times, whatever the order of adding") {
+    struct one {
+        timer t;
+        std::vector<const one*>* order;
+        std::atomic<int>* count;
+    };
+    constexpr int n = 200;
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    std::vector<const one*> order;
+    order.reserve(n);
+    std::atomic<int> count{0};
+    std::deque<one> all;
+    // Far enough off that the last is added before the first fires.
+    const std::int64_t start = bide::native_platform::now() + 30'000'000;
+    for (int i = 0; i < n; ++i) {
+        one& o = all.emplace_back();
+        o.order = &order;
+        o.count = &count;
+        o.t.when = deadline::at_ns(start + chance.below(20'000'000));
+        o.t.fire = waker(
+            [](void* p) noexcept {
+                auto& me = *static_cast<one*>(p);
+                me.order->push_back(&me);
+                ++*me.count;
+            },
+            &o);
+    }
+    for (one& o : all) {
+        bide::timer_service<TestType>().add(o.t);
+    }
+    const bool in_time = bide::native_platform::now() < start;
+    REQUIRE(test::eventually([&] { return count == n; }));
+    for (one& o : all) {
+        bide::timer_service<TestType>().cancel(o.t);
+    }
+    const auto earlier = [](const one* a, const one* b) { return a->t.at < b->t.at; };
+    CHECK((!in_time || std::is_sorted(order.begin(), order.end(), earlier)));
+}
+
+BIDE_TIMER_TEST_CASE("timer: an earlier one ends the service's sleep for a later one") {
+    bell<TestType> later(deadline::after(1h));
+    bell<TestType> sooner(deadline::after(30min));
+    bell<TestType> now(deadline::after(1ms));
+    later.add();
+    test::service_thread<TestType>(); // it has seen it
+    sooner.add();
+    test::service_thread<TestType>();
+    now.add();
+    CHECK(now.fires());
+    now.cancel();
+    CHECK(later.cancel());
+    CHECK(sooner.cancel());
+    CHECK(later.fired + sooner.fired == 0);
+}
+
+BIDE_TIMER_TEST_CASE("timer: one that is cancelled in time does not fire, and may be added again") {
+    const test::watchdog guard;
+    bell<TestType> a(deadline::after(1h));
+    for (int i = 0; i < 3; ++i) {
+        a.add();
+        CHECK(a.cancel());
+        CHECK_FALSE(a.cancel());
+    }
+    CHECK(a.fired == 0);
+    a.t.when = deadline::after(1us);
+    a.add();
+    CHECK(a.fires());
+    CHECK_FALSE(a.cancel());
+}
+
+BIDE_TIMER_TEST_CASE("timer: with the earliest cancelled the others still fire") {
+    const test::watchdog guard;
+    bell<TestType> first(deadline::after(50ms));
+    bell<TestType> second(deadline::after(51ms));
+    first.add();
+    second.add();
+    const bool cancelled = first.cancel();
+    CHECK(second.fires());
+    CHECK(first.fired == (cancelled ? 0 : 1));
+    second.cancel();
+}
+
+BIDE_TIMER_TEST_CASE("timer: who cancels one that is firing waits until that is over") {
+    const test::watchdog guard;
+    struct slow {
+        timer t;
+        std::atomic<bool> firing{false};
+        std::atomic<bool> about{false};
+        int over = 0; // plain: cancel() brings it
+        std::uint32_t seed = 0;
+    };
+    CAPTURE(test::run_seed());
+    int late = 0;
+    constexpr int rounds = 100;
+    for (int i = 0; i < rounds; ++i) {
+        slow s;
+        s.seed = test::run_seed() + static_cast<std::uint32_t>(i);
+        s.t.when = deadline::poll();
+        s.t.fire = waker(
+            [](void* p) noexcept {
+                auto& me = *static_cast<slow*>(p);
+                test::jitter chance(me.seed);
+                me.firing = true;
+                test::eventually([&] { return me.about.load(); });
+                for (std::uint32_t n = chance.below(20); n != 0; --n) {
+                    std::this_thread::yield();
+                }
+                me.over = 1;
+            },
+            &s);
+        bide::timer_service<TestType>().add(s.t);
+        REQUIRE(test::eventually([&] { return s.firing.load(); }));
+        s.about = true;
+        late += bide::timer_service<TestType>().cancel(s.t) ? 0 : 1;
+        if (s.over != 1) {
+            FAIL("cancel() returned while the timer was firing");
+        }
+    }
+    CHECK(late == rounds);
+}
+
+BIDE_TIMER_TEST_CASE("timer: one may be cancelled by its own firing") {
+    const test::watchdog guard;
+    struct self {
+        timer t;
+        bool in_time = true;
+        std::atomic<bool> done{false};
+    } s;
+    s.t.when = deadline::poll();
+    s.t.fire = waker(
+        [](void* p) noexcept {
+            auto& me = *static_cast<self*>(p);
+            me.in_time = bide::timer_service<TestType>().cancel(me.t);
+            me.done = true;
+        },
+        &s);
+    bide::timer_service<TestType>().add(s.t);
+    REQUIRE(test::eventually([&] { return s.done.load(); }));
+    CHECK_FALSE(s.in_time);
+    CHECK_FALSE(bide::timer_service<TestType>().cancel(s.t));
+}
+
+// A coroutine that goes on after its time-out cancels it first: nobody may wait for it meanwhile.
+BIDE_TIMER_TEST_CASE("timer: what a firing makes runnable runs when the firing is over") {
+    struct one {
+        timer t;
+        runnable r;
+        std::atomic<int> step{0};
+        bool cancelled_by_another = false;
+    } o;
+    o.r.run = waker(
+        [](void* p) noexcept {
+            auto& me = *static_cast<one*>(p);
+            me.step = 1;
+            test::eventually([&] { return me.step == 2; }); // while the other cancels
+        },
+        &o);
+    o.t.when = deadline::poll();
+    o.t.fire = waker(
+        [](void* p) noexcept { bide::wake_scope<TestType>::run(static_cast<one*>(p)->r); }, &o);
+    bide::timer_service<TestType>().add(o.t);
+    REQUIRE(test::eventually([&] { return o.step == 1; }));
+    test::run_threads(1, [&](int) {
+        o.cancelled_by_another = bide::timer_service<TestType>().cancel(o.t);
+        o.step = 2;
+    });
+    CHECK_FALSE(o.cancelled_by_another);
+    test::service_thread<TestType>(); // it has left the runnable
+}
+
+BIDE_TIMER_TEST_CASE("timer: of ten thousand each fires or is cancelled, and not both") {
+    constexpr int n = 10'000;
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    struct one {
+        timer t;
+        std::atomic<int> fired{0};
+    };
+    std::deque<one> all(n);
+    const std::int64_t start = bide::native_platform::now();
+    for (one& o : all) {
+        o.t.when = deadline::at_ns(start + chance.below(30'000'000));
+        o.t.fire = waker([](void* p) noexcept { ++*static_cast<std::atomic<int>*>(p); }, &o.fired);
+    }
+    int cancelled[2] = {0, 0};
+    int both = 0;
+    test::run_threads(2, [&](int me) {
+        auto& service = bide::timer_service<TestType>();
+        test::jitter mine(test::run_seed() + static_cast<std::uint32_t>(me));
+        const std::size_t half = all.size() / 2 * static_cast<std::size_t>(me);
+        for (std::size_t i = half; i < half + all.size() / 2; ++i) {
+            service.add(all[i].t);
+        }
+        for (std::size_t i = half; i < half + all.size() / 2; ++i) {
+            mine();
+            cancelled[me] += service.cancel(all[i].t) ? 1 : 0;
+        }
+    });
+    int fired = 0;
+    for (const one& o : all) {
+        fired += o.fired;
+        both += o.fired > 1 ? 1 : 0;
+    }
+    CHECK(fired + cancelled[0] + cancelled[1] == n);
+    CHECK(both == 0);
+}
+
+BIDE_TIMER_TEST_CASE("timer: all of ten thousand fire that nobody cancels") {
+    const test::watchdog guard;
+    constexpr int n = 10'000;
+    test::jitter chance(test::run_seed());
+    std::atomic<int> fired{0};
+    std::deque<timer> all(n);
+    for (timer& t : all) {
+        t.when = deadline::after(std::chrono::nanoseconds(chance.below(20'000'000)));
+        t.fire = waker([](void* p) noexcept { ++*static_cast<std::atomic<int>*>(p); }, &fired);
+        bide::timer_service<TestType>().add(t);
+    }
+    CHECK(test::eventually([&] { return fired == n; }));
+    for (timer& t : all) {
+        bide::timer_service<TestType>().cancel(t);
+    }
+    CHECK(fired == n);
+}
+
+BIDE_TIMER_TEST_CASE("timer: one on another clock fires by that clock") {
+    using clock = test::fake_clock<TestType>;
+    clock::set(0s);
+    clock::reads = 0;
+    bell<TestType> a(deadline::at(typename clock::time_point(1ms)));
+    a.add();
+    REQUIRE(test::eventually([] { return clock::reads > 9; })); // looked at again and again
+    CHECK(a.fired == 0);
+    clock::set(1ms);
+    CHECK(a.fires());
+    a.cancel();
+}
+
+TEST_CASE("timer: nothing is allocated once the service runs") {
+    const test::watchdog guard;
+    bell<test::native> a(deadline::after(1h));
+    test::service_thread<test::native>();
+    const std::size_t before = test::allocations();
+    a.add();
+    a.cancel();
+    a.t.when = deadline::after(1us);
+    a.add();
+    while (a.fired == 0) {
+        std::this_thread::yield();
+    }
+    a.cancel();
+    CHECK(test::allocations() == before);
+}
+
+#if defined(__linux__)
+
+TEST_CASE("timer: the service thread takes none of the program's signals, its starter keeps his") {
+    struct : runnable {
+        sigset_t mask;
+        std::atomic<bool> done{false};
+    } r;
+    r.run = waker(
+        [](void* p) noexcept {
+            auto& me = *static_cast<decltype(r)*>(p);
+            ::pthread_sigmask(SIG_BLOCK, nullptr, &me.mask);
+            me.done = true;
+        },
+        &r);
+    bide::timer_service<test::native>().post(r);
+    REQUIRE(test::eventually([&] { return r.done.load(); }));
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM}) {
+        CHECK(::sigismember(&r.mask, signal) == 1);
+    }
+    sigset_t mine;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &mine);
+    CHECK(::sigismember(&mine, SIGINT) == 0);
+}
+
+#endif

@@ -1,0 +1,242 @@
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+
+using namespace std::chrono_literals;
+using bide::basic_waiter;
+using bide::basic_waiter_queue;
+using bide::deadline;
+using bide::fate;
+
+#define BIDE_WAITER_TEST_CASE(name)                                                                \
+    TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
+
+namespace {
+
+void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
+
+} // namespace
+
+BIDE_WAITER_TEST_CASE("waiter: a new one is open, not queued, and lacks all that it asks for") {
+    const basic_waiter<TestType> w(3);
+    CHECK(w.outcome() == fate::waiting);
+    CHECK_FALSE(w.is_complete());
+    CHECK_FALSE(w.is_queued());
+    CHECK_FALSE(w.has_waker());
+    CHECK(w.forbidden() == fate::waiting);
+    CHECK(w.amount == 3);
+    CHECK(w.missing == 3);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: every fate that is published is an outcome, and ends park at once") {
+    const test::watchdog guard;
+    for (const fate what : {fate::granted, fate::closed, fate::stopped, fate::timed_out}) {
+        basic_waiter<TestType> w;
+        w.publish(what);
+        CHECK(w.is_complete());
+        CHECK(w.outcome() == what);
+        CHECK(w.park(deadline::never()));
+        CHECK(w.park(deadline::poll()));
+        CHECK(w.await_outcome() == what);
+    }
+}
+
+BIDE_WAITER_TEST_CASE("waiter: a park whose deadline passes leaves the wait open") {
+    const test::watchdog guard;
+    basic_waiter<TestType> w;
+    const deadline end = deadline::after(2ms);
+    CHECK_FALSE(w.park(end));
+    CHECK(bide::native_platform::now() >= end.steady_ns());
+    CHECK_FALSE(w.is_complete());
+    CHECK_FALSE(w.park(deadline::poll()));
+    CHECK_FALSE(w.park(deadline::after(1us))); // from `parked`, where the last one left it
+    w.publish(fate::granted);
+    CHECK(w.park(deadline::never()));
+    CHECK(w.outcome() == fate::granted);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: publication ends park, and brings what was done before it") {
+    constexpr int rounds = 1'000;
+    std::atomic<basic_waiter<TestType>*> current{nullptr};
+    int data = 0;
+    int wrong = 0;
+    test::run_threads(2, [&](int me) {
+        for (int i = 1; i <= rounds; ++i) {
+            if (me == 0) {
+                auto w = std::make_unique<basic_waiter<TestType>>();
+                current.store(w.get(), std::memory_order_release);
+                w->park(deadline::never());
+                wrong += w->outcome() == fate::granted && data == i ? 0 : 1;
+            } else { // the owner may free the node as soon as it sees the outcome
+                basic_waiter<TestType>* w = nullptr;
+                while ((w = current.exchange(nullptr, std::memory_order_acquire)) == nullptr) {
+                    std::this_thread::yield();
+                }
+                data = i;
+                w->publish(fate::granted);
+            }
+        }
+    });
+    CHECK(wrong == 0);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: who spins for a decided outcome gets it, and may free the node") {
+    constexpr int rounds = 100;
+    std::atomic<basic_waiter<TestType>*> current{nullptr};
+    std::atomic<int> woken{0};
+    int granted = 0;
+    test::run_threads(2, [&](int me) {
+        for (int i = 0; i < rounds; ++i) {
+            if (me == 0) {
+                const bide::waker counts(
+                    [](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); }, &woken);
+                auto w = std::make_unique<basic_waiter<TestType>>(1, counts);
+                current.store(w.get());
+                granted += w->await_outcome() == fate::granted ? 1 : 0;
+            } else {
+                basic_waiter<TestType>* w = nullptr;
+                while ((w = current.exchange(nullptr)) == nullptr) {
+                    std::this_thread::yield();
+                }
+                w->publish(fate::granted);
+            }
+        }
+    });
+    CHECK(granted == rounds);
+    CHECK(woken == rounds);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: publication runs the waker once, when the outcome can be seen") {
+    struct context {
+        basic_waiter<TestType>* w;
+        fate seen;
+        int calls;
+    } c{nullptr, fate::waiting, 0};
+    basic_waiter<TestType> w(1);
+    c.w = &w;
+    w.set_waker(bide::waker(
+        [](void* p) noexcept {
+            auto& mine = *static_cast<context*>(p);
+            mine.seen = mine.w->outcome();
+            ++mine.calls;
+        },
+        &c));
+    CHECK(w.has_waker());
+    w.publish(fate::closed);
+    CHECK(c.calls == 1);
+    CHECK(c.seen == fate::closed);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: an outcome that was settled wakes nobody") {
+    int calls = 0;
+    basic_waiter<TestType> w(1, bide::waker(&count, &calls));
+    w.settle(fate::granted);
+    CHECK(w.is_complete());
+    CHECK(calls == 0);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: its fate is decided once, by who takes it out of the queue") {
+    basic_waiter_queue<TestType> queue;
+    basic_waiter<TestType> w;
+    queue.push(w);
+    CHECK(w.is_queued());
+    queue.remove(w);
+    CHECK_FALSE(w.is_queued()); // whoever comes next sees that it is too late
+    CHECK_FALSE(w.is_complete());
+    w.publish(fate::granted);
+    CHECK(w.outcome() == fate::granted);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: a stop before it is queued is remembered, later ones are not") {
+    basic_waiter<TestType> early;
+    early.forbid(fate::stopped);
+    CHECK(early.forbidden() == fate::stopped);
+    CHECK_FALSE(early.is_complete());
+
+    basic_waiter_queue<TestType> queue;
+    basic_waiter<TestType> late;
+    queue.push(late);
+    late.forbid(fate::stopped);
+    CHECK(late.forbidden() == fate::waiting);
+    queue.remove(late);
+    late.forbid(fate::timed_out);
+    CHECK(late.forbidden() == fate::waiting);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: after a reset it is as new") {
+    basic_waiter_queue<TestType> queue;
+    basic_waiter<TestType> w(2);
+    w.forbid(fate::stopped);
+    queue.push(w);
+    w.missing = 1;
+    queue.remove(w);
+    w.publish(fate::granted);
+    w.reset(7);
+    CHECK(w.outcome() == fate::waiting);
+    CHECK(w.forbidden() == fate::waiting);
+    CHECK(w.amount == 7);
+    CHECK(w.missing == 7);
+    w.forbid(fate::timed_out); // it counts as not queued yet
+    CHECK(w.forbidden() == fate::timed_out);
+    queue.push(w);
+    CHECK(w.is_queued());
+    queue.remove(w);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and only a sleep") {
+    basic_waiter<TestType> w;
+    CHECK_FALSE(w.rouse()); // the owner is awake
+    std::atomic<bool> slept{false};
+    bool in_time = false;
+    fate between = fate::granted;
+    bool granted = false;
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            in_time = w.sleep(deadline::never());
+            between = w.outcome();
+            slept = true;
+            granted = w.park(deadline::never());
+        } else {
+            test::eventually([&] { return w.rouse(); });
+            basic_waiter<TestType>::rouse_by(w.where());
+            test::eventually([&] { return slept.load(); });
+            w.publish(fate::granted);
+        }
+    });
+    CHECK(in_time);
+    CHECK(between == fate::waiting);
+    CHECK(granted);
+    CHECK_FALSE(w.rouse()); // complete
+    CHECK(w.outcome() == fate::granted);
+}
+
+TEST_CASE("waiter: a publication that nobody sleeps for is no system call") {
+    struct tag {};
+    using platform = test::counting<tag>;
+    basic_waiter<platform> w;
+    w.publish(fate::granted);
+    CHECK(w.park(deadline::never()));
+    CHECK(platform::calls() == 0);
+}
+
+BIDE_WAITER_TEST_CASE("waiter: errno stays as it was and nothing is allocated") {
+    basic_waiter<TestType>().park(deadline::after(1us)); // the portable table is made once
+    const std::size_t before = test::allocations();
+    errno = 4711;
+    basic_waiter<TestType> w;
+    w.park(deadline::after(1us));
+    w.publish(fate::granted);
+    w.park(deadline::never());
+    const int after = errno;
+    const std::size_t allocated = test::allocations() - before;
+    CHECK(after == 4711);
+    CHECK(allocated == 0);
+}

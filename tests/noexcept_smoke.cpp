@@ -1,0 +1,52 @@
+// Compiled with -fno-exceptions -fno-rtti, and run: threads and coroutines wait for each other.
+
+#include <bide/bide.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+namespace {
+
+int failures = 0;
+
+void check(bool good, const char* what) {
+    if (!good) {
+        std::printf("not so: %s\n", what);
+        ++failures;
+    }
+}
+
+bide::task<int> acquire_both(bide::semaphore& semaphore, bide::mutex& mutex) {
+    auto permit = co_await semaphore.async_acquire(2);
+    auto lock = co_await mutex.async_lock();
+    const auto late = co_await semaphore.async_acquire().with_timeout(std::chrono::milliseconds(1));
+    co_return lock.owns_lock() && !late ? static_cast<int>(permit.count()) : -1;
+}
+
+} // namespace
+
+int main() {
+    bide::semaphore semaphore(0);
+    bide::mutex mutex;
+    std::thread releaser([&] {
+        semaphore.release();
+        const std::lock_guard lock(mutex);
+        semaphore.release();
+    });
+    check(bide::sync_wait(acquire_both(semaphore, mutex)) == 2, "a coroutine gets two permits");
+    releaser.join();
+    check(semaphore.available() == 2, "the permits come back");
+
+    bide::shared_mutex shared;
+    check(shared.try_lock_shared() && !shared.try_lock(), "a reader keeps a writer out");
+    shared.unlock_shared();
+
+    bide::synchronized_value<int> value(1);
+    check(value.with([](int& v) { return ++v; }) == 2, "a value is reached under its lock");
+
+    check(semaphore.close(), "closing is done once");
+    check(!semaphore.try_acquire(), "nothing is acquired after closing");
+    return failures == 0 ? 0 : 1;
+}

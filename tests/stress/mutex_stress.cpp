@@ -1,0 +1,192 @@
+// The three mutexes, under threads and coroutines at once: what they guard is counted.
+
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/platforms.hpp"
+#include "support/stress.hpp"
+
+#include <bide/sched/task.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <thread>
+
+namespace {
+
+using std::chrono::microseconds;
+
+// Plain, so that a hole in the exclusion is a wrong sum, and a race to a sanitizer.
+struct guarded {
+    std::uint64_t sum = 0;
+    std::atomic<std::uint64_t> expected{0};
+
+    void add() noexcept {
+        ++sum;
+        expected.fetch_add(1, std::memory_order_relaxed);
+    }
+};
+
+template <class Mutex> bide::task<void> by_task(Mutex& m, guarded& g, test::jitter& chance) {
+    const auto lock = co_await m.async_lock();
+    g.add();
+    chance();
+}
+
+// A lock that is held over a suspension, by a coroutine that goes on with it on another thread.
+template <class Mutex>
+bide::task<void> migrating(Mutex& m, guarded& g, bide::semaphore& elsewhere,
+                           test::thread_executor& other) {
+    const auto lock = co_await m.async_lock();
+    g.add();
+    const auto turn = co_await elsewhere.async_acquire().resume_on(other);
+    g.add();
+}
+
+template <class Mutex> void one_turn(Mutex& m, guarded& g, test::jitter& chance) {
+    switch (chance.below(6)) {
+    case 0: bide::sync_wait(by_task(m, g, chance)); return;
+    case 1:
+        if (!m.try_lock_for(microseconds(chance.below(60)))) {
+            return;
+        }
+        break;
+    case 2:
+        if (!m.try_lock()) {
+            return;
+        }
+        break;
+    case 3: {
+        std::stop_source source;
+        std::thread stopping([&source] { source.request_stop(); });
+        const bool mine = m.lock(source.get_token()).has_value();
+        stopping.join();
+        if (!mine) {
+            return;
+        }
+        break;
+    }
+    default: m.lock(); break;
+    }
+    g.add();
+    chance();
+    m.unlock();
+}
+
+template <class Mutex> void storm(int threads, int turns) {
+    const test::stress_time time;
+    Mutex m;
+    guarded g;
+    do {
+        test::run_threads(threads, [&](int i) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i) * 7'919u);
+            for (int turn = 0; turn < turns; ++turn) {
+                one_turn(m, g, chance);
+            }
+        });
+    } while (time.is_left());
+    INFO("seed " << test::run_seed());
+    CHECK(g.sum == g.expected);
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("mutexes: nothing is lost of what they guard, in many short storms", "",
+                   bide::mutex, bide::adaptive_mutex, bide::shared_mutex,
+                   bide::basic_mutex<test::portable>, bide::basic_adaptive_mutex<test::portable>) {
+    storm<TestType>(4, 30);
+}
+
+TEMPLATE_TEST_CASE("mutexes: nothing is lost with many more threads than processors", "",
+                   bide::mutex, bide::adaptive_mutex) {
+    storm<TestType>(24, 100);
+}
+
+TEMPLATE_TEST_CASE("mutexes: a coroutine takes a lock along to another thread", "", bide::mutex,
+                   bide::adaptive_mutex) {
+    const test::stress_time time;
+    test::thread_executor other;
+    bide::semaphore elsewhere(1);
+    TestType m;
+    guarded g;
+    do {
+        test::run_threads(3, [&](int i) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+            for (int turn = 0; turn < 100; ++turn) {
+                if (i == 0) {
+                    bide::sync_wait(migrating(m, g, elsewhere, other));
+                } else {
+                    one_turn(m, g, chance);
+                }
+            }
+        });
+    } while (time.is_left());
+    // A migrating turn adds two and expects two; the coroutine's frame gives both locks back.
+    CHECK(g.sum == g.expected);
+    CHECK(elsewhere.available() == 1);
+}
+
+TEST_CASE("shared_mutex: readers see no writer, and a writer nobody, in a storm") {
+    const test::stress_time time;
+    bide::shared_mutex m;
+    std::atomic<int> readers{0};
+    std::atomic<int> writers{0};
+    std::atomic<bool> clash{false};
+    const auto read = [&](test::jitter& chance) {
+        readers.fetch_add(1);
+        chance();
+        clash = clash || writers.load() != 0;
+        readers.fetch_sub(1);
+    };
+    const auto write = [&](test::jitter& chance) {
+        clash = clash || writers.fetch_add(1) != 0 || readers.load() != 0;
+        chance();
+        writers.fetch_sub(1);
+    };
+    do {
+        test::run_threads(4, [&](int i) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+            for (int turn = 0; turn < 200; ++turn) {
+                switch (chance.below(6)) {
+                case 0:
+                    m.lock();
+                    write(chance);
+                    m.unlock_and_lock_shared();
+                    read(chance);
+                    m.unlock_shared();
+                    break;
+                case 1:
+                    if (m.try_lock_for(microseconds(chance.below(50)))) {
+                        write(chance);
+                        m.unlock();
+                    }
+                    break;
+                case 2:
+                    if (m.try_lock_shared_for(microseconds(chance.below(50)))) {
+                        read(chance);
+                        m.unlock_shared();
+                    }
+                    break;
+                default:
+                    m.lock_shared();
+                    read(chance);
+                    m.unlock_shared();
+                    break;
+                }
+            }
+        });
+    } while (time.is_left());
+    INFO("seed " << test::run_seed());
+    CHECK_FALSE(clash);
+    CHECK(m.try_lock());
+    m.unlock();
+}

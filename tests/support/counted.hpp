@@ -1,0 +1,57 @@
+#ifndef BIDE_TESTS_SUPPORT_COUNTED_HPP
+#define BIDE_TESTS_SUPPORT_COUNTED_HPP
+
+#include <atomic>
+#include <utility>
+
+namespace test {
+
+// How many values were made and how many are gone, wherever.
+struct tally {
+    std::atomic<int> made{0}; // by any constructor
+    std::atomic<int> gone{0};
+    std::atomic<int> copied{0};
+    int alive() const noexcept { return made.load() - gone.load(); }
+};
+
+// A number that is counted in a tally. One that was moved from holds -1.
+class counted {
+public:
+    counted(tally& in, int number) noexcept : tally_(&in), number_(number) { ++tally_->made; }
+    counted(const counted& other) noexcept : tally_(other.tally_), number_(other.number_) {
+        ++tally_->made;
+        ++tally_->copied;
+    }
+    counted(counted&& other) noexcept
+        : tally_(other.tally_), number_(std::exchange(other.number_, -1)) {
+        ++tally_->made;
+    }
+    counted& operator=(const counted& other) noexcept {
+        ++tally_->copied;
+        number_ = other.number_;
+        return *this;
+    }
+    counted& operator=(counted&& other) noexcept {
+        number_ = std::exchange(other.number_, -1);
+        return *this;
+    }
+    ~counted() { ++tally_->gone; }
+
+    int number() const noexcept { return number_; }
+
+private:
+    tally* tally_;
+    int number_;
+};
+
+// As counted, but it cannot be copied.
+class counted_once : public counted {
+public:
+    using counted::counted;
+    counted_once(counted_once&&) noexcept = default;
+    counted_once& operator=(counted_once&&) noexcept = default;
+};
+
+} // namespace test
+
+#endif

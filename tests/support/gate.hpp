@@ -1,0 +1,169 @@
+#ifndef BIDE_TESTS_SUPPORT_GATE_HPP
+#define BIDE_TESTS_SUPPORT_GATE_HPP
+
+// Threads that start together and end in time. A wait that nobody ends is a failure with a message,
+// and not a hang: where the time is up, the process says where it waits, and exits.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace test {
+
+// For what takes milliseconds where it works; generous, because sanitizers and emulators are slow.
+inline constexpr std::chrono::seconds patience{40};
+
+// The line that the caller stands in.
+struct where {
+    explicit where(const char* in = __builtin_FILE(), int at = __builtin_LINE()) noexcept
+        : file(in), line(at) {}
+    const char* file;
+    int line;
+};
+
+[[noreturn]] inline void give_up(where at, const char* what) noexcept {
+    std::fprintf(stderr, "%s:%d: FAILED: %s\n", at.file, at.line, what);
+    std::fflush(nullptr);
+    std::_Exit(1);
+}
+
+// Asks until it is true; false: not within `limit`.
+template <class Done>
+bool eventually(Done done, std::chrono::steady_clock::duration limit = patience) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!done()) {
+        if (std::chrono::steady_clock::now() > end) {
+            return false;
+        }
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+// Ends the process unless it is destroyed in time: for a main thread that is about to wait.
+class watchdog {
+public:
+    explicit watchdog(std::chrono::steady_clock::duration limit = patience, where at = where())
+        : thread_([this, limit, at] {
+              std::unique_lock lock(mutex_);
+              if (!changed_.wait_for(lock, limit, [this] { return over_; })) {
+                  give_up(at, "the test has not come to its end in time");
+              }
+          }) {}
+    watchdog(const watchdog&) = delete;
+    watchdog& operator=(const watchdog&) = delete;
+    ~watchdog() {
+        {
+            const std::lock_guard lock(mutex_);
+            over_ = true;
+        }
+        changed_.notify_one();
+        thread_.join();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool over_ = false;
+    std::thread thread_;
+};
+
+// n threads that run f(0) ... f(n - 1), none before all are there. They do not assert: they record
+// into slots of their own, which the main thread looks at after join().
+class team {
+public:
+    template <class F>
+    team(int n, F f, std::chrono::steady_clock::duration limit = patience, where at = where())
+        : size_(n), limit_(limit), at_(at) {
+        threads_.reserve(static_cast<std::size_t>(n));
+        for (int i = 0; i < n; ++i) {
+            threads_.emplace_back([this, i, f]() mutable {
+                start();
+                f(i);
+                const std::lock_guard lock(mutex_);
+                ++ended_;
+                changed_.notify_one();
+            });
+        }
+    }
+    team(const team&) = delete;
+    team& operator=(const team&) = delete;
+    ~team() { join(); }
+
+    void join() {
+        {
+            std::unique_lock lock(mutex_);
+            if (!changed_.wait_for(lock, limit_, [this] { return ended_ == size_; })) {
+                std::fprintf(stderr, "%d of %d threads have ended\n", ended_, size_);
+                give_up(at_, "its threads have not ended in time");
+            }
+        }
+        for (std::thread& t : threads_) {
+            t.join();
+        }
+        threads_.clear();
+    }
+
+private:
+    // A look in a loop and no lock, so that all leave within nanoseconds.
+    void start() noexcept {
+        arrived_.fetch_add(1);
+        for (int looked = 0; arrived_.load() != size_; ++looked) {
+            if (looked > 1'000) {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+    const int size_;
+    const std::chrono::steady_clock::duration limit_;
+    const where at_;
+    std::atomic<int> arrived_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int ended_ = 0;
+    std::vector<std::thread> threads_;
+};
+
+// Runs f(0) ... f(n - 1) on n threads that start together, to their ends.
+template <class F>
+void run_threads(int n, F f, std::chrono::steady_clock::duration limit = patience,
+                 where at = where()) {
+    team(n, std::move(f), limit, at).join();
+}
+
+// Where n threads meet again and again: none leaves before all have come. What each did before is
+// seen by all after.
+class rendezvous {
+public:
+    explicit rendezvous(int n) noexcept : size_(n) {}
+
+    void meet() noexcept {
+        const unsigned round = round_.load();
+        if (here_.fetch_add(1) + 1 == size_) {
+            here_.store(0);
+            round_.store(round + 1);
+            return;
+        }
+        for (int looked = 0; round_.load() == round; ++looked) {
+            if (looked > 1'000) {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+private:
+    const int size_;
+    std::atomic<int> here_{0};
+    std::atomic<unsigned> round_{0};
+};
+
+} // namespace test
+
+#endif

@@ -1,0 +1,68 @@
+#ifndef BIDE_TESTS_SUPPORT_STRESS_HPP
+#define BIDE_TESTS_SUPPORT_STRESS_HPP
+
+#include <support/gate.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace test {
+
+// How long a stress test goes on: BIDE_STRESS_MS milliseconds, 500 where it is not set.
+class stress_time {
+public:
+    stress_time() : end_(std::chrono::steady_clock::now() + length()) {}
+    bool is_left() const { return std::chrono::steady_clock::now() < end_; }
+
+    static std::chrono::milliseconds length() {
+        const char* const given = std::getenv("BIDE_STRESS_MS");
+        return std::chrono::milliseconds(given != nullptr ? std::strtol(given, nullptr, 10) : 500);
+    }
+
+private:
+    std::chrono::steady_clock::time_point end_;
+};
+
+// run_threads() for threads that go on until the time is over.
+template <class F> void stress_threads(int n, F f, where at = where()) {
+    run_threads(n, std::move(f), patience + stress_time::length(), at);
+}
+
+// While one lives, the threads that this one starts share one processor, where that can be had.
+class on_one_processor {
+public:
+    on_one_processor() noexcept {
+#if defined(__linux__)
+        ::sched_getaffinity(0, sizeof before_, &before_);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+            if (CPU_ISSET(i, &before_)) {
+                CPU_SET(i, &one);
+            }
+        }
+        ::sched_setaffinity(0, sizeof one, &one);
+#endif
+    }
+    on_one_processor(const on_one_processor&) = delete;
+    on_one_processor& operator=(const on_one_processor&) = delete;
+    ~on_one_processor() {
+#if defined(__linux__)
+        ::sched_setaffinity(0, sizeof before_, &before_);
+#endif
+    }
+
+private:
+#if defined(__linux__)
+    cpu_set_t before_;
+#endif
+};
+
+} // namespace test
+
+#endif

@@ -1,0 +1,787 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/sched/task.hpp>
+#include <bide/sync/latch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(sizeof(bide::latch) == 16 || sizeof(void*) != 8);
+static_assert(!std::is_copy_constructible_v<bide::latch>);
+static_assert(!std::is_move_constructible_v<bide::latch>);
+static_assert(!std::is_move_assignable_v<bide::latch>);
+static_assert(!std::is_default_constructible_v<bide::latch>);
+static_assert(!std::is_convertible_v<std::ptrdiff_t, bide::latch>);
+static_assert(noexcept(std::declval<const bide::latch&>().try_wait()));
+static_assert(bide::latch::max() >= std::numeric_limits<std::ptrdiff_t>::max() / 8);
+
+namespace {
+
+using std::chrono::steady_clock;
+using counts = std::vector<int>;
+
+constinit bide::latch two_at_start(2);
+constinit bide::latch open_at_start(0);
+
+// What became of a wait.
+enum class what { nothing_yet, through, stopped, timeout };
+
+what of(const bide::result<void>& got) {
+    return got ? what::through : got.error() == bide::errc::stopped ? what::stopped : what::timeout;
+}
+
+bool is(const bide::result<void>& got, bide::errc error) { return !got && got.error() == error; }
+
+template <class Latch> test::detached note_turn(Latch& l, test::journal& turns, int name) {
+    co_await l.async_wait();
+    turns.add(name);
+}
+template <class Latch>
+test::detached note_stopped(Latch& l, std::stop_token t, std::atomic<what>& end) {
+    const auto got = co_await l.async_wait().with_stop(t);
+    end = of(got);
+}
+template <class Latch>
+test::detached note_late(Latch& l, std::chrono::nanoseconds rest, std::atomic<what>& end) {
+    const auto got = co_await l.async_wait().with_timeout(rest);
+    end = of(got);
+}
+template <class Latch> test::held pass(Latch& l, bool& through) {
+    co_await l.async_wait();
+    through = true;
+}
+template <class Latch> test::held pass_on(test::manual_executor& e, Latch& l, bool& through) {
+    co_await l.async_wait().resume_on(e);
+    through = true;
+}
+template <class Latch>
+test::held pass_on_until_stopped(test::manual_executor& e, Latch& l, std::stop_token t, what& end) {
+    const auto got = co_await l.async_wait().with_stop(t).resume_on(e);
+    end = of(got);
+}
+template <class Latch>
+test::held pass_on_until(test::manual_executor& e, Latch& l, steady_clock::time_point when,
+                         what& end) {
+    const auto got = co_await l.async_wait().with_deadline(when).resume_on(e);
+    end = of(got);
+}
+
+} // namespace
+
+// ---- Counting
+
+TEST_CASE("latch: it can be constant-initialised") {
+    CHECK(open_at_start.try_wait());
+    CHECK_FALSE(two_at_start.try_wait());
+    two_at_start.count_down(2);
+    CHECK(two_at_start.try_wait());
+}
+
+TEMPLATE_TEST_CASE("latch: it opens when the count is zero, and not before", "", test::native,
+                   test::portable) {
+    const test::watchdog guard;
+    bide::basic_latch<TestType> l(5);
+    CHECK_FALSE(l.try_wait());
+    l.count_down();
+    l.count_down(3);
+    CHECK_FALSE(l.try_wait());
+    CHECK_FALSE(l.wait_for(0s));
+    l.count_down(0); // nothing
+    CHECK_FALSE(l.try_wait());
+    l.arrive_and_wait();
+    CHECK(l.try_wait());
+
+    // It stays open, in every way.
+    std::stop_source stop;
+    stop.request_stop();
+    l.wait();
+    l.count_down(0);
+    l.arrive_and_wait(0);
+    CHECK(l.wait_for(-1h));
+    CHECK(l.wait_until(steady_clock::time_point::min()));
+    CHECK(l.wait(std::stop_token()));
+    CHECK(l.wait(stop.get_token()));
+    std::atomic<what> ends[2] = {};
+    note_stopped(l, stop.get_token(), ends[0]);
+    note_late(l, -1s, ends[1]);
+    CHECK(ends[0] == what::through);
+    CHECK(ends[1] == what::through);
+    bool through = false;
+    auto c = pass(l, through);
+    c.start();
+    CHECK(c.done());
+    CHECK(through);
+    CHECK(l.try_wait());
+}
+
+TEMPLATE_TEST_CASE("latch: of none it is open at once", "", test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_latch<TestType> l(0);
+    CHECK(l.try_wait());
+    l.wait();
+    CHECK_THROWS_AS(l.count_down(), std::invalid_argument);
+    CHECK(l.try_wait());
+}
+
+TEMPLATE_TEST_CASE("latch: a count outside [0, max()] is refused and changes nothing", "",
+                   test::native, test::portable) {
+    using latch = bide::basic_latch<TestType>;
+    const bool somebody_waits = GENERATE(false, true);
+    CAPTURE(somebody_waits);
+    const test::watchdog guard;
+    latch l(2);
+    bool through = false;
+    auto c = pass(l, through);
+    if (somebody_waits) {
+        c.start();
+    }
+    for (const std::ptrdiff_t n : {std::ptrdiff_t{-1}, std::numeric_limits<std::ptrdiff_t>::min(),
+                                   latch::max() + 1, std::numeric_limits<std::ptrdiff_t>::max()}) {
+        CAPTURE(n);
+        CHECK_THROWS_AS(std::make_unique<latch>(n), std::invalid_argument);
+        CHECK_THROWS_AS(l.count_down(n), std::invalid_argument);
+        CHECK_THROWS_AS(l.arrive_and_wait(n), std::invalid_argument);
+        CHECK_FALSE(l.try_wait());
+    }
+    l.count_down();
+    CHECK_FALSE(l.try_wait());
+    CHECK_FALSE(through);
+    l.count_down();
+    CHECK(l.try_wait());
+    CHECK(through == somebody_waits);
+}
+
+TEMPLATE_TEST_CASE("latch: to count down more than is left is refused and changes nothing", "",
+                   test::native, test::portable) {
+    using latch = bide::basic_latch<TestType>;
+    const bool somebody_waits = GENERATE(false, true);
+    CAPTURE(somebody_waits);
+    const test::watchdog guard;
+    latch l(2);
+    bool through = false;
+    auto c = pass(l, through);
+    if (somebody_waits) {
+        c.start();
+    }
+    for (const std::ptrdiff_t n : {std::ptrdiff_t{3}, std::ptrdiff_t{4}, latch::max()}) {
+        CAPTURE(n);
+        CHECK_THROWS_AS(l.count_down(n), std::invalid_argument);
+        CHECK_THROWS_AS(l.arrive_and_wait(n), std::invalid_argument);
+        CHECK_FALSE(l.try_wait());
+        CHECK_FALSE(through);
+    }
+    l.count_down();
+    CHECK_THROWS_AS(l.count_down(2), std::invalid_argument);
+    CHECK_FALSE(l.try_wait());
+    l.count_down();
+    CHECK(through == somebody_waits);
+    CHECK_THROWS_AS(l.count_down(), std::invalid_argument);
+    CHECK_THROWS_AS(l.arrive_and_wait(), std::invalid_argument);
+    CHECK(l.try_wait());
+}
+
+TEMPLATE_TEST_CASE("latch: it counts down from max()", "", test::native, test::portable) {
+    using latch = bide::basic_latch<TestType>;
+    const bool somebody_waits = GENERATE(false, true);
+    CAPTURE(somebody_waits);
+    latch all(latch::max());
+    latch most(latch::max());
+    bool through[2] = {};
+    auto first = pass(all, through[0]);
+    auto second = pass(most, through[1]);
+    if (somebody_waits) {
+        first.start();
+        second.start();
+    }
+    all.count_down(latch::max());
+    CHECK(all.try_wait());
+    most.count_down(latch::max() - 1);
+    CHECK_FALSE(most.try_wait());
+    CHECK_FALSE(through[1]);
+    most.count_down();
+    CHECK(most.try_wait());
+    CHECK(through[0] == somebody_waits);
+    CHECK(through[1] == somebody_waits);
+}
+
+// ---- Waiting
+
+TEMPLATE_TEST_CASE("latch: the last to arrive lets through all who wait, of every kind", "",
+                   test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    bide::basic_latch<platform> l(3);
+    std::stop_source never;
+    std::atomic<int> through{0};
+    test::journal turns;
+    std::atomic<what> ends[2] = {};
+    bool good[5] = {};
+    for (int i = 0; i < 3; ++i) {
+        note_turn(l, turns, i);
+    }
+    test::team threads(5, [&](int i) {
+        switch (i) {
+        case 0: l.wait(), good[i] = true; break;
+        case 1: good[i] = l.wait_for(1h); break;
+        case 2: good[i] = l.wait_until(steady_clock::now() + 1h); break;
+        case 3: good[i] = l.wait(never.get_token()).has_value(); break;
+        default: l.arrive_and_wait(), good[i] = true; break;
+        }
+        ++through;
+    });
+    REQUIRE(test::are_asleep<TestType>(5));
+    note_stopped(l, never.get_token(), ends[0]);
+    note_late(l, 1h, ends[1]);
+    note_turn(l, turns, 3);
+
+    l.count_down(); // one is missing still
+    CHECK(through == 0);
+    CHECK(turns.size() == 0);
+    CHECK_FALSE(l.try_wait());
+    l.count_down();
+    CHECK(l.try_wait());
+    CHECK(turns.entries() == counts{0, 1, 2, 3}); // in the order they came
+    CHECK(ends[0] == what::through);
+    CHECK(ends[1] == what::through);
+    threads.join();
+    for (const bool g : good) {
+        CHECK(g);
+    }
+}
+
+TEMPLATE_TEST_CASE("latch: each arrival counts, whoever arrives, waits and gives up meanwhile", "",
+                   test::native, test::portable) {
+    using latch = bide::basic_latch<TestType>;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int round = 0; round < 300; ++round) {
+        latch l(6);
+        int parts[3] = {};
+        int sums[3] = {};
+        bool early[3] = {};
+        test::run_threads(3, [&](int i) {
+            test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(round * 3 + i));
+            early[i] = early[i] || l.try_wait();
+            pause();
+            l.count_down();
+            pause();
+            early[i] = early[i] || l.wait_for(std::chrono::nanoseconds(pause.below(20'000)));
+            parts[i] = 1 + i; // plain: a sanitizer sees whether it is ordered
+            l.arrive_and_wait();
+            sums[i] = parts[0] + parts[1] + parts[2];
+        });
+        for (int i = 0; i < 3; ++i) {
+            REQUIRE_FALSE(early[i]);
+            REQUIRE(sums[i] == 6);
+        }
+        REQUIRE(l.try_wait());
+    }
+}
+
+TEMPLATE_TEST_CASE("latch: what came before an arrival is seen by who saw the count at zero", "",
+                   test::native, test::portable) {
+    for (int round = 0; round < 200; ++round) {
+        bide::basic_latch<TestType> l(2);
+        int parts[2] = {};
+        int sums[2] = {};
+        test::run_threads(4, [&](int i) {
+            if (i < 2) {
+                parts[i] = 1 + i;
+                l.count_down();
+            } else if (i == 2) {
+                l.wait();
+                sums[0] = parts[0] + parts[1];
+            } else if (test::eventually([&] { return l.try_wait(); })) {
+                sums[1] = parts[0] + parts[1];
+            }
+        });
+        REQUIRE(sums[0] == 3);
+        REQUIRE(sums[1] == 3);
+    }
+}
+
+// ---- Deadlines
+
+TEMPLATE_TEST_CASE("latch: zero, negative and past times mean one look", "", test::native,
+                   test::portable) {
+    using std::chrono::duration;
+    const test::watchdog guard(20s);
+    bide::basic_latch<TestType> l(1);
+    CHECK_FALSE(l.wait_for(0s));
+    CHECK_FALSE(l.wait_for(-1ns));
+    CHECK_FALSE(l.wait_for(std::chrono::hours::min()));
+    CHECK_FALSE(l.wait_for(duration<double>(-1e300)));
+    CHECK_FALSE(l.wait_until(steady_clock::now()));
+    CHECK_FALSE(l.wait_until(steady_clock::time_point::min()));
+    CHECK_FALSE(l.wait_until(std::chrono::system_clock::now() - 24h));
+    std::atomic<what> ends[2] = {};
+    note_late(l, 0s, ends[0]);
+    note_late(l, -1h, ends[1]);
+    CHECK(ends[0] == what::timeout); // without suspending
+    CHECK(ends[1] == what::timeout);
+    CHECK_FALSE(l.try_wait());
+    l.count_down();
+    CHECK(l.wait_for(0s));
+}
+
+TEMPLATE_TEST_CASE("latch: a time-out is not early, by its own clock", "", test::native,
+                   test::portable) {
+    bide::basic_latch<TestType> l(1);
+    const auto start = steady_clock::now();
+    CHECK_FALSE(l.wait_for(15'000'000ns));
+    CHECK(steady_clock::now() >= start + 15ms);
+    const auto steady = steady_clock::now() + 15ms;
+    CHECK_FALSE(l.wait_until(steady));
+    CHECK(steady_clock::now() >= steady);
+    const auto system = std::chrono::system_clock::now() + 15ms;
+    CHECK_FALSE(l.wait_until(system));
+    CHECK(std::chrono::system_clock::now() >= system);
+    std::atomic<what> end{};
+    const auto before = steady_clock::now();
+    note_late(l, 15ms, end);
+    REQUIRE(test::eventually([&] { return end != what::nothing_yet; }));
+    CHECK(end == what::timeout);
+    CHECK(steady_clock::now() >= before + 15ms);
+}
+
+TEMPLATE_TEST_CASE("latch: a huge time is for ever, and the wait ends by an arrival", "",
+                   test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    bide::basic_latch<platform> l(1);
+    bool got[4] = {};
+    test::team waiting(4, [&](int i) {
+        switch (i) {
+        case 0: got[i] = l.wait_for(std::chrono::hours::max()); break;
+        case 1: got[i] = l.wait_for(std::chrono::duration<double>(1e300)); break;
+        case 2: got[i] = l.wait_until(steady_clock::time_point::max()); break;
+        default: got[i] = l.wait_until(std::chrono::system_clock::time_point::max());
+        }
+    });
+    REQUIRE(test::are_asleep<TestType>(4));
+    l.count_down();
+    waiting.join();
+    for (const bool through : got) {
+        CHECK(through);
+    }
+}
+
+// ---- Stops
+
+TEMPLATE_TEST_CASE("latch: a stop that was requested before ends a wait that has to wait", "",
+                   test::native, test::portable) {
+    const test::watchdog guard;
+    bide::basic_latch<TestType> l(1);
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK(is(l.wait(stop.get_token()), bide::errc::stopped));
+    std::atomic<what> end{};
+    note_stopped(l, stop.get_token(), end);
+    REQUIRE(test::eventually([&] { return end != what::nothing_yet; }));
+    CHECK(end == what::stopped);
+    l.count_down();
+    CHECK(l.wait(stop.get_token())); // ready first
+}
+
+TEMPLATE_TEST_CASE("latch: a stop ends the waits it is for and no other", "", test::native,
+                   test::portable) {
+    using platform = test::observing<TestType>;
+    const test::watchdog guard;
+    bide::basic_latch<platform> l(1);
+    std::stop_source stop;
+    std::stop_source other;
+    std::atomic<what> ends[4] = {};
+    note_stopped(l, stop.get_token(), ends[0]);
+    note_stopped(l, other.get_token(), ends[1]);
+    test::team threads(2, [&](int i) {
+        const std::stop_token token = i == 0 ? stop.get_token() : other.get_token();
+        ends[2 + i] = of(l.wait(token));
+    });
+    REQUIRE(test::are_asleep<TestType>(2));
+    stop.request_stop();
+    REQUIRE(test::eventually(
+        [&] { return ends[0] != what::nothing_yet && ends[2] != what::nothing_yet; }));
+    CHECK(ends[0] == what::stopped);
+    CHECK(ends[2] == what::stopped);
+    CHECK(ends[1] == what::nothing_yet);
+    CHECK(ends[3] == what::nothing_yet);
+    l.count_down();
+    threads.join();
+    CHECK(ends[1] == what::through);
+    CHECK(ends[3] == what::through);
+    other.request_stop(); // too late for anything
+}
+
+TEST_CASE("latch: a stop resumes nobody on the thread that requests it") {
+    const test::watchdog guard;
+    bide::latch l(1);
+    std::stop_source stop;
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    [](bide::latch& at, std::stop_token t, std::thread::id& id,
+       std::atomic<bool>& end) -> test::detached {
+        const auto got = co_await at.async_wait().with_stop(t);
+        id = test::this_thread();
+        end = !got;
+    }(l, stop.get_token(), on, over);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return over.load(); }));
+    CHECK(on != test::this_thread());
+}
+
+TEST_CASE("latch: a coroutine that was let through stays let through") {
+    const test::watchdog guard;
+    test::manual_executor later;
+    bide::latch l(1);
+    what end = what::nothing_yet;
+    SECTION("whatever is stopped afterwards") {
+        std::stop_source stop;
+        auto c = pass_on_until_stopped(later, l, stop.get_token(), end);
+        c.start();
+        l.count_down();
+        stop.request_stop();
+        REQUIRE(later.run_all() == 1);
+        CHECK(c.done());
+    }
+    SECTION("whatever the clock says afterwards") {
+        const auto when = steady_clock::now() + 200ms;
+        auto c = pass_on_until(later, l, when, end);
+        c.start();
+        l.count_down();
+        REQUIRE(later.size() == 1); // else it has taken 200 ms to come here
+        REQUIRE(test::eventually([&] { return steady_clock::now() > when + 20ms; }));
+        REQUIRE(later.run_all() == 1);
+        CHECK(c.done());
+    }
+    CHECK(end == what::through);
+}
+
+TEMPLATE_TEST_CASE("latch: a stop and the last arrival at once end a wait once, as one of the two",
+                   "", test::native, test::portable) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (int round = 0; round < 500; ++round) {
+        bide::basic_latch<TestType> l(1);
+        std::stop_source stop;
+        std::atomic<int> ended{0};
+        std::atomic<what> end{};
+        what of_thread = what::nothing_yet;
+        [](bide::basic_latch<TestType>& at, std::stop_token t, std::atomic<what>& e,
+           std::atomic<int>& n) -> test::detached {
+            const auto got = co_await at.async_wait().with_stop(t);
+            e = of(got);
+            ++n;
+        }(l, stop.get_token(), end, ended);
+        test::run_threads(3, [&](int i) {
+            test::jitter pause(test::run_seed() + static_cast<std::uint32_t>(round * 3 + i));
+            pause();
+            if (i == 0) {
+                l.count_down();
+            } else if (i == 1) {
+                stop.request_stop();
+            } else {
+                of_thread = of(l.wait(stop.get_token()));
+            }
+        });
+        REQUIRE(test::eventually([&] { return ended != 0; }));
+        REQUIRE(ended == 1);
+        REQUIRE((end == what::through || end == what::stopped));
+        REQUIRE((of_thread == what::through || of_thread == what::stopped));
+        REQUIRE(l.try_wait());
+    }
+}
+
+// ---- Coroutines
+
+TEST_CASE("latch: a coroutine that is destroyed while it waits is not waited for") {
+    const test::watchdog guard;
+    const int leaves = GENERATE(0, 1, 2);
+    CAPTURE(leaves);
+    bide::latch l(1);
+    bool through[3] = {};
+    std::vector<test::held> waiting;
+    for (bool& t : through) {
+        waiting.push_back(pass(l, t));
+        waiting.back().start();
+    }
+    waiting[static_cast<std::size_t>(leaves)].destroy();
+    l.count_down();
+    for (int i = 0; i < 3; ++i) {
+        CHECK(through[i] == (i != leaves));
+    }
+}
+
+TEST_CASE("latch: with the last of its waiters gone it counts as before") {
+    const test::watchdog guard;
+    bide::latch l(2);
+    bool through = false;
+    auto gone = pass(l, through);
+    gone.start();
+    l.count_down();
+    gone.destroy();
+    CHECK_FALSE(l.wait_for(1ms));
+    CHECK_THROWS_AS(l.count_down(2), std::invalid_argument);
+    l.count_down();
+    CHECK(l.try_wait());
+    CHECK_FALSE(through);
+}
+
+TEST_CASE("latch: one that is let through may destroy another that is") {
+    bide::latch l(1);
+    bool through = false;
+    auto second = pass(l, through);
+    auto first = [](bide::latch& at, test::held& victim) -> test::held {
+        co_await at.async_wait();
+        victim.destroy();
+    }(l, second);
+    first.start();
+    second.start();
+    l.count_down();
+    CHECK(first.done());
+    CHECK_FALSE(through);
+}
+
+TEST_CASE("latch: a coroutine goes on where it asked to, else inside the last arrival") {
+    test::manual_executor later;
+    bide::latch l(1);
+    bool there = false;
+    bool here = false;
+    auto first = pass_on(later, l, there);
+    auto second = pass(l, here);
+    first.start();
+    second.start();
+    l.count_down();
+    CHECK(here);
+    CHECK_FALSE(there);
+    CHECK(later.run_all() == 1);
+    CHECK(there);
+}
+
+TEMPLATE_TEST_CASE("latch: threads and sync_wait pass it together", "", test::native,
+                   test::portable) {
+    bide::basic_latch<TestType> l(4);
+    bool through[4] = {};
+    test::run_threads(4, [&](int i) {
+        if (i % 2 == 0) {
+            l.arrive_and_wait();
+        } else {
+            l.count_down();
+            bide::sync_wait([](bide::basic_latch<TestType>& at) -> bide::task<void> {
+                co_await at.async_wait();
+            }(l));
+        }
+        through[i] = l.try_wait();
+    });
+    for (const bool t : through) {
+        CHECK(t);
+    }
+}
+
+// ---- Allocation
+
+TEMPLATE_TEST_CASE("latch: no wait allocates", "", test::native, test::portable) {
+    using platform = test::observing<TestType>;
+    using latch = bide::basic_latch<platform>;
+    const test::watchdog guard;
+    latch l(1);
+    std::stop_source stop;
+    std::stop_source never;
+    const std::stop_token token = stop.get_token();
+    const std::stop_token idle = never.get_token();
+    bide::timer_service<platform>(); // its thread, once
+
+    SECTION("of a thread") {
+        std::size_t made[3] = {1, 1, 1};
+        bool good[3] = {};
+        std::atomic<bool> timed_out{false};
+        test::team waiting(3, [&](int i) {
+            const std::size_t before = test::allocations_here();
+            if (i == 0) {
+                timed_out = !l.wait_for(1ms);
+                good[i] = l.wait_for(1h) && timed_out;
+            } else if (i == 1) {
+                good[i] = !l.wait(token) && l.wait(idle);
+            } else {
+                l.wait();
+                good[i] = true;
+            }
+            made[i] = test::allocations_here() - before;
+        });
+        const bool all =
+            test::eventually([&] { return timed_out.load(); }) && test::are_asleep<TestType>(3);
+        const std::size_t before = test::allocations_here();
+        stop.request_stop();
+        l.count_down();
+        const std::size_t here = test::allocations_here() - before;
+        CHECK(here == 0);
+        CHECK(all);
+        waiting.join();
+        for (int i = 0; i < 3; ++i) {
+            CHECK(good[i]);
+            CHECK(made[i] == 0);
+        }
+    }
+    SECTION("of a coroutine") {
+        latch start(1);
+        std::atomic<int> ended{0};
+        [](latch& first, latch& at, std::stop_token t, std::atomic<int>& end) -> test::detached {
+            co_await first.async_wait();
+            const auto stopped = co_await at.async_wait().with_stop(t);
+            const auto late = co_await at.async_wait().with_timeout(1ms);
+            end = !stopped && !late ? 1 : -1;
+        }(start, l, token, ended);
+        bool through = false;
+        auto other = pass(l, through);
+        const std::size_t before = test::allocations();
+        other.start();
+        start.count_down();
+        stop.request_stop();
+        const bool in_time = test::eventually([&] { return ended != 0; });
+        l.count_down();
+        const std::size_t made = test::allocations() - before;
+        CHECK(made == 0);
+        CHECK(in_time);
+        CHECK(ended == 1);
+        CHECK(through);
+    }
+}
+
+// ---- Destruction
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("latch: to destroy it while somebody waits terminates with its name and the count") {
+    const std::string said = test::dies([] {
+        bool through = false;
+        std::optional<bide::latch> l(std::in_place, 2);
+        auto first = pass(*l, through);
+        auto second = pass(*l, through);
+        auto third = pass(*l, through);
+        first.start();
+        second.start();
+        third.start();
+        second.destroy();
+        l->count_down();
+        l.reset();
+    });
+    CHECK(test::contains(said, "latch"));
+    CHECK(test::contains(said, "2 waiting"));
+}
+
+TEST_CASE("latch: to destroy it in peace is nobody's business, open or not") {
+    CHECK(test::contains(test::dies([] {
+                             bool through = false;
+                             std::optional<bide::latch> l(std::in_place, 2);
+                             auto c = pass(*l, through);
+                             c.start();
+                             c.destroy();
+                             l->count_down();
+                             l.emplace(1);
+                             auto d = pass(*l, through);
+                             d.start();
+                             l->count_down();
+                             l.reset();
+                         }),
+                         "[it lives on]"));
+}
+
+#endif
+
+TEST_CASE("latch: who is let through inside an arrival may destroy it there") {
+    auto l = std::make_unique<bide::latch>(1);
+    int through = 0;
+    // The first of three: the others are through, too, and have not run.
+    [](std::unique_ptr<bide::latch>& at, int& n) -> test::detached {
+        co_await at->async_wait();
+        at.reset();
+        ++n;
+    }(l, through);
+    for (int i = 0; i < 2; ++i) {
+        [](bide::latch& at, int& n) -> test::detached {
+            co_await at.async_wait();
+            ++n;
+        }(*l, through);
+    }
+    l->count_down();
+    CHECK(l == nullptr);
+    CHECK(through == 3);
+}
+
+TEST_CASE("latch: a coroutine that was let through does not come back to it, however it goes on") {
+    const test::watchdog guard;
+    test::manual_executor later;
+    std::stop_source stop;
+    what end = what::nothing_yet;
+    alignas(bide::latch) unsigned char place[sizeof(bide::latch)];
+    unsigned char pattern[sizeof place];
+    std::memset(pattern, 0x5a, sizeof pattern); // as a lock that is free, with somebody asleep
+    auto* const l = ::new (static_cast<void*>(place)) bide::latch(1);
+    auto c = pass_on_until_stopped(later, *l, stop.get_token(), end);
+    c.start();
+    l->count_down();
+    REQUIRE(l->try_wait()); // so it may be destroyed
+    l->~basic_latch();
+    std::memcpy(place, pattern, sizeof place);
+    SECTION("resumed") { CHECK(later.run_all() == 1); }
+    SECTION("stopped, and resumed") {
+        stop.request_stop();
+        CHECK(later.run_all() == 1);
+    }
+    SECTION("destroyed") {
+        later.drop_all();
+        c.destroy();
+    }
+    CHECK(end != what::stopped);
+    CHECK(std::memcmp(place, pattern, sizeof place) == 0);
+}
+
+TEMPLATE_TEST_CASE("latch: who saw it at zero may destroy it at once, whatever the others do", "",
+                   test::native, test::portable) {
+    using latch = bide::basic_latch<TestType>;
+    constexpr int arriving = 3;
+    const auto make = [](void* at, int round) {
+        return ::new (at) latch(arriving + (round % 5 == 0 ? 1 : 0));
+    };
+    const auto arrive = [](latch& l) { l.count_down(); };
+    const auto pass_it = [](latch& l, int round) {
+        switch (round % 5) {
+        case 0: l.arrive_and_wait(); break;
+        case 1: l.wait(); break;
+        case 2:
+            while (!l.wait_for(std::chrono::nanoseconds(round % 1'000))) {
+            }
+            break;
+        case 3: // with a look
+            while (!l.try_wait()) {
+                bide::native_platform::pause();
+            }
+            break;
+        default:
+            bide::sync_wait([](latch& at) -> bide::task<void> { co_await at.async_wait(); }(l));
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<latch>(arriving, 3'000, make, arrive, pass_it) == 0);
+}

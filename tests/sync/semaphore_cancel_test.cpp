@@ -1,0 +1,512 @@
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/gate.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/sched/task.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using std::chrono::steady_clock;
+using counts = std::vector<int>;
+
+// What became of a coroutine's wait.
+enum class what { nothing_yet, granted, closed, stopped, timeout };
+
+void note(what& to, const bide::result<bide::permit>& got) {
+    to = got                                 ? what::granted
+         : got.error() == bide::errc::closed  ? what::closed
+         : got.error() == bide::errc::stopped ? what::stopped
+                                              : what::timeout;
+}
+
+// Coroutines in the hand of the test; their permits go back at the end of each.
+test::held hold_one(bide::semaphore& s, std::ptrdiff_t n, bool& granted) {
+    const auto got = co_await s.async_acquire(n);
+    granted = got.count() == n;
+}
+test::held hold_on(test::manual_executor& e, bide::semaphore& s, what& end) {
+    note(end, co_await s.async_acquire().as_result().resume_on(e));
+}
+test::held_on<test::manual_executor> hold_by_promise(test::manual_executor&, bide::semaphore& s,
+                                                     what& end) {
+    note(end, co_await s.async_acquire().as_result());
+}
+test::held hold_on_until_stopped(test::manual_executor& e, bide::semaphore& s, std::stop_token t,
+                                 what& end) {
+    note(end, co_await s.async_acquire().with_stop(t).resume_on(e));
+}
+test::held hold_on_until(test::manual_executor& e, bide::semaphore& s,
+                         steady_clock::time_point when, what& end) {
+    note(end, co_await s.async_acquire().with_deadline(when).resume_on(e));
+}
+
+// A clock that can be set.
+struct wall_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<wall_clock>;
+    [[maybe_unused]] static constexpr bool is_steady = false;
+    static time_point now() noexcept {
+        return time_point(steady_clock::now().time_since_epoch() + offset.load());
+    }
+    inline static std::atomic<duration> offset{duration{0}};
+};
+
+} // namespace
+
+// ---- Cancellation and deadlines
+
+TEMPLATE_TEST_CASE("semaphore: 2 free, head wants 5, next wants 1: when the head goes, "
+                   "the next is granted",
+                   "", test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(2);
+    test::foreign next(s, 1);
+
+    SECTION("by cancel_acquire") {
+        test::foreign head(s, 5);
+        head.start();
+        next.start();
+        CHECK(s.waiters() == 2);
+        CHECK(head.cancel());
+        CHECK(head.wakes() == 0);
+    }
+    SECTION("by a stop, of a thread") {
+        std::stop_source stop;
+        bide::result<void> got;
+        test::team head(1, [&](int) { got = s.acquire(stop.get_token(), 5); });
+        REQUIRE(test::has_waiters(s, 1));
+        next.start();
+        stop.request_stop();
+        head.join();
+        REQUIRE_FALSE(got.has_value());
+        CHECK(got.error() == bide::errc::stopped);
+    }
+    SECTION("by a time-out, of a thread") {
+        bool got = true;
+        test::team head(1, [&](int) { got = s.try_acquire_for(30ms, 5); });
+        test::eventually([&] { return s.waiters() == 1 || s.available() == 1; }, 1s);
+        next.start();
+        head.join();
+        CHECK_FALSE(got);
+    }
+    SECTION("by a stop, of a coroutine") {
+        std::stop_source stop;
+        std::atomic<int> error{0};
+        [](semaphore& from, std::stop_token token, std::atomic<int>& e) -> test::detached {
+            const auto got = co_await from.async_acquire(5).with_stop(token);
+            e = got ? -1 : static_cast<int>(got.error());
+        }(s, stop.get_token(), error);
+        next.start();
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return error != 0; }));
+        CHECK(error == static_cast<int>(bide::errc::stopped));
+    }
+    SECTION("by a time-out, of a coroutine") {
+        std::atomic<int> error{0};
+        [](semaphore& from, std::atomic<int>& e) -> test::detached {
+            const auto got = co_await from.async_acquire(5).with_timeout(30ms);
+            e = got ? -1 : static_cast<int>(got.error());
+        }(s, error);
+        next.start();
+        REQUIRE(test::eventually([&] { return error != 0; }));
+        CHECK(error == static_cast<int>(bide::errc::timeout));
+    }
+    SECTION("by the end of its coroutine") {
+        auto head = [](semaphore& from) -> test::held {
+            const auto got = co_await from.async_acquire(5);
+        }(s);
+        head.start();
+        next.start();
+        CHECK(s.waiters() == 2);
+        head.destroy();
+    }
+
+    REQUIRE(test::eventually([&] { return next.is_complete() && next.wakes() == 1; }));
+    CHECK(next.outcome().has_value());
+    CHECK(s.available() == 1);
+    CHECK(s.waiters() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a cancelled head passes its partial grant on", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(0);
+    test::journal turns;
+    test::foreign head(s, 5, turns, 0);
+    test::foreign second(s, 3, turns, 1);
+    test::foreign third(s, 2, turns, 2);
+    head.start();
+    second.start();
+    third.start();
+    s.release(4);
+    CHECK(turns.size() == 0);
+    CHECK(head.cancel());
+    CHECK(turns.entries() == counts{1}); // and one of the four is the third's
+    CHECK(s.available() == 0);
+    CHECK(s.waiters() == 1);
+    s.release();
+    CHECK(turns.entries() == counts{1, 2});
+    CHECK(s.available() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: the last to be cancelled leaves its part in the count", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(1);
+    test::foreign head(s, 5);
+    head.start();
+    s.release(2);
+    CHECK(s.available() == 0);
+    CHECK(head.cancel());
+    CHECK(s.available() == 3);
+    CHECK(s.waiters() == 0);
+    CHECK(s.try_acquire(3));
+}
+
+TEMPLATE_TEST_CASE("semaphore: who is cancelled behind the head leaves no trace", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const int leaves = GENERATE(1, 2, 3);
+    CAPTURE(leaves);
+    semaphore s(0);
+    test::journal turns;
+    test::foreign<semaphore> wakers[4] = {
+        {s, 2, turns, 0}, {s, 1, turns, 1}, {s, 1, turns, 2}, {s, 1, turns, 3}};
+    for (auto& w : wakers) {
+        w.start();
+    }
+    s.release();
+    CHECK(wakers[leaves].cancel());
+    CHECK(s.waiters() == 3);
+    CHECK(s.available() == 0);
+    s.release(3);
+    counts rest{0, 1, 2, 3};
+    rest.erase(rest.begin() + leaves);
+    CHECK(turns.entries() == rest);
+    CHECK(wakers[leaves].wakes() == 0);
+    CHECK(s.available() == 0);
+
+    CHECK_FALSE(wakers[leaves].start()); // a waiter may wait again
+    s.release();
+    CHECK(wakers[leaves].wakes() == 1);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a cancel that comes after the grant fails, and the permits are kept",
+                   "", test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(0);
+    test::foreign head(s, 2);
+    CHECK_FALSE(head.start());
+    s.release(2);
+    CHECK_FALSE(head.cancel());
+    CHECK(head.outcome().has_value());
+    CHECK(head.wakes() == 1);
+    CHECK(s.available() == 0);
+
+    s.release();
+    test::foreign at_once(s, 1);
+    CHECK(at_once.start());
+    CHECK_FALSE(at_once.cancel());
+    CHECK(at_once.wakes() == 0);
+    CHECK(s.available() == 0);
+}
+
+TEST_CASE("semaphore: a coroutine that was granted stays granted") {
+    const test::watchdog guard;
+    test::manual_executor later;
+    bide::semaphore s(0);
+    what end = what::nothing_yet;
+    std::stop_source stop;
+
+    SECTION("whatever is stopped after the grant") {
+        auto c = hold_on_until_stopped(later, s, stop.get_token(), end);
+        c.start();
+        s.release();
+        stop.request_stop();
+        REQUIRE(later.run_all() == 1);
+        CHECK(c.done());
+    }
+    SECTION("whatever the clock says after the grant") {
+        const auto when = steady_clock::now() + 200ms;
+        auto c = hold_on_until(later, s, when, end);
+        c.start();
+        s.release();
+        REQUIRE(later.size() == 1); // else it has taken 200 ms to come here
+        REQUIRE(test::eventually([&] { return steady_clock::now() > when + 20ms; }));
+        REQUIRE(later.run_all() == 1);
+        CHECK(c.done());
+    }
+    SECTION("whoever closes after the grant") {
+        auto c = hold_on(later, s, end);
+        c.start();
+        s.release();
+        CHECK(s.close());
+        REQUIRE(later.run_all() == 1);
+        CHECK(c.done());
+    }
+    CHECK(end == what::granted);
+    CHECK(s.available() == 1);
+}
+
+TEST_CASE("semaphore: a coroutine destroyed after the grant gives its permits back") {
+    test::manual_executor later;
+    bide::semaphore s(0);
+    what end = what::nothing_yet;
+    test::foreign next(s, 1);
+    auto c = hold_on(later, s, end);
+    c.start();
+    SECTION("to the count") {
+        s.release();
+        REQUIRE(later.size() == 1);
+        CHECK(s.available() == 0);
+    }
+    SECTION("to the next") {
+        next.start();
+        s.release();
+        REQUIRE(later.size() == 1);
+        CHECK_FALSE(next.is_complete());
+    }
+    later.drop_all();
+    c.destroy();
+    CHECK(end == what::nothing_yet);
+    CHECK(s.available() == (next.is_complete() ? 0 : 1));
+    CHECK(s.waiters() == 0);
+}
+
+TEST_CASE("semaphore: one of two that a release lets through may destroy the other") {
+    bide::semaphore s(0);
+    bool second_granted = false;
+    auto second = hold_one(s, 1, second_granted);
+    auto first = [](bide::semaphore& from, test::held& victim) -> test::held {
+        const auto got = co_await from.async_acquire();
+        victim.destroy(); // it is granted, and was to be resumed after this one
+    }(s, second);
+    first.start();
+    second.start();
+    REQUIRE(s.waiters() == 2);
+    s.release(2);
+    CHECK(first.done());
+    CHECK_FALSE(second_granted);
+    CHECK(s.available() == 2);
+}
+
+TEMPLATE_TEST_CASE("semaphore: what can be had at once is, even stopped or past the deadline", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(5);
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK(s.acquire(stop.get_token()));
+    CHECK(s.try_acquire_for(-1h));
+    CHECK(s.try_acquire_until(steady_clock::time_point::min()));
+    std::atomic<int> granted{0};
+    [](semaphore& from, std::stop_token token, std::atomic<int>& n) -> test::detached {
+        auto got = co_await from.async_acquire().with_stop(token);
+        n += got.has_value() ? 1 : 0;
+        auto late = co_await from.async_acquire().with_timeout(-1s);
+        n += late.has_value() ? 1 : 0;
+        auto later = co_await from.async_acquire().with_timeout(0s);
+        n += !later && later.error() == bide::errc::timeout ? 1 : 0;
+        auto never = co_await from.async_acquire().with_stop(token);
+        n += !never && never.error() == bide::errc::stopped ? 1 : 0;
+    }(s, stop.get_token(), granted);
+    REQUIRE(test::eventually([&] { return granted == 4; }));
+    REQUIRE(s.try_acquire_for(test::patience, 2)); // it has ended
+
+    const bide::result<void> stopped = s.acquire(stop.get_token());
+    CHECK((!stopped && stopped.error() == bide::errc::stopped));
+    CHECK(s.available() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: zero, negative and past times mean one attempt", "", test::native,
+                   test::portable) {
+    const test::watchdog guard(5s);
+    bide::basic_semaphore<TestType> s(0);
+    using std::chrono::duration;
+    CHECK_FALSE(s.try_acquire_for(0s));
+    CHECK_FALSE(s.try_acquire_for(-1ns));
+    CHECK_FALSE(s.try_acquire_for(std::chrono::hours::min()));
+    CHECK_FALSE(s.try_acquire_for(duration<double>(-1e300)));
+    CHECK_FALSE(s.try_acquire_for(duration<double>(std::numeric_limits<double>::quiet_NaN())));
+    CHECK_FALSE(s.try_acquire_until(steady_clock::now()));
+    CHECK_FALSE(s.try_acquire_until(steady_clock::time_point::min()));
+    CHECK_FALSE(s.try_acquire_until(std::chrono::system_clock::now() - 24h));
+    CHECK_FALSE(s.try_acquire_until(std::chrono::system_clock::time_point::min()));
+    CHECK(s.waiters() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a time-out is not early, by its own clock", "", test::native,
+                   test::portable) {
+    bide::basic_semaphore<TestType> s(0);
+    const auto steady = steady_clock::now() + 15ms;
+    CHECK_FALSE(s.try_acquire_until(steady));
+    CHECK(steady_clock::now() >= steady);
+    const auto system = std::chrono::system_clock::now() + 15ms;
+    CHECK_FALSE(s.try_acquire_until(system));
+    CHECK(std::chrono::system_clock::now() >= system);
+    const auto start = steady_clock::now();
+    CHECK_FALSE(s.try_acquire_for(15'000'000ns));
+    CHECK(steady_clock::now() >= start + 15ms);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a huge time is for ever, and the wait ends by a release", "",
+                   test::native, test::portable) {
+    bide::basic_semaphore<TestType> s(0);
+    bool got[4] = {};
+    test::team waiting(4, [&](int i) {
+        switch (i) {
+        case 0: got[i] = s.try_acquire_for(std::chrono::hours::max()); break;
+        case 1: got[i] = s.try_acquire_for(std::chrono::duration<double>(1e300)); break;
+        case 2: got[i] = s.try_acquire_until(steady_clock::time_point::max()); break;
+        default: got[i] = s.try_acquire_until(std::chrono::system_clock::time_point::max());
+        }
+    });
+    REQUIRE(test::has_waiters(s, 4));
+    s.release(4);
+    waiting.join();
+    for (const bool granted : got) {
+        CHECK(granted);
+    }
+}
+
+TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited for", "",
+                   test::native, test::portable) {
+    bide::basic_semaphore<TestType> s(0);
+    wall_clock::offset = 24h;
+    const auto when = steady_clock::now() + 30ms;
+    bool got = false;
+    test::team waiting(1, [&](int) { got = s.try_acquire_until(wall_clock::now() + 30ms); });
+    REQUIRE(test::has_waiters(s, 1));
+    wall_clock::offset = 0h;
+    REQUIRE(test::eventually([&] { return steady_clock::now() > when + 30ms; }));
+    CHECK(s.waiters() == 1);
+    s.release();
+    waiting.join();
+    CHECK(got);
+}
+
+TEST_CASE("semaphore: a stop resumes nobody on the thread that requests it") {
+    const test::watchdog guard;
+    bide::semaphore s(1);
+    std::stop_source stop;
+    struct seen {
+        std::atomic<int> error{0};
+        std::thread::id on;
+    };
+    seen stopped;
+    seen let_through;
+    const auto wait = [](bide::semaphore& from, std::ptrdiff_t n, std::stop_token token,
+                         seen& out) -> test::detached {
+        const auto got = co_await from.async_acquire(n).with_stop(token);
+        out.on = test::this_thread();
+        out.error = got ? -1 : static_cast<int>(got.error());
+    };
+    wait(s, 2, stop.get_token(), stopped);
+    wait(s, 1, std::stop_token(), let_through);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return stopped.error != 0 && let_through.error != 0; }));
+    CHECK(stopped.error == static_cast<int>(bide::errc::stopped));
+    CHECK(let_through.error == -1);
+    CHECK(stopped.on != test::this_thread());
+    CHECK(let_through.on != test::this_thread());
+    CHECK(s.try_acquire_for(test::patience)); // and it has given its permit back
+}
+
+// ---- Where a coroutine resumes
+
+TEST_CASE("semaphore: a coroutine without an executor goes on inside release, out of every lock") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    std::thread::id on;
+    std::ptrdiff_t seen = -1;
+    test::journal turns;
+    [](bide::semaphore& from, std::thread::id& id, std::ptrdiff_t& n,
+       test::journal& notes) -> test::detached {
+        const auto got = co_await from.async_acquire(2);
+        id = test::this_thread();
+        notes.add(1);
+        // Each of these wants the lock, or hangs if it is held.
+        test::foreign nobody(from, 1);
+        nobody.start();
+        nobody.cancel();
+        from.release(2);
+        n = from.available();
+    }(s, on, seen, turns);
+    test::acquire_detached(s, 1, turns, 2);
+    s.release(2);
+    turns.add(3);
+    CHECK(on == test::this_thread());
+    CHECK(turns.entries() == counts{1, 2, 3});
+    CHECK(seen == 1);
+}
+
+TEST_CASE("semaphore: with an executor nobody runs before release returns") {
+    test::manual_executor later;
+    bide::semaphore s(0);
+    what ends[2] = {};
+    auto first = hold_on(later, s, ends[0]);
+    auto second = hold_by_promise(later, s, ends[1]);
+    first.start();
+    second.start();
+    s.release(2);
+    CHECK_FALSE(first.done());
+    CHECK_FALSE(second.done());
+    CHECK(later.size() == 2);
+    CHECK(later.run_one()); // in the order of the grants
+    CHECK(ends[0] == what::granted);
+    CHECK(ends[1] == what::nothing_yet);
+    CHECK(later.run_all() == 1);
+    CHECK(ends[1] == what::granted);
+}
+
+TEST_CASE("semaphore: a coroutine in sync_wait goes on there") {
+    bide::semaphore s(0);
+    std::thread::id id;
+    const std::thread::id mine = test::this_thread();
+    test::team releaser(1, [&](int) {
+        if (test::has_waiters(s, 1)) {
+            id = test::this_thread();
+            s.release();
+        }
+    });
+    const auto where = bide::sync_wait([](bide::semaphore& from) -> bide::task<std::thread::id> {
+        const auto got = co_await from.async_acquire();
+        co_return test::this_thread();
+    }(s));
+    releaser.join();
+    CHECK(where == mine);
+    CHECK(where != id);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a chain of releases costs no stack", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(0);
+    int passed = 0;
+    for (int i = 0; i < 50'000; ++i) {
+        [](semaphore& from, int& n) -> test::detached {
+            const auto got = co_await from.async_acquire();
+            ++n;
+        }(s, passed);
+    }
+    CHECK(s.waiters() == 50'000);
+    s.release(); // each gives its permit to the next
+    CHECK(passed == 50'000);
+    CHECK(s.available() == 1);
+}

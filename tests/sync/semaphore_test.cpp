@@ -1,0 +1,585 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/platforms.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/sync/semaphore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(sizeof(bide::semaphore) == 16 || sizeof(void*) != 8);
+static_assert(sizeof(bide::semaphore::waiter) <= 64 || sizeof(void*) != 8);
+static_assert(!std::is_move_constructible_v<bide::semaphore>);
+static_assert(!std::is_move_assignable_v<bide::semaphore>);
+static_assert(!std::is_move_constructible_v<bide::semaphore::waiter>);
+static_assert(!std::is_convertible_v<std::ptrdiff_t, bide::semaphore>);
+static_assert(!std::is_default_constructible_v<bide::semaphore>);
+
+namespace {
+
+using std::chrono::steady_clock;
+using counts = std::vector<int>;
+
+constinit bide::semaphore ready_at_start(3);
+
+} // namespace
+
+// ---- Counting
+
+TEST_CASE("semaphore: it can be constant-initialised") {
+    CHECK(ready_at_start.available() == 3);
+    ready_at_start.acquire(3);
+    CHECK_FALSE(ready_at_start.try_acquire());
+    ready_at_start.release(3);
+}
+
+TEMPLATE_TEST_CASE("semaphore: what is acquired is gone until it is released", "", test::native,
+                   test::portable) {
+    bide::basic_semaphore<TestType> s(5);
+    CHECK(s.available() == 5);
+    CHECK(s.waiters() == 0);
+    CHECK_FALSE(s.is_closed());
+
+    s.acquire();
+    CHECK(s.try_acquire(2));
+    CHECK(s.available() == 2);
+    CHECK_FALSE(s.try_acquire(3));
+    CHECK(s.available() == 2);
+    CHECK(s.try_acquire_for(1s, 2));
+    CHECK_FALSE(s.try_acquire());
+
+    s.release(4);
+    s.release();
+    CHECK(s.available() == 5);
+    s.release(2); // more than was taken: they are added
+    CHECK(s.try_acquire_until(steady_clock::now(), 7));
+    CHECK(s.acquire(std::stop_token(), 0));
+    CHECK(s.available() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: it counts up to max() and not further", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    constexpr std::ptrdiff_t max = semaphore::max();
+    STATIC_REQUIRE(max >= std::numeric_limits<std::int32_t>::max() / 4);
+
+    semaphore full(max);
+    CHECK(full.available() == max);
+    CHECK_THROWS_AS(full.release(), std::overflow_error);
+    CHECK_THROWS_AS(full.release(max), std::overflow_error);
+    full.release(0);
+    CHECK(full.available() == max);
+    full.acquire(max);
+    CHECK(full.available() == 0);
+    full.release(max - 1);
+    CHECK_THROWS_AS(full.release(2), std::overflow_error);
+    CHECK(full.available() == max - 1);
+    full.release(1);
+    CHECK(full.available() == max);
+
+    // With somebody waiting it is what is left that counts.
+    semaphore s(0);
+    test::foreign head(s, 1);
+    head.start();
+    s.release(max);
+    CHECK(head.is_complete());
+    CHECK(s.available() == max - 1);
+    CHECK_THROWS_AS(s.release(2), std::overflow_error);
+
+    s.close();
+    CHECK_THROWS_AS(s.release(2), std::overflow_error);
+    CHECK(s.available() == max - 1);
+}
+
+TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    using permit = bide::basic_permit<TestType>;
+    const bool somebody_waits = GENERATE(false, true);
+    CAPTURE(somebody_waits);
+    const test::watchdog guard;
+
+    semaphore s(2);
+    test::foreign head(s, 5);
+    if (somebody_waits) {
+        head.start();
+    }
+    for (const std::ptrdiff_t n :
+         {std::ptrdiff_t{-1}, std::numeric_limits<std::ptrdiff_t>::min(), semaphore::max() + 1,
+          std::numeric_limits<std::ptrdiff_t>::max()}) {
+        CAPTURE(n);
+        CHECK_THROWS_AS(std::make_unique<semaphore>(n), std::invalid_argument);
+        CHECK_THROWS_AS(s.acquire(n), std::invalid_argument);
+        CHECK_THROWS_AS(s.acquire(std::stop_token(), n), std::invalid_argument);
+        CHECK_THROWS_AS(s.try_acquire_for(0s, n), std::invalid_argument);
+        CHECK_THROWS_AS(s.try_acquire_until(steady_clock::now(), n), std::invalid_argument);
+        CHECK_THROWS_AS(s.async_acquire(n), std::invalid_argument);
+        CHECK_THROWS_AS(s.release(n), std::invalid_argument);
+        CHECK_THROWS_AS(permit(s, n), std::invalid_argument);
+
+        CHECK_FALSE(s.try_acquire(n));
+        CHECK_FALSE(permit(s, std::try_to_lock, n));
+        CHECK(s.forget_permits(n) == 0);
+        test::foreign nobody(s, n);
+        CHECK_FALSE(nobody.start());
+        CHECK_FALSE(nobody.is_complete());
+
+        CHECK(s.available() == (somebody_waits ? 0 : 2));
+        CHECK(s.waiters() == (somebody_waits ? 1 : 0));
+    }
+    s.release(3);
+    CHECK(s.available() == (somebody_waits ? 0 : 5));
+    CHECK(head.is_complete() == somebody_waits);
+}
+
+TEMPLATE_TEST_CASE("semaphore: forgotten permits are gone, as many as were free", "", test::native,
+                   test::portable) {
+    bide::basic_semaphore<TestType> s(5);
+    CHECK(s.forget_permits(0) == 0);
+    CHECK(s.forget_permits(2) == 2);
+    CHECK(s.available() == 3);
+    CHECK(s.forget_permits(7) == 3);
+    CHECK(s.forget_permits(7) == 0);
+    CHECK(s.available() == 0);
+    s.release();
+    CHECK(s.forget_permits(s.max()) == 1);
+}
+
+// ---- Order and grants
+
+TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served in one order", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    // Every pattern of three kinds in four places; who is named i wants 1 + i % 3.
+    for (int pattern = 0; pattern < 3 * 3 * 3 * 3; ++pattern) {
+        CAPTURE(pattern);
+        semaphore s(0);
+        test::journal turns;
+        test::foreign<semaphore> wakers[4] = {
+            {s, 1, turns, 0}, {s, 2, turns, 1}, {s, 3, turns, 2}, {s, 1, turns, 3}};
+        std::optional<test::team> threads[4];
+        int kinds = pattern;
+        for (int i = 0; i < 4; ++i, kinds /= 3) {
+            const int wants = 1 + i % 3;
+            if (kinds % 3 == 0) {
+                threads[i].emplace(1, [&s, &turns, wants, i](int) {
+                    s.acquire(wants);
+                    turns.add(i);
+                });
+            } else if (kinds % 3 == 1) {
+                test::acquire_detached(s, wants, turns, i);
+            } else {
+                wakers[i].start();
+            }
+            REQUIRE(test::has_waiters(s, static_cast<std::size_t>(i) + 1));
+        }
+        for (int i = 0; i < 4; ++i) {
+            for (int left = 1 + i % 3; left > 0; --left) {
+                REQUIRE(s.waiters() == static_cast<std::size_t>(4 - i));
+                REQUIRE(s.available() == 0);
+                s.release();
+            }
+            REQUIRE(turns.reaches(static_cast<std::size_t>(i) + 1));
+        }
+        REQUIRE(turns.entries() == counts{0, 1, 2, 3});
+        REQUIRE(s.waiters() == 0);
+        REQUIRE(s.available() == 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("semaphore: a large request is served in part, and the small behind it wait", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(0);
+    test::journal turns;
+    test::foreign large(s, 5, turns, 0);
+    test::foreign small(s, 1, turns, 1);
+    large.start();
+    small.start();
+    for (int i = 0; i < 2; ++i) {
+        s.release(2);
+        CHECK_FALSE(large.is_complete());
+        CHECK_FALSE(small.is_complete());
+        CHECK(s.waiters() == 2);
+        CHECK(s.available() == 0);
+    }
+    s.release(2);
+    CHECK(large.outcome().has_value());
+    CHECK(small.outcome().has_value());
+    CHECK(turns.entries() == counts{0, 1});
+    CHECK(s.available() == 0);
+}
+
+TEMPLATE_TEST_CASE("semaphore: while somebody waits no permit is free and nobody barges", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(2);
+    test::foreign head(s, 5);
+    head.start();
+    CHECK(s.available() == 0); // the two are the head's
+    for (int i = 0; i < 3; ++i) {
+        CHECK_FALSE(s.try_acquire());
+        CHECK_FALSE(s.try_acquire_for(0s));
+        CHECK_FALSE(s.try_acquire_for(1ms));
+        CHECK_FALSE(bide::basic_permit<TestType>(s, std::try_to_lock));
+        CHECK(s.forget_permits(1) == 0);
+        s.release();
+    }
+    CHECK(head.is_complete());
+    CHECK(s.available() == 0);
+    s.release();
+    CHECK(s.try_acquire());
+}
+
+TEMPLATE_TEST_CASE("semaphore: one release serves all whom it suffices for and keeps the rest", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    semaphore s(0);
+    test::journal turns;
+    test::foreign<semaphore> wakers[4] = {
+        {s, 1, turns, 0}, {s, 2, turns, 1}, {s, 3, turns, 2}, {s, 4, turns, 3}};
+    for (auto& w : wakers) {
+        w.start();
+    }
+    s.release(8);
+    CHECK(turns.entries() == counts{0, 1, 2});
+    CHECK(s.waiters() == 1);
+    CHECK(s.available() == 0);
+    s.release(7);
+    CHECK(turns.entries() == counts{0, 1, 2, 3});
+    CHECK(s.available() == 5);
+    for (const auto& w : wakers) {
+        CHECK(w.wakes() == 1);
+    }
+}
+
+TEMPLATE_TEST_CASE("semaphore: acquiring none does not wait behind those who do", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(0);
+    test::foreign head(s, 1);
+    head.start();
+    test::journal turns;
+    s.acquire(0);
+    CHECK(s.try_acquire(0));
+    CHECK(s.try_acquire_for(-1s, 0));
+    CHECK(s.acquire(std::stop_token(), 0));
+    test::acquire_detached(s, 0, turns, 7);
+    CHECK(turns.entries() == counts{7});
+    test::foreign none(s, 0);
+    CHECK(none.start());
+    CHECK(none.is_complete());
+    CHECK(none.wakes() == 0);
+    CHECK(s.waiters() == 1);
+    s.release();
+}
+
+TEMPLATE_TEST_CASE("semaphore: what came before a release is seen by whom it lets through", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    // Plain data: ThreadSanitizer sees whether it is ordered. Each of the two releases brings its
+    // own part, whichever way it takes.
+    for (int round = 0; round < 200; ++round) {
+        semaphore s(0);
+        int parts[2] = {0, 0};
+        int sum = 0;
+        test::run_threads(3, [&](int i) {
+            if (i < 2) {
+                parts[i] = 1 + i;
+                s.release();
+            } else {
+                s.acquire(2);
+                sum = parts[0] + parts[1];
+            }
+        });
+        REQUIRE(sum == 3);
+    }
+}
+
+// ---- Close
+
+TEMPLATE_TEST_CASE("semaphore: close fails all who wait, and partial grants return", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(0);
+    test::foreign head(s, 5);
+    head.start();
+    s.release(3);
+
+    int closed = 0; // by coroutines
+    [](semaphore& from, int& n) -> test::detached {
+        try {
+            static_cast<void>(co_await from.async_acquire());
+        } catch (const bide::closed_error& e) {
+            n += e.code() == bide::errc::closed ? 1 : 0;
+        }
+    }(s, closed);
+    [](semaphore& from, int& n) -> test::detached {
+        const auto got = co_await from.async_acquire().as_result();
+        n += !got && got.error() == bide::errc::closed ? 1 : 0;
+    }(s, closed);
+    bool failed[3] = {};
+    test::team threads(3, [&](int i) {
+        if (i == 0) {
+            try {
+                s.acquire();
+            } catch (const bide::closed_error& e) {
+                failed[i] = e.code() == bide::errc::closed;
+            }
+        } else if (i == 1) {
+            const bide::result<void> got = s.acquire(std::stop_token());
+            failed[i] = !got && got.error() == bide::errc::closed;
+        } else {
+            failed[i] = !s.try_acquire_for(1h);
+        }
+    });
+    REQUIRE(test::has_waiters(s, 6));
+
+    CHECK(s.close());
+    CHECK(s.is_closed());
+    CHECK(s.available() == 3);
+    CHECK(s.waiters() == 0);
+    REQUIRE(head.is_complete());
+    CHECK_FALSE(head.outcome().has_value());
+    CHECK(head.outcome().error() == bide::errc::closed);
+    CHECK(head.wakes() == 1);
+    CHECK_FALSE(head.cancel());
+    CHECK(closed == 2);
+    threads.join();
+    for (const bool f : failed) {
+        CHECK(f);
+    }
+}
+
+TEMPLATE_TEST_CASE("semaphore: close is true the first time only", "", test::native,
+                   test::portable) {
+    bide::basic_semaphore<TestType> s(1);
+    STATIC_REQUIRE(noexcept(s.close()));
+    CHECK(s.close());
+    CHECK_FALSE(s.close());
+    CHECK_FALSE(s.close());
+
+    for (int round = 0; round < 100; ++round) {
+        bide::basic_semaphore<TestType> contended(0);
+        std::atomic<int> firsts{0};
+        test::run_threads(3, [&](int) { firsts += contended.close() ? 1 : 0; });
+        REQUIRE(firsts == 1);
+    }
+}
+
+TEMPLATE_TEST_CASE("semaphore: after close every acquire fails and releases still count", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    using permit = bide::basic_permit<TestType>;
+    const test::watchdog guard;
+    semaphore s(4);
+    permit kept(s, 2);
+    s.close();
+    for (const int n : {0, 1, 2, 3}) {
+        CAPTURE(n);
+        CHECK_THROWS_AS(s.acquire(n), bide::closed_error);
+        CHECK_FALSE(s.try_acquire(n));
+        CHECK_FALSE(s.try_acquire_for(1h, n));
+        CHECK_FALSE(s.try_acquire_until(steady_clock::time_point::max(), n));
+        const bide::result<void> got = s.acquire(std::stop_token(), n);
+        CHECK((!got && got.error() == bide::errc::closed));
+        CHECK_THROWS_AS(permit(s, n), bide::closed_error);
+        CHECK_FALSE(permit(s, std::try_to_lock, n));
+        test::foreign late(s, n);
+        CHECK(late.start());
+        REQUIRE(late.is_complete());
+        CHECK(late.outcome().error() == bide::errc::closed);
+        CHECK(late.wakes() == 0);
+        int error = 0;
+        [](semaphore& from, std::ptrdiff_t m, int& e) -> test::detached {
+            const auto result = co_await from.async_acquire(m).as_result();
+            e = result ? -1 : static_cast<int>(result.error());
+        }(s, n, error);
+        CHECK(error == static_cast<int>(bide::errc::closed));
+    }
+    // Whatever the limits: nothing is to be waited for any longer.
+    std::stop_source stop;
+    stop.request_stop();
+    std::vector<bide::errc> errors;
+    [](semaphore& from, std::stop_token t, std::vector<bide::errc>& e) -> test::detached {
+        const auto stopped = co_await from.async_acquire().with_stop(t);
+        e.push_back(stopped.error());
+        const auto in_time = co_await from.async_acquire().with_timeout(1h);
+        e.push_back(in_time.error());
+        const auto late = co_await from.async_acquire().with_timeout(0s);
+        e.push_back(late.error());
+    }(s, stop.get_token(), errors);
+    CHECK(errors == std::vector<bide::errc>(3, bide::errc::closed));
+    CHECK(s.available() == 2);
+    s.release();
+    CHECK(s.available() == 3);
+    kept.reset(); // held permits stay valid
+    CHECK(s.available() == 5);
+    CHECK(s.forget_permits(1) == 1);
+}
+
+// ---- Allocation
+
+TEMPLATE_TEST_CASE("semaphore: no wait allocates", "", test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(0);
+    std::stop_source stop;
+    const std::stop_token token = stop.get_token();
+    bide::timer_service<TestType>(); // its thread, once
+    bool good = true;                // nothing is asserted while allocations are counted
+
+    SECTION("of a thread") {
+        std::size_t made = 1;
+        bool as_expected = false;
+        test::team waiting(1, [&](int) {
+            const std::size_t before = test::allocations_here();
+            s.acquire();
+            as_expected = s.try_acquire_for(1h) && s.acquire(token) && !s.acquire(token) &&
+                          !s.try_acquire_for(1ms);
+            made = test::allocations_here() - before;
+        });
+        const std::size_t before = test::allocations_here();
+        for (int i = 0; i < 3; ++i) {
+            good = good && test::has_waiters(s, 1);
+            s.release();
+        }
+        good = good && test::has_waiters(s, 1);
+        stop.request_stop();
+        CHECK(test::allocations_here() == before);
+        waiting.join();
+        CHECK(as_expected);
+        CHECK(made == 0);
+    }
+    SECTION("of a coroutine") {
+        std::atomic<bool> at_last{false};
+        auto c = [](semaphore& from, std::stop_token t, std::atomic<bool>& last) -> test::held {
+            const auto plain = co_await from.async_acquire();
+            const auto stopped = co_await from.async_acquire().with_stop(t);
+            const auto too_late = co_await from.async_acquire().with_timeout(1ms);
+            last = plain && !stopped && !too_late; // from here on this thread's again
+            const auto in_time = co_await from.async_acquire().with_timeout(1h);
+        }(s, token, at_last);
+        const std::size_t before = test::allocations();
+        c.start();
+        s.release();
+        stop.request_stop();
+        good = test::eventually([&] { return at_last.load(); }) && test::has_waiters(s, 1);
+        s.release();
+        CHECK(test::allocations() == before);
+        CHECK(c.done());
+    }
+    SECTION("of a foreign waker") {
+        test::foreign first(s, 1);
+        test::foreign second(s, 1);
+        const std::size_t before = test::allocations();
+        first.start();
+        second.start();
+        s.release();
+        good = second.cancel();
+        CHECK(test::allocations() == before);
+    }
+    CHECK(good);
+}
+
+// ---- Destruction
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("semaphore: to destroy it while somebody waits terminates with its name and the count") {
+    const std::string said = test::dies([] {
+        bide::semaphore::waiter waiters[3] = {{1, {}}, {2, {}}, {1, {}}};
+        bide::semaphore s(0);
+        for (auto& w : waiters) {
+            static_cast<void>(s.acquire_wait(w));
+        }
+        s.release();
+    });
+    CHECK(test::contains(said, "semaphore"));
+    CHECK(test::contains(said, "2 waiting"));
+}
+
+TEST_CASE("semaphore: to destroy it in peace is nobody's business") {
+    CHECK(test::contains(test::dies([] {
+                             bide::semaphore::waiter w(1, {});
+                             bide::semaphore s(0);
+                             static_cast<void>(s.acquire_wait(w));
+                             static_cast<void>(s.cancel_acquire(w));
+                         }),
+                         "[it lives on]"));
+}
+
+#endif
+
+TEMPLATE_TEST_CASE("semaphore: who is granted inside release may destroy it there", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    auto s = std::make_unique<semaphore>(0);
+    SECTION("a coroutine") {
+        [](std::unique_ptr<semaphore>& from) -> test::detached {
+            auto got = co_await from->async_acquire(2);
+            got.forget();
+            from.reset();
+        }(s);
+        s->release();
+        s->release();
+    }
+    SECTION("a foreign waker") {
+        struct owner {
+            std::unique_ptr<semaphore>& mine;
+            static void wake(void* self) noexcept { static_cast<owner*>(self)->mine.reset(); }
+        } destroyer{s};
+        typename semaphore::waiter w(1, bide::waker(&owner::wake, &destroyer));
+        s->acquire_wait(w);
+        s->release();
+    }
+    SECTION("one that closing fails") {
+        [](std::unique_ptr<semaphore>& from) -> test::detached {
+            static_cast<void>(co_await from->async_acquire().as_result());
+            from.reset();
+        }(s);
+        CHECK(s->close());
+    }
+    CHECK(s == nullptr);
+}
+
+TEMPLATE_TEST_CASE("semaphore: who acquired may destroy it at once, whatever the releasers do", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    constexpr int releasers = 3;
+    const auto make = [](void* at, int round) { return ::new (at) semaphore(round % 3 == 0 ? 1 : 0); };
+    const auto release = [](semaphore& s) { s.release(); };
+    const auto acquire_all = [](semaphore& s, int round) {
+        const int all = releasers + (round % 3 == 0 ? 1 : 0);
+        if (round % 2 == 0) {
+            s.acquire(all);
+        } else {
+            for (int i = 0; i < all; ++i) {
+                s.acquire();
+            }
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<semaphore>(releasers, 3'000, make, release, acquire_all) == 0);
+}
