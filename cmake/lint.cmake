@@ -192,11 +192,13 @@ endfunction()
 
 file(
     GLOB_RECURSE tests RELATIVE ${ROOT}/tests
-    ${ROOT}/tests/*_test.cpp ${ROOT}/tests/*_stress.cpp ${ROOT}/tests/*_model.cpp
+    ${ROOT}/tests/*_test.cpp ${ROOT}/tests/*_stress.cpp
 )
+file(GLOB_RECURSE models RELATIVE ${ROOT}/tests/model ${ROOT}/tests/model/*_model.cpp)
 file(GLOB misuses RELATIVE ${ROOT}/tests/compile_fail ${ROOT}/tests/compile_fail/*.cpp)
 check_listed(CMakeLists.txt include/bide/ ${headers})
 check_listed(tests/CMakeLists.txt tests/ ${tests})
+check_listed(tests/model/CMakeLists.txt tests/model/ ${models})
 check_listed(tests/compile_fail/CMakeLists.txt tests/compile_fail/ ${misuses})
 
 # ---- every co_await of the tests

@@ -67,7 +67,13 @@ template <class Platform, class Word> struct lock_bits {
     }
 
 private:
-    static constexpr int pauses = Platform::model ? 1 : 64;
+    static constexpr int pauses = [] {
+        if constexpr (Platform::model) {
+            return Platform::lock_pauses;
+        } else {
+            return 64;
+        }
+    }();
 
     BIDE_NOINLINE static Word acquire_slow(atomic& word) noexcept {
         Word mark = held;

@@ -8,7 +8,9 @@
 //
 // A platform P has
 //   P::model                    true where executions are explored rather than run: loops that only
-//                               buy time (spinning) are then left out
+//                               buy time (spinning) are then left out, and P::lock_pauses and
+//                               P::timer_service() stand in for core/lock_bits.hpp's and
+//                               core/timer.hpp's own
 //   P::atomic<T>, P::fence      std::atomic and its fence
 //   P::var<T>                   T, where races on plain shared data are to be found; T itself here
 //   P::pause()                  the only way to spin; a loop around it only reads

@@ -1,0 +1,204 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_EXECUTION_HPP
+#define BIDE_TESTS_MODEL_CHECKER_EXECUTION_HPP
+
+// One execution: the body and its threads on fibers, step by step. Before each step a thread says
+// what it wants to do; a search says which thread goes on, and which of the possible outcomes its
+// step has.
+
+#include <model/check.hpp>
+#include <model/checker/fiber.hpp>
+#include <model/checker/memory.hpp>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace model {
+
+// What a thread wants to do next.
+struct request {
+    enum class kind : std::uint8_t {
+        none,
+        read,
+        write,
+        fence,
+        choice, // of `picks`
+        spawn,
+        end,
+        join,  // waits for the end of thread `other`
+        sleep, // waits until a wake took this thread out of queue `object`
+        pause, // waits until something it read changes
+        never, // leaves the execution out
+    };
+    kind what = kind::none;
+    int object = -1;
+    order with = order::relaxed;
+    order with_failure = order::relaxed; // of a compare-exchange that does not find `expected`
+    bool exclusive = false;              // read: the first half of a read-modify-write
+    bool compare = false;                // exclusive only if the value is `expected`
+    bool quiet = false;
+    bool inside = false; // in the middle of something that the machine does in one step
+    bits expected = 0;
+    bits value = 0;
+    int from = -1; // write: the message that the first half read
+    int picks = 0;
+    int other = -1;
+    const clock* known = nullptr; // read: besides what the thread knows
+    site where;
+    const char* text = "";
+};
+
+// One possible outcome of a step.
+struct outcome {
+    int message = -1;       // read: which one; write: behind which
+    int pick = 0;           // of a choice
+    bool exclusive = false; // read: a write follows
+    bool conflict = false;  // another read-modify-write follows that message already
+    order with = order::relaxed;
+};
+
+struct model_thread {
+    fiber stack;
+    view knows;
+    request wants;
+    bits result = 0;
+    int message = -1; // that the last read read
+    const std::function<void()>* run = nullptr;
+    bool started = false;
+    bool finished = false;
+    bool is_daemon = false;
+    bool out = false; // left out: see request::never
+    clock final_hb;
+    clock final_causes;
+    int spawned = 0;
+    std::int64_t now = 0;
+    std::map<const void*, void*> locals;
+    std::vector<std::pair<int, int>> looked; // object and message read since it last did something
+    std::vector<std::pair<int, int>> newer;  // after a pause: to be read newer than this
+    bool timed = false;                      // the sleep would time out
+    int spurious_left = 0;
+    int timeouts_left = 0;
+    int weak_failures_left = 0;
+    int clock_jumps_left = 0;
+};
+
+class execution;
+
+// Decides. One for a whole exploration.
+class search {
+public:
+    search() = default;
+    search(const search&) = delete;
+    search& operator=(const search&) = delete;
+    virtual ~search() = default;
+
+    // A new execution is wanted: false when there is none left.
+    virtual bool begin() = 0;
+    // Which thread goes on; -1: none can.
+    virtual int thread(execution& x) = 0;
+    // Which of the outcomes of its step; -1: leave this execution.
+    virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
+    // A step was done: the event with that number.
+    virtual void done(execution&, int /*event*/) {}
+    // An exclusive write cannot follow what was read.
+    virtual void stuck(execution&, int /*thread*/) {}
+    // All did what they could; `complete`: nobody was left out.
+    virtual void end(execution&, bool /*complete*/) {}
+    // Conflicting outcomes are wanted, a pause ends a thread.
+    virtual bool is_graph_search() const { return false; }
+};
+
+// An order at one place of the source, weakened. Slot 1 is the failure order.
+struct weakening {
+    site where;
+    int slot = 0;
+    order from = order::relaxed;
+    order to = order::relaxed;
+};
+
+class execution {
+public:
+    execution(const options& o, const body& run, search& how);
+    ~execution();
+    execution(const execution&) = delete;
+    execution& operator=(const execution&) = delete;
+
+    // Runs one execution.
+    void run();
+
+    // ---- For searches
+
+    const options& limits() const noexcept { return options_; }
+    memory& mem() noexcept { return memory_; }
+    int threads() const noexcept { return thread_count_; }
+    model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
+    // It can make a step now.
+    bool enabled(int t);
+    std::vector<std::string> outcomes; // by record()
+
+    // ---- What came of it
+
+    failure what() const noexcept { return failure_; }
+    const std::string& message() const noexcept { return message_; }
+    std::string trace();
+    std::string path() const;
+    bool pruned() const noexcept { return pruned_; }
+
+    // ---- For the operations of the modelled threads
+
+    static execution* current() noexcept;
+    model_thread& self() { return thread(running_); }
+    // Makes a step of the running thread.
+    bits step(const request& r);
+    void fail(failure what, std::string message, site where = {});
+    [[noreturn]] void fail_now(failure what, std::string message, site where = {});
+    int spawn(std::function<void()> run, bool is_daemon);
+    int queue_of(const void* address);
+    order weakened(order o, int slot, site where);
+
+    void* service = nullptr;
+
+    // Mutation: the orders seen, and the one that is weakened.
+    std::vector<weakening>* seen_orders = nullptr;
+    const weakening* mutant = nullptr;
+
+private:
+    static void thread_main(void* self);
+
+    void start(int t);
+    void resume(int t);
+    void perform(int t);
+    void outcomes_of(int t, std::vector<outcome>& out);
+    void read_outcomes(model_thread& t, std::vector<outcome>& out);
+    void write_outcomes(model_thread& t, std::vector<outcome>& out);
+    void apply(model_thread& t, const outcome& o);
+    bool may_look_again(const model_thread& t) const;
+    int woken_by(const model_thread& t) const;
+    bool spins(const model_thread& t) const;
+    void finish();
+    std::string describe_blocked();
+
+    const options& options_;
+    const body& body_;
+    search& search_;
+    memory memory_;
+    fiber main_;
+    std::vector<std::unique_ptr<model_thread>> threads_;
+    int thread_count_ = 0;
+    int running_ = 0;
+    bool halted_ = false; // no step is made any more
+    bool pruned_ = false;
+    failure failure_ = failure::none;
+    std::string message_;
+    std::map<const void*, int> queues_;
+    std::map<std::pair<int, int>, int> thread_names_; // (parent, its n-th) to thread
+    std::vector<std::pair<int, int>> picks_;          // thread and outcome of each step
+    std::vector<outcome> candidates_;
+    std::vector<int> scratch_;
+};
+
+} // namespace model
+
+#endif

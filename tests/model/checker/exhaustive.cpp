@@ -1,0 +1,253 @@
+#include <model/checker/exhaustive.hpp>
+
+#include <algorithm>
+
+namespace model {
+
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+} // namespace
+
+bool exhaustive::begin() {
+    if (first_) {
+        first_ = false;
+    } else if (work_.empty()) {
+        return false;
+    } else {
+        now_ = std::move(work_.back());
+        work_.pop_back();
+    }
+    taken_.clear();
+    at_ = 0;
+    last_stamp_ = 0;
+    for (const step& s : now_) {
+        last_stamp_ = std::max(last_stamp_, s.stamp);
+    }
+    return true;
+}
+
+int exhaustive::thread(execution& x) {
+    if (is_scripted()) {
+        const int t = now_[at_].thread;
+        if (t >= x.threads() || !x.enabled(t)) {
+            x.fail(failure::terminated, "the body does not repeat itself");
+            return -1;
+        }
+        return t;
+    }
+    int first = -1;
+    for (int t = x.threads() - 1; t >= 0; --t) {
+        if (x.enabled(t)) {
+            if (x.thread(t).wants.inside) {
+                return t;
+            }
+            first = t;
+        }
+    }
+    return first;
+}
+
+int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
+    const request& wants = x.thread(t).wants;
+    const memory& m = x.mem();
+    const auto from = [&](const outcome& o) {
+        return o.message < 0 ? event_id{} : m.msg(o.message).writer;
+    };
+    const auto as_step = [&](const outcome& o) {
+        step s;
+        s.thread = static_cast<std::uint8_t>(t);
+        s.pick = o.pick;
+        s.from = from(o);
+        s.stamp = is_scripted() ? now_[at_].stamp : last_stamp_ + 1;
+        return s;
+    };
+    std::size_t pick = 0;
+    if (is_scripted() && !now_[at_].any) {
+        const step& s = now_[at_];
+        const auto same = [&](const outcome& o) { return o.pick == s.pick && from(o) == s.from; };
+        const auto found = std::find_if(all.begin(), all.end(), same);
+        if (found == all.end()) {
+            return -1; // a revisit that the memory model does not allow
+        }
+        pick = static_cast<std::size_t>(found - all.begin());
+    } else {
+        if (!is_scripted() && wants.what == request::kind::write) {
+            revisit(x, t);
+        }
+        for (std::size_t i = all.size(); i-- > 1;) {
+            push(as_step(all[i]), is_scripted());
+        }
+    }
+    behind_ = from(all[pick]);
+    return static_cast<int>(pick);
+}
+
+// The branch that goes on from here with `last`, and with the rest of the script where there is
+// one.
+void exhaustive::push(const step& last, bool with_rest) {
+    script s = taken_;
+    s.push_back(last);
+    if (with_rest) {
+        s.insert(s.end(), now_.begin() + static_cast<std::ptrdiff_t>(at_) + 1, now_.end());
+    }
+    work_.push_back(std::move(s));
+}
+
+void exhaustive::done(execution& x, int number) {
+    event& e = x.mem().events[index(number)];
+    step s;
+    s.thread = e.id.thread;
+    s.what = e.what;
+    s.pick = e.pick;
+    s.from = behind_;
+    s.stamp = is_scripted() ? now_[at_].stamp : ++last_stamp_;
+    e.stamp = s.stamp;
+    taken_.push_back(s);
+    ++at_;
+}
+
+// An exclusive write behind a store that has another one behind it. It may still revisit that one's
+// read: then it is first.
+void exhaustive::stuck(execution& x, int t) {
+    if (!is_scripted() && x.thread(t).wants.what == request::kind::write) {
+        revisit(x, t);
+    }
+}
+
+// Thread `t` is about to add a write: which reads may read from it?
+void exhaustive::revisit(execution& x, int t) {
+    memory& m = x.mem();
+    const model_thread& writer = x.thread(t);
+    const request& wants = writer.wants;
+    const event_id id = writer.knows.next();
+    clock kept = writer.knows.causes; // what the write depends on
+    kept.seen[id.thread] = id.index;
+    const int taken_by = wants.exclusive ? m.msg(wants.from).taken_by : -1;
+
+    step write;
+    write.thread = id.thread;
+    write.any = !wants.exclusive;
+    write.from = wants.exclusive ? m.msg(wants.from).writer : event_id{};
+    write.stamp = last_stamp_ + 1;
+
+    for (const int message : m.at(wants.object).messages) {
+        for (const int r : m.msg(message).readers) {
+            const event& read = m.events[index(r)];
+            if (kept.covers(read.id)) {
+                continue;
+            }
+            dropped_.assign(m.events.size(), 0);
+            bool maximal = is_maximal(m, read, kept);
+            for (std::size_t i = 0; i < m.events.size() && maximal; ++i) {
+                const event& e = m.events[i];
+                if (e.stamp > read.stamp && !kept.covers(e.id)) {
+                    dropped_[i] = 1;
+                    maximal = is_maximal(m, e, kept);
+                }
+            }
+            if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
+                write.what = event::kind::write;
+                dropped_[index(r)] = 1; // and added again at the end
+                push_revisit(m, read, write);
+            }
+        }
+    }
+}
+
+// Is `e` as it would be added first to a graph of what was there before it and of `kept`?
+bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) const {
+    if (e.what == event::kind::choice) {
+        return e.pick == 0;
+    }
+    if (e.what != event::kind::read && e.what != event::kind::write) {
+        return true;
+    }
+    const auto previous = [&](const event& other) {
+        return other.stamp <= e.stamp || kept.covers(other.id);
+    };
+    const model::message& mine = m.msg(e.message);
+    if (e.what == event::kind::write) {
+        for (const int r : mine.readers) {
+            if (previous(m.events[index(r)])) {
+                return false; // a read that stays, by an earlier revisit
+            }
+        }
+    }
+    if (mine.event >= 0 && !previous(m.events[index(mine.event)])) {
+        return false;
+    }
+    const auto& all = m.at(e.object).messages;
+    return std::none_of(std::find(all.begin(), all.end(), e.message) + 1, all.end(),
+                        [&](int later) { return previous(m.events[index(m.msg(later).event)]); });
+}
+
+// What is not dropped, in its order, then the write, then the read of it.
+void exhaustive::push_revisit(const memory& m, const event& read, const step& write) {
+    script s;
+    for (std::size_t i = 0; i < m.events.size(); ++i) {
+        if (dropped_[i] != 0) {
+            continue;
+        }
+        const event& e = m.events[i];
+        step kept = taken_[i];
+        if (e.what == event::kind::write) {
+            // The closest store before it that is kept and added by then.
+            const auto& all = m.at(e.object).messages;
+            auto at = std::find(all.begin(), all.end(), e.message);
+            while (at != all.begin()) {
+                --at;
+                const int other = m.msg(*at).event;
+                if (other < 0 ||
+                    (static_cast<std::size_t>(other) < i && dropped_[index(other)] == 0)) {
+                    break;
+                }
+            }
+            kept.from = m.msg(*at).writer;
+        }
+        s.push_back(kept);
+    }
+    s.push_back(write);
+    step again;
+    again.thread = read.id.thread;
+    again.what = event::kind::read;
+    again.from = {write.thread, 0};
+    again.stamp = read.stamp;
+    // The write's place in its thread: after its steps that are kept.
+    again.from.index = 1;
+    for (const step& k : s) {
+        again.from.index += k.thread == write.thread ? 1 : 0;
+    }
+    --again.from.index; // the write itself was counted
+    s.push_back(again);
+    work_.push_back(std::move(s));
+}
+
+void exhaustive::end(execution& x, bool complete) {
+    if (!count_duplicates_ || !complete) {
+        return;
+    }
+    const memory& m = x.mem();
+    const auto mix = [](std::uint64_t h, std::uint64_t v) {
+        h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+        h ^= h >> 31;
+        return h * 0xbf58476d1ce4e5b9u;
+    };
+    const auto number = [](event_id e) { return (std::uint64_t{e.thread} << 32) | e.index; };
+    std::uint64_t sum = 0; // over the events, in no order
+    for (const event& e : m.events) {
+        std::uint64_t h = mix(number(e.id), static_cast<std::uint64_t>(e.what));
+        h = mix(h, static_cast<std::uint64_t>(e.pick));
+        if (e.what == event::kind::read) {
+            h = mix(h, number(m.msg(e.message).writer));
+        } else if (e.what == event::kind::write) {
+            const auto& all = m.at(e.object).messages;
+            h = mix(h, number(m.msg(*(std::find(all.begin(), all.end(), e.message) - 1)).writer));
+        }
+        sum += mix(h, 0x94d049bb133111ebu);
+    }
+    duplicates_ += seen_.insert(sum).second ? 0 : 1;
+}
+
+} // namespace model

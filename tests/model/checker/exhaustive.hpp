@@ -1,0 +1,75 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_EXHAUSTIVE_HPP
+#define BIDE_TESTS_MODEL_CHECKER_EXHAUSTIVE_HPP
+
+// Every execution graph once (Kokologiannakis, Marmanis, Gladstein, Vafeiadis, "Truly Stateless,
+// Optimal Dynamic Partial Order Reduction", POPL 2022).
+//
+// Executions that differ only in the order of independent steps are one graph: what each read reads
+// from, and the modification orders. A graph is built step by step, always by the first thread that
+// can go on. A read may read any store that is there already; each is a branch. What it would read
+// from a store that is not there yet is found when that store is added: the store *revisits* the
+// read. The new branch keeps what was added before the read and what the store depends on, drops
+// everything else, lets the read read from the store, and goes on from there. So that a graph is
+// not reached from two sides, a revisit happens only where everything that it drops, and the read,
+// is as the search would add it first: reads of the newest store, stores at the end ("maximally
+// added").
+//
+// Nothing is remembered but the branches still to be taken, each a list of steps. A branch is run
+// from the beginning, since stacks cannot be copied.
+
+#include <model/checker/execution.hpp>
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+namespace model {
+
+class exhaustive final : public search {
+public:
+    explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
+
+    bool begin() override;
+    int thread(execution& x) override;
+    int choose(execution& x, int thread, const std::vector<outcome>& all) override;
+    void done(execution& x, int event) override;
+    void stuck(execution& x, int thread) override;
+    void end(execution& x, bool complete) override;
+    bool is_graph_search() const override { return true; }
+
+    std::uint64_t duplicates() const noexcept { return duplicates_; }
+
+private:
+    struct step {
+        std::uint8_t thread = 0;
+        event::kind what = event::kind::local;
+        bool any = false;        // a write: anywhere it may be placed
+        int pick = 0;            // of a choice
+        event_id from;           // what a read reads; what a write is behind
+        std::uint32_t stamp = 0; // see event
+    };
+    using script = std::vector<step>;
+
+    static step record(const execution& x, const event& e, event_id from);
+    bool is_scripted() const noexcept { return at_ < now_.size(); }
+    void push(const step& last, bool with_rest);
+    void revisit(execution& x, int thread);
+    bool is_maximal(const memory& m, const event& e, const clock& kept) const;
+    void push_revisit(const memory& m, const event& read, const step& write);
+
+    bool count_duplicates_;
+    bool first_ = true;
+    std::vector<script> work_;
+    script now_;   // of this execution: followed first
+    script taken_; // its steps so far
+    std::size_t at_ = 0;
+    std::uint32_t last_stamp_ = 0;
+    event_id behind_; // of the write that is being done
+    std::vector<char> dropped_;
+    std::uint64_t duplicates_ = 0;
+    std::unordered_set<std::uint64_t> seen_;
+};
+
+} // namespace model
+
+#endif

@@ -1,0 +1,150 @@
+#include <model/checker/fiber.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+// model_switch(save, load): pushes what the calling convention lets a callee keep, leaves the stack
+// pointer in *save, takes up the one in `load`, pops and returns there. A fresh stack is laid out
+// as if it had been left at model_start, whose argument lies in a register that is kept.
+#if defined(__x86_64__)
+asm(R"(
+.text
+.type model_switch,@function
+model_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size model_switch,.-model_switch
+.type model_start,@function
+model_start:
+    movq %rbx, %rdi
+    callq model_enter
+    ud2
+.size model_start,.-model_start
+)");
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.type model_switch,%function
+model_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+.size model_switch,.-model_switch
+.type model_start,%function
+model_start:
+    mov x0, x19
+    bl model_enter
+    brk #1
+.size model_start,.-model_start
+)");
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
+extern "C" {
+void model_switch(void** save, void* load);
+void model_start();
+[[gnu::used]] void model_enter(model::fiber* f) { f->enter(); }
+}
+#endif
+
+namespace model {
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+void fiber::restart(function run, void* context) {
+    if (!stack_) {
+        stack_.reset(new std::byte[stack_size]);
+    }
+    run_ = run;
+    context_ = context;
+    auto end = reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_size;
+    end &= ~std::uintptr_t{15};
+#if defined(__x86_64__)
+    constexpr std::size_t words = 9;    // six registers, where to return to; aligned after that
+    constexpr std::size_t argument = 4; // rbx
+    constexpr std::size_t target = 6;
+#else
+    constexpr std::size_t words = 20;
+    constexpr std::size_t argument = 0; // x19
+    constexpr std::size_t target = 11;  // x30
+#endif
+    auto* const frame = reinterpret_cast<std::uintptr_t*>(end) - words;
+    std::memset(frame, 0, words * sizeof *frame);
+    frame[argument] = reinterpret_cast<std::uintptr_t>(this);
+    frame[target] = reinterpret_cast<std::uintptr_t>(&model_start);
+    top_ = frame;
+}
+
+#else
+
+void fiber::restart(function run, void* context) {
+    if (!stack_) {
+        stack_.reset(new std::byte[stack_size]);
+    }
+    run_ = run;
+    context_ = context;
+    ::getcontext(&registers_);
+    registers_.uc_stack.ss_sp = stack_.get();
+    registers_.uc_stack.ss_size = stack_size;
+    registers_.uc_link = nullptr;
+    const auto self = reinterpret_cast<std::uintptr_t>(this);
+    ::makecontext(&registers_, reinterpret_cast<void (*)()>(+[](unsigned high, unsigned low) {
+        const auto address = (std::uint64_t{high} << 32) | low;
+        reinterpret_cast<fiber*>(static_cast<std::uintptr_t>(address))->enter();
+    }),
+                  2, static_cast<unsigned>(std::uint64_t{self} >> 32), static_cast<unsigned>(self));
+}
+
+#endif
+
+void fiber::switch_to(fiber& other) noexcept {
+#if defined(__x86_64__) || defined(__aarch64__)
+    model_switch(&top_, other.top_);
+#else
+    ::swapcontext(&registers_, &other.registers_);
+#endif
+}
+
+void fiber::enter() noexcept {
+    run_(context_);
+    std::abort();
+}
+
+} // namespace model

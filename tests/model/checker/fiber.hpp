@@ -1,0 +1,48 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_FIBER_HPP
+#define BIDE_TESTS_MODEL_CHECKER_FIBER_HPP
+
+// A stack to run on, and switching between two of them.
+
+#include <cstddef>
+#include <memory>
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <ucontext.h>
+#endif
+
+namespace model {
+
+class fiber {
+public:
+    static constexpr std::size_t stack_size = 256 * 1024;
+
+    // The stack that the program came on.
+    fiber() = default;
+    fiber(const fiber&) = delete;
+    fiber& operator=(const fiber&) = delete;
+
+    // The next switch to this fiber calls run(context), which must not return. What was on its
+    // stack before is forgotten, destructors and all.
+    using function = void (*)(void*);
+    void restart(function run, void* context);
+
+    // Leaves this fiber, which is the one that runs, for another.
+    void switch_to(fiber& other) noexcept;
+
+    // What restart() starts.
+    [[noreturn]] void enter() noexcept;
+
+private:
+    std::unique_ptr<std::byte[]> stack_;
+    function run_ = nullptr;
+    void* context_ = nullptr;
+#if defined(__x86_64__) || defined(__aarch64__)
+    void* top_ = nullptr; // where the registers were left
+#else
+    ucontext_t registers_{};
+#endif
+};
+
+} // namespace model
+
+#endif

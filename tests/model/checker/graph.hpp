@@ -1,0 +1,80 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_GRAPH_HPP
+#define BIDE_TESTS_MODEL_CHECKER_GRAPH_HPP
+
+// What an execution is made of: events, and vector clocks that say which of them come before which.
+
+#include <model/checker/ops.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace model {
+
+using bits = ops::bits;
+using ops::order;
+using ops::site;
+
+inline constexpr int max_threads = 8;
+
+// An event by its place: the index-th step of a thread, from 1. The same in every execution in
+// which the thread came there.
+struct event_id {
+    std::uint8_t thread = initial_thread;
+    std::uint32_t index = 0;
+
+    static constexpr std::uint8_t initial_thread = 255; // of the value an object is made with
+
+    bool is_initial() const noexcept { return thread == initial_thread; }
+    friend bool operator==(const event_id&, const event_id&) = default;
+};
+
+// How many events of each thread come before.
+struct clock {
+    std::array<std::uint32_t, max_threads> seen{};
+
+    void join(const clock& other) noexcept {
+        for (std::size_t i = 0; i < max_threads; ++i) {
+            seen[i] = seen[i] < other.seen[i] ? other.seen[i] : seen[i];
+        }
+    }
+    bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
+};
+
+struct event {
+    enum class kind : std::uint8_t {
+        read,  // of an atomic or queue object; with `exclusive`, a write of the same step follows
+        write, // with `exclusive`, the second half of a read-modify-write
+        fence,
+        choice, // `pick` of `picks`
+        local,  // anything else that takes a place in its thread: start, end, join, wake-up
+    };
+
+    event_id id;
+    kind what = kind::local;
+    order with = order::relaxed;
+    bool exclusive = false;
+    int object = -1;
+    int message = -1; // read: the one read; write: its own
+    bits value = 0;
+    int pick = 0;
+    int picks = 0;
+    int node = -1;           // in the seq_cst order
+    std::uint32_t stamp = 0; // when it was added, over revisits (exhaustive.cpp)
+    clock hb;                // what happens before it, and itself
+    clock causes;            // the same for program order and reads-from, whatever the orders
+    site where;
+    const char* text = ""; // for traces
+};
+
+constexpr bool is_acquire(order o) noexcept {
+    return o == order::acquire || o == order::consume || o == order::acq_rel || o == order::seq_cst;
+}
+constexpr bool is_release(order o) noexcept {
+    return o == order::release || o == order::acq_rel || o == order::seq_cst;
+}
+
+} // namespace model
+
+#endif

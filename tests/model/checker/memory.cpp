@@ -1,0 +1,498 @@
+#include <model/checker/memory.hpp>
+
+#include <algorithm>
+
+namespace model {
+
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+} // namespace
+
+void memory::clear() {
+    events.clear();
+    object_count_ = message_count_ = plain_count_ = 0;
+    for (auto& thread : by_thread_) {
+        thread.clear();
+    }
+    seq_cst_.clear();
+}
+
+// ---- Objects
+
+int memory::make_message() {
+    if (message_count_ == messages_.size()) {
+        messages_.emplace_back();
+    }
+    message& m = messages_[message_count_];
+    m.writer = {};
+    m.event = m.taken_by = -1;
+    m.sync = {};
+    m.first_read = {};
+    m.readers.clear();
+    return static_cast<int>(message_count_++);
+}
+
+int memory::make_object(bits initial, const view& v, bool queue) {
+    if (object_count_ == objects_.size()) {
+        objects_.emplace_back();
+    }
+    const int m = make_message();
+    msg(m).value = initial;
+    object& o = objects_[object_count_];
+    o.alive = true;
+    o.queue = queue;
+    o.name = nullptr;
+    o.made = queue ? event_id{} : v.next();
+    o.touched = {};
+    o.messages.assign(1, m);
+    return static_cast<int>(object_count_++);
+}
+
+int memory::make_plain(const view& v) {
+    if (plain_count_ == plains_.size()) {
+        plains_.emplace_back();
+    }
+    plains_[plain_count_] = {true, v.next(), {}};
+    return static_cast<int>(plain_count_++);
+}
+
+// What a thread does between two steps counts with the later one: who has seen the earlier one only
+// has not seen it.
+namespace {
+
+bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
+
+// The first thread whose last access v does not know of.
+int unknown(const std::array<std::uint32_t, max_threads>& accesses, const view& v) {
+    for (int t = 0; t < max_threads; ++t) {
+        if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
+            return t;
+        }
+    }
+    return -1;
+}
+
+std::string by(int thread) { return "T" + std::to_string(thread); }
+
+} // namespace
+
+std::string memory::touch(int o, const view& v) {
+    if (o < 0) {
+        return "an atomic that was not made by the body";
+    }
+    object& x = at(o);
+    if (!x.alive) {
+        return "access to a destroyed atomic";
+    }
+    if (!known(x.made, v)) {
+        return "access to an atomic whose construction by " + by(x.made.thread) +
+               " does not happen before";
+    }
+    x.touched[index(v.thread)] = v.steps + 1;
+    return {};
+}
+
+std::string memory::drop(int o, const view& v) {
+    if (o < 0) {
+        return {};
+    }
+    object& x = at(o);
+    if (const int t = unknown(x.touched, v); t >= 0) {
+        return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
+    }
+    x.alive = false;
+    return {};
+}
+
+std::string memory::read_plain(int p, const view& v) {
+    if (p < 0) {
+        return {};
+    }
+    plain& x = plains_[index(p)];
+    if (!x.alive) {
+        return "read of a destroyed var";
+    }
+    if (!known(x.written, v)) {
+        return "data race: a read by " + by(v.thread) + " and a write by " + by(x.written.thread);
+    }
+    x.read[index(v.thread)] = v.steps + 1;
+    return {};
+}
+
+std::string memory::write_plain(int p, const view& v) {
+    if (p < 0) {
+        return {};
+    }
+    plain& x = plains_[index(p)];
+    if (!x.alive) {
+        return "write to a destroyed var";
+    }
+    if (!known(x.written, v)) {
+        return "data race: writes by " + by(v.thread) + " and " + by(x.written.thread);
+    }
+    if (const int t = unknown(x.read, v); t >= 0) {
+        return "data race: a write by " + by(v.thread) + " and a read by " + by(t);
+    }
+    x.written = v.next();
+    return {};
+}
+
+std::string memory::drop_plain(int p, const view& v) {
+    if (p < 0) {
+        return {};
+    }
+    std::string wrong = write_plain(p, v);
+    plains_[index(p)].alive = false;
+    return wrong.empty() ? wrong : "at its destruction: " + wrong;
+}
+
+// ---- What may be done next
+
+std::size_t memory::position(int o, int m) const {
+    const auto& mo = at(o).messages;
+    return index(static_cast<int>(std::find(mo.begin(), mo.end(), m) - mo.begin()));
+}
+
+void memory::readable(int o, const clock& seen, std::vector<int>& out) const {
+    out.clear();
+    const auto& mo = at(o).messages;
+    for (std::size_t i = mo.size(); i-- > 0;) {
+        const message& m = msg(mo[i]);
+        out.push_back(mo[i]);
+        bool floor = m.event >= 0 && seen.covers(m.writer);
+        for (std::size_t t = 0; t < max_threads && !floor; ++t) {
+            floor = m.first_read[t] != 0 && seen.seen[t] >= m.first_read[t];
+        }
+        if (floor) {
+            return;
+        }
+    }
+}
+
+void memory::places(int o, const clock& seen, std::vector<int>& out) const {
+    readable(o, seen, out);
+    std::erase_if(out, [&](int m) { return msg(m).taken_by >= 0; });
+}
+
+// ---- The order S
+
+void memory::fences_before(const clock& hb, std::vector<int>& nodes) const {
+    const auto& all = seq_cst_.nodes();
+    for (std::size_t n = 0; n < all.size(); ++n) {
+        if (all[n].fence && hb.covers(all[n].id)) {
+            nodes.push_back(static_cast<int>(n));
+        }
+    }
+}
+
+// What an operation that is coherence-ordered before something puts before that in S: itself, and
+// the fences that happen before it.
+void memory::before(const event& e, std::vector<int>& nodes) const {
+    if (e.node >= 0) {
+        nodes.push_back(e.node);
+    }
+    fences_before(e.hb, nodes);
+}
+
+// The other end: itself, and the fences that it happens before.
+void memory::after(const event& e, std::vector<int>& nodes) const {
+    if (e.node >= 0) {
+        nodes.push_back(e.node);
+    }
+    const auto& all = seq_cst_.nodes();
+    for (std::size_t n = 0; n < all.size(); ++n) {
+        if (all[n].fence && !(all[n].id == e.id) && of(all[n].id).hb.covers(e.id)) {
+            nodes.push_back(static_cast<int>(n));
+        }
+    }
+}
+
+// `hb` is the thread's clock before the operation's own synchronisation: what happens before
+// something that is sequenced before it. The first step of the way must be program order, too,
+// hence the strict comparison for other threads.
+void memory::strongly_before(int thread, const clock& hb, int node, edges& out) const {
+    const auto& all = seq_cst_.nodes();
+    for (std::size_t n = 0; n < all.size(); ++n) {
+        const event_id id = all[n].id;
+        if (static_cast<int>(n) != node && (id.thread == thread || hb.seen[id.thread] > id.index)) {
+            out.emplace_back(static_cast<int>(n), node);
+        }
+    }
+}
+
+// A read of the message at `position`: the stores up to there and the reads of older ones are
+// coherence-ordered before it, it is before the stores after it and the reads of those.
+void memory::read_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const {
+    const auto& mo = at(o).messages;
+    left_.clear();
+    right_.clear();
+    for (std::size_t i = 0; i < mo.size(); ++i) {
+        const message& m = msg(mo[i]);
+        auto& side = i <= position ? left_ : right_;
+        const bool first = i <= position;
+        if (m.event >= 0) {
+            const event& e = events[index(m.event)];
+            first ? before(e, side) : after(e, side);
+        }
+        if (i != position) {
+            for (const int r : m.readers) {
+                const event& e = events[index(r)];
+                first ? before(e, side) : after(e, side);
+            }
+        }
+    }
+    if (node >= 0) {
+        for (const int a : left_) {
+            out.emplace_back(a, node);
+        }
+    }
+    left_.clear();
+    fences_before(hb, left_);
+    if (node >= 0) {
+        left_.push_back(node);
+    }
+    for (const int a : left_) {
+        for (const int b : right_) {
+            out.emplace_back(a, b);
+        }
+    }
+}
+
+// A write behind the message at `position`.
+void memory::write_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const {
+    const auto& mo = at(o).messages;
+    left_.clear();
+    right_.clear();
+    for (std::size_t i = 0; i < mo.size(); ++i) {
+        const message& m = msg(mo[i]);
+        const bool first = i <= position;
+        auto& side = first ? left_ : right_;
+        if (m.event >= 0) {
+            const event& e = events[index(m.event)];
+            first ? before(e, side) : after(e, side);
+        }
+        for (const int r : m.readers) {
+            const event& e = events[index(r)];
+            first ? before(e, side) : after(e, side);
+        }
+    }
+    if (node >= 0) {
+        for (const int a : left_) {
+            if (a != node) { // the first half of a read-modify-write
+                out.emplace_back(a, node);
+            }
+        }
+    }
+    left_.clear();
+    fences_before(hb, left_);
+    if (node >= 0) {
+        left_.push_back(node);
+    }
+    for (const int a : left_) {
+        for (const int b : right_) {
+            out.emplace_back(a, b);
+        }
+    }
+}
+
+// A new fence: what is coherence-ordered before something that happens before the fence.
+void memory::fence_edges(int node, const clock& hb, edges& out) const {
+    for (std::size_t o = 0; o < object_count_; ++o) {
+        const auto& mo = objects_[o].messages;
+        std::size_t writes = 0; // stores before this position are before one that is known
+        std::size_t reads = 0;  // and reads of messages before this one
+        for (std::size_t i = 0; i < mo.size(); ++i) {
+            const message& m = msg(mo[i]);
+            if (m.event >= 0 && hb.covers(m.writer)) {
+                writes = std::max(writes, i);
+                reads = std::max(reads, i);
+            }
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                if (m.first_read[t] != 0 && hb.seen[t] >= m.first_read[t]) {
+                    writes = std::max(writes, i + 1);
+                    reads = std::max(reads, i);
+                }
+            }
+        }
+        left_.clear();
+        for (std::size_t i = 0; i < mo.size(); ++i) {
+            const message& m = msg(mo[i]);
+            if (i < writes && m.event >= 0) {
+                before(events[index(m.event)], left_);
+            }
+            if (i < reads) {
+                for (const int r : m.readers) {
+                    before(events[index(r)], left_);
+                }
+            }
+        }
+        for (const int a : left_) {
+            if (a != node) {
+                out.emplace_back(a, node);
+            }
+        }
+    }
+}
+
+bool memory::may_read(int o, int m, order with, const view& v, const clock& sync_seen) {
+    if (seq_cst_.empty() || at(o).queue) {
+        return true;
+    }
+    scratch_.clear();
+    int node = -1;
+    if (with == order::seq_cst) {
+        node = seq_cst_.add(v.next(), false);
+        strongly_before(v.thread, v.hb, node, scratch_);
+    }
+    read_edges(o, position(o, m), node, sync_seen, scratch_);
+    const bool allowed = seq_cst_.allows(scratch_);
+    if (node >= 0) {
+        seq_cst_.drop_last();
+    }
+    return allowed;
+}
+
+bool memory::may_write(int o, int behind, order with, const view& v, int node) {
+    if (seq_cst_.empty() || at(o).queue) {
+        return true;
+    }
+    scratch_.clear();
+    const bool temporary = with == order::seq_cst && node < 0;
+    if (temporary) {
+        node = seq_cst_.add(v.next(), false);
+        strongly_before(v.thread, v.hb, node, scratch_);
+    }
+    write_edges(o, position(o, behind), node, v.hb, scratch_);
+    const bool allowed = seq_cst_.allows(scratch_);
+    if (temporary) {
+        seq_cst_.drop_last();
+    }
+    return allowed;
+}
+
+// ---- Doing it
+
+event& memory::add(event::kind what, view& v, site s) {
+    event& e = events.emplace_back();
+    e.id = v.next();
+    e.what = what;
+    e.where = s;
+    v.steps = e.id.index;
+    v.hb.seen[index(v.thread)] = e.id.index;
+    v.causes.seen[index(v.thread)] = e.id.index;
+    by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
+    return e;
+}
+
+event& memory::read(int o, int m, order with, bool exclusive, bool quiet, view& v, site s) {
+    const clock old = v.hb;
+    event& e = add(event::kind::read, v, s);
+    message& from = msg(m);
+    if (!quiet) {
+        v.unfenced.join(from.sync);
+        if (is_acquire(with)) {
+            v.hb.join(from.sync);
+        }
+    }
+    if (from.event >= 0) {
+        v.causes.join(events[index(from.event)].causes);
+    }
+    e.with = with;
+    e.exclusive = exclusive;
+    e.object = o;
+    e.message = m;
+    e.value = from.value;
+    e.hb = v.hb;
+    e.causes = v.causes;
+    const bool ordered = with == order::seq_cst && !quiet;
+    if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
+        scratch_.clear();
+        if (ordered) {
+            e.node = seq_cst_.add(e.id, false);
+            strongly_before(v.thread, old, e.node, scratch_);
+        }
+        read_edges(o, position(o, m), e.node, v.hb, scratch_);
+        seq_cst_.commit(scratch_);
+    }
+    auto& first = from.first_read[index(v.thread)];
+    first = first == 0 ? e.id.index : first;
+    from.readers.push_back(index_of(e.id));
+    return e;
+}
+
+event& memory::write(int o, int behind, bits value, order with, int exclusive_from, bool quiet,
+                     view& v, site s) {
+    const clock old = v.hb;
+    const event_id last{static_cast<std::uint8_t>(v.thread), v.steps};
+    const int node = exclusive_from >= 0 ? of(last).node : -1; // the first half's
+    const std::size_t place = position(o, behind);
+    const int id = make_message();
+    event& e = add(event::kind::write, v, s);
+    message& m = msg(id);
+    m.writer = e.id;
+    m.event = index_of(e.id);
+    m.value = value;
+    m.sync = is_release(with) ? v.hb : quiet ? clock{} : v.released;
+    e.with = with;
+    e.object = o;
+    e.message = id;
+    e.value = value;
+    e.hb = v.hb;
+    e.causes = v.causes;
+    if (exclusive_from >= 0) {
+        message& from = msg(exclusive_from);
+        m.sync.join(from.sync);
+        from.taken_by = m.event;
+        e.exclusive = true;
+    }
+    const bool ordered = with == order::seq_cst && !quiet;
+    if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
+        scratch_.clear();
+        if (exclusive_from >= 0 && node >= 0) {
+            e.node = node;
+            seq_cst_.move(node, e.id);
+        } else if (ordered) {
+            e.node = seq_cst_.add(e.id, false);
+            strongly_before(v.thread, old, e.node, scratch_);
+        }
+        write_edges(o, place, e.node, v.hb, scratch_);
+        seq_cst_.commit(scratch_);
+    }
+    auto& mo = at(o).messages;
+    mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
+    return e;
+}
+
+event& memory::fence(order with, view& v, site s) {
+    const clock old = v.hb;
+    event& e = add(event::kind::fence, v, s);
+    if (is_acquire(with)) {
+        v.hb.join(v.unfenced);
+    }
+    if (is_release(with)) {
+        v.released = v.hb;
+    }
+    e.with = with;
+    e.hb = v.hb;
+    e.causes = v.causes;
+    if (with == order::seq_cst) {
+        scratch_.clear();
+        e.node = seq_cst_.add(e.id, true);
+        strongly_before(v.thread, old, e.node, scratch_);
+        fence_edges(e.node, v.hb, scratch_);
+        seq_cst_.commit(scratch_);
+    }
+    return e;
+}
+
+event& memory::other(event::kind what, view& v, site s, const char* text) {
+    event& e = add(what, v, s);
+    e.text = text;
+    e.hb = v.hb;
+    e.causes = v.causes;
+    return e;
+}
+
+} // namespace model

@@ -1,0 +1,143 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_MEMORY_HPP
+#define BIDE_TESTS_MODEL_CHECKER_MEMORY_HPP
+
+// The memory model: which stores a load may read from, and where in an object's modification order
+// a store may be placed, by the rules of C++20 ([intro.races], [atomics.order]):
+//
+//   happens-before      vector clocks; a message carries the clock that an acquire of it joins
+//                       (its release sequence: the store and the read-modify-writes upon it)
+//   coherence           a load reads nothing older than what happens before it wrote or read; a
+//                       store is placed after that
+//   seq_cst             seq_cst.hpp
+//   fences              a relaxed store carries the clock of the last release fence; what relaxed
+//                       loads saw is joined by the next acquire fence
+//   race, lifetime      accesses that happens-before does not order
+//
+// A step is added when everything that it depends on (program order, reads-from) is there, so every
+// execution without a cycle of those can be built, in whatever modification order.
+
+#include <model/checker/graph.hpp>
+#include <model/checker/seq_cst.hpp>
+
+#include <string>
+#include <vector>
+
+namespace model {
+
+// What a thread knows.
+struct view {
+    clock hb;       // what happens before its next step
+    clock causes;   // program order and reads-from, for the search
+    clock unfenced; // to be joined by an acquire fence
+    clock released; // of its last release fence
+    std::uint32_t steps = 0;
+    int thread = 0;
+
+    event_id next() const noexcept { return {static_cast<std::uint8_t>(thread), steps + 1}; }
+};
+
+struct message {
+    event_id writer;
+    int event = -1; // -1: the initial value
+    bits value = 0;
+    clock sync;
+    std::array<std::uint32_t, max_threads> first_read{}; // by each thread; 0: none
+    std::vector<int> readers;                            // events
+    int taken_by = -1;                                   // the exclusive write that follows it
+};
+
+struct object {
+    bool alive = false;
+    bool queue = false; // of a futex: the kernel's, no happens-before and no lifetime
+    const char* name = nullptr;
+    event_id made;
+    std::array<std::uint32_t, max_threads> touched{};
+    std::vector<int> messages; // in modification order
+};
+
+struct plain {
+    bool alive = false;
+    event_id written;
+    std::array<std::uint32_t, max_threads> read{};
+};
+
+class memory {
+public:
+    std::vector<event> events; // in the order in which they were added
+
+    void clear();
+
+    // ---- Objects
+
+    int make_object(bits initial, const view& v, bool queue);
+    int make_plain(const view& v);
+    object& at(int o) { return objects_[static_cast<std::size_t>(o)]; }
+    const object& at(int o) const { return objects_[static_cast<std::size_t>(o)]; }
+    message& msg(int m) { return messages_[static_cast<std::size_t>(m)]; }
+    const message& msg(int m) const { return messages_[static_cast<std::size_t>(m)]; }
+    const event& of(event_id id) const {
+        return events[static_cast<std::size_t>(by_thread_[id.thread][id.index - 1])];
+    }
+    int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
+    int newest(int o) const { return at(o).messages.back(); }
+    std::size_t objects() const noexcept { return object_count_; }
+    bool seq_cst_overflow() const noexcept { return seq_cst_.full(); }
+
+    // Empty, or what is wrong with the access or destruction.
+    std::string touch(int o, const view& v);
+    std::string drop(int o, const view& v);
+    std::string read_plain(int p, const view& v);
+    std::string write_plain(int p, const view& v);
+    std::string drop_plain(int p, const view& v);
+
+    // ---- What may be done next
+
+    // Of object `o` by `v`: messages, newest first. `known` is what the reader must not miss.
+    void readable(int o, const clock& known, std::vector<int>& out) const;
+    // Messages after which a store may be placed, newest first.
+    void places(int o, const clock& known, std::vector<int>& out) const;
+
+    // What C++20's order S says to a read of `m`, to a write after `m`.
+    bool may_read(int o, int m, order with, const view& v, const clock& sync_seen);
+    bool may_write(int o, int after, order with, const view& v, int node);
+
+    // ---- Doing it. Returns the event.
+
+    // quiet: by the kernel; nothing is synchronised with.
+    event& read(int o, int m, order with, bool exclusive, bool quiet, view& v, site s);
+    event& write(int o, int after, bits value, order with, int exclusive_from, bool quiet, view& v,
+                 site s);
+    event& fence(order with, view& v, site s);
+    event& other(event::kind what, view& v, site s, const char* text);
+
+private:
+    using edges = std::vector<seq_cst_order::edge>;
+
+    event& add(event::kind what, view& v, site s);
+    int make_message();
+    std::size_t position(int o, int m) const;
+
+    void before(const event& e, std::vector<int>& nodes) const;
+    void after(const event& e, std::vector<int>& nodes) const;
+    void fences_before(const clock& hb, std::vector<int>& nodes) const;
+    void strongly_before(int thread, const clock& hb, int node, edges& out) const;
+    void read_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const;
+    void write_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const;
+    void fence_edges(int node, const clock& hb, edges& out) const;
+
+    std::vector<object> objects_;
+    std::size_t object_count_ = 0;
+    std::vector<message> messages_;
+    std::size_t message_count_ = 0;
+    std::vector<plain> plains_;
+    std::size_t plain_count_ = 0;
+    std::array<std::vector<int>, max_threads> by_thread_;
+    seq_cst_order seq_cst_;
+    edges scratch_;
+    mutable std::vector<int> left_;
+    mutable std::vector<int> right_;
+};
+
+} // namespace model
+
+#endif

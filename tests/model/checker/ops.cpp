@@ -1,0 +1,396 @@
+#include <model/checker/execution.hpp>
+#include <model/checker/heap.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace model {
+
+namespace {
+
+// While one lives, `new` is the checker's and not the body's.
+class outside {
+public:
+    explicit outside(execution& x) noexcept : thread_(x.self().knows.thread) { heap::enter(-1); }
+    outside(const outside&) = delete;
+    outside& operator=(const outside&) = delete;
+    ~outside() { heap::enter(thread_); }
+
+private:
+    int thread_;
+};
+
+bits mask(unsigned width) {
+    return width >= sizeof(bits) ? ~bits{0} : (bits{1} << (8 * width)) - 1;
+}
+
+bits combine(ops::rmw what, bits a, bits b) {
+    switch (what) {
+    case ops::rmw::exchange: return b;
+    case ops::rmw::add: return a + b;
+    case ops::rmw::sub: return a - b;
+    case ops::rmw::bit_and: return a & b;
+    case ops::rmw::bit_or: return a | b;
+    case ops::rmw::bit_xor: return a ^ b;
+    }
+    return b;
+}
+
+request request_of(request::kind what, site s) {
+    request r;
+    r.what = what;
+    r.where = s;
+    return r;
+}
+
+void write_half(execution& x, int object, bits value, order o, bool quiet, site s,
+                const char* text) {
+    request r = request_of(request::kind::write, s);
+    r.object = object;
+    r.value = value;
+    r.with = o;
+    r.exclusive = true;
+    r.inside = true;
+    r.quiet = quiet;
+    r.from = x.self().message;
+    r.text = text;
+    x.step(r);
+}
+
+int choose_one(execution& x, int picks, site s, const char* text) {
+    request r = request_of(request::kind::choice, s);
+    r.picks = picks;
+    r.inside = true;
+    r.text = text;
+    return static_cast<int>(x.step(r));
+}
+
+void leave_out(execution& x) { x.step(request_of(request::kind::never, {})); }
+
+// Who sleeps on a futex, first come first: four bits each, the thread's number and one.
+bits joined(bits line, int thread) {
+    int at = 0;
+    while ((line >> at) != 0) {
+        at += 4;
+    }
+    return line | (static_cast<bits>(thread + 1) << at);
+}
+
+bits without(bits line, int thread) {
+    bits out = 0;
+    int at = 0;
+    for (; line != 0; line >>= 4) {
+        if (static_cast<int>(line & 15) != thread + 1) {
+            out |= (line & 15) << at;
+            at += 4;
+        }
+    }
+    return out;
+}
+
+void wrong(execution& x, failure what, const std::string& message, site s = {}) {
+    if (!message.empty()) {
+        x.fail_now(what, message, s);
+    }
+}
+
+} // namespace
+
+namespace ops {
+
+// ---- Atomics
+
+int make_atomic(bits initial) {
+    execution* const x = execution::current();
+    if (x == nullptr) {
+        return -1;
+    }
+    const outside guard(*x);
+    return x->mem().make_object(initial, x->self().knows, false);
+}
+
+void drop_atomic(int object) noexcept {
+    if (execution* const x = execution::current(); x != nullptr && object >= 0) {
+        wrong(*x, failure::lifetime, x->mem().drop(object, x->self().knows));
+    }
+}
+
+namespace {
+
+execution& need(int object, site s) {
+    execution* const x = execution::current();
+    if (x == nullptr) {
+        std::abort(); // an atomic of the model is used outside of a body
+    }
+    if (object < 0) {
+        x->fail_now(failure::lifetime, "an atomic that was not made by the body", s);
+    }
+    return *x;
+}
+
+} // namespace
+
+bits load(int object, order o, site s) noexcept {
+    execution& x = need(object, s);
+    request r = request_of(request::kind::read, s);
+    r.object = object;
+    r.with = x.weakened(o, 0, s);
+    return x.step(r);
+}
+
+void store(int object, bits value, order o, site s) noexcept {
+    execution& x = need(object, s);
+    request r = request_of(request::kind::write, s);
+    r.object = object;
+    r.value = value;
+    r.with = x.weakened(o, 0, s);
+    x.step(r);
+}
+
+bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept {
+    execution& x = need(object, s);
+    request r = request_of(request::kind::read, s);
+    r.object = object;
+    r.with = x.weakened(o, 0, s);
+    r.exclusive = true;
+    const order with = r.with;
+    const bits seen = x.step(r);
+    write_half(x, object, combine(what, seen, operand) & mask(width), with, false, s, "");
+    return seen;
+}
+
+bool compare_exchange(int object, bits& expected, bits desired, order success, order failure,
+                      bool weak, site s) noexcept {
+    execution& x = need(object, s);
+    request r = request_of(request::kind::read, s);
+    r.object = object;
+    r.with = x.weakened(success, 0, s);
+    r.with_failure = x.weakened(failure, 1, s);
+    r.compare = true;
+    r.exclusive = true;
+    r.expected = expected;
+    if (weak && x.self().weak_failures_left > 0 &&
+        choose_one(x, 2, s, "fails for no reason?") == 1) {
+        --x.self().weak_failures_left;
+        r.compare = r.exclusive = false;
+        r.with = r.with_failure;
+        if (x.step(r) != expected) {
+            leave_out(x); // it fails anyway
+        }
+        return false;
+    }
+    const order with = r.with;
+    const bits seen = x.step(r);
+    if (seen != expected) {
+        expected = seen;
+        return false;
+    }
+    write_half(x, object, desired, with, false, s, "");
+    return true;
+}
+
+void fence(order o, site s) noexcept {
+    execution& x = need(0, s);
+    request r = request_of(request::kind::fence, s);
+    r.with = x.weakened(o, 0, s);
+    if (r.with != order::relaxed) {
+        x.step(r);
+    }
+}
+
+// ---- Plain data
+
+int make_plain() {
+    execution* const x = execution::current();
+    if (x == nullptr) {
+        return -1;
+    }
+    const outside guard(*x);
+    return x->mem().make_plain(x->self().knows);
+}
+
+void drop_plain(int object) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        wrong(*x, failure::lifetime, x->mem().drop_plain(object, x->self().knows));
+    }
+}
+
+void plain_read(int object) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        wrong(*x, failure::race, x->mem().read_plain(object, x->self().knows));
+    }
+}
+
+void plain_write(int object) noexcept {
+    if (execution* const x = execution::current(); x != nullptr) {
+        wrong(*x, failure::race, x->mem().write_plain(object, x->self().knows));
+    }
+}
+
+// ---- Futex
+//
+// The kernel's queue for an address is an object of its own that waits and wakes modify in one
+// order. A wait looks at the word with the queue held: it may see an old value, but not one that is
+// older than what a waker before it in that order knew. Neither side synchronises with the other.
+
+bool futex_wait(int object, const void* address, bits expected, std::int64_t until,
+                site s) noexcept {
+    execution& x = need(object, s);
+    model_thread& t = x.self();
+    const bool timed = until != std::numeric_limits<std::int64_t>::max();
+    if (timed && until <= t.now) {
+        return false;
+    }
+    int queue = -1;
+    {
+        const outside guard(x);
+        queue = x.queue_of(address);
+    }
+    request enter = request_of(request::kind::read, s);
+    enter.object = queue;
+    enter.exclusive = true;
+    enter.quiet = true;
+    enter.text = "futex_wait: enters";
+    const bits line = x.step(enter);
+    const int entered = t.message;
+    const clock known = x.mem().msg(entered).sync;
+    request look = request_of(request::kind::read, s);
+    look.object = object;
+    look.quiet = true;
+    look.inside = true;
+    look.known = &known;
+    look.text = "futex_wait: the word";
+    if (x.step(look) != expected) {
+        return true;
+    }
+    t.message = entered;
+    write_half(x, queue, joined(line, t.knows.thread), order::relaxed, true, s,
+               "futex_wait: sleeps");
+    const int mine = t.message;
+
+    const bool may_be_spurious = t.spurious_left > 0;
+    const bool may_time_out = timed && t.timeouts_left > 0;
+    int early = 0;
+    if (may_be_spurious || may_time_out) {
+        const int both = may_be_spurious && may_time_out ? 3 : 2;
+        early = choose_one(x, both, s, "futex_wait: ends early?");
+        early = early == 1 && !may_time_out ? 2 : early; // 1: time-out, 2: for no reason
+    }
+    if (early == 0) {
+        request sleep = request_of(request::kind::sleep, s);
+        sleep.object = queue;
+        sleep.from = mine;
+        sleep.text = "futex_wait: woken";
+        t.timed = timed;
+        x.step(sleep);
+        return true;
+    }
+    --(early == 1 ? t.timeouts_left : t.spurious_left);
+    request leave = enter;
+    leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
+    const bits now = x.step(leave);
+    if (without(now, t.knows.thread) == now) {
+        leave_out(x); // it was woken before
+    }
+    write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
+               "futex_wait: leaves");
+    if (early == 1) {
+        t.now = std::max(t.now, until);
+    }
+    return early != 1;
+}
+
+void futex_wake(const void* address, int count, site s) noexcept {
+    execution& x = need(0, s);
+    int queue = -1;
+    {
+        const outside guard(x);
+        queue = x.queue_of(address);
+    }
+    request enter = request_of(request::kind::read, s);
+    enter.object = queue;
+    enter.exclusive = true;
+    enter.quiet = true;
+    enter.text = "futex_wake: enters";
+    bits line = x.step(enter);
+    for (; count > 0 && line != 0; --count) {
+        line >>= 4;
+    }
+    write_half(x, queue, line, order::release, true, s, "futex_wake");
+}
+
+// ---- The rest
+
+void pause() noexcept { need(0, {}).step(request_of(request::kind::pause, {})); }
+
+std::int64_t now() noexcept {
+    execution& x = need(0, {});
+    model_thread& t = x.self();
+    if (t.clock_jumps_left > 0 && choose_one(x, 2, {}, "the clock jumps?") == 1) {
+        --t.clock_jumps_left;
+        t.now += 1'000'000;
+    }
+    return t.now + 1; // 0 is "never looked" to some
+}
+
+void* local(const void* key, void* (*make)()) noexcept {
+    execution& x = need(0, {});
+    auto& mine = x.self().locals;
+    if (const auto at = mine.find(key); at != mine.end()) {
+        return at->second;
+    }
+    void* const made = make();
+    const outside guard(x);
+    return mine.emplace(key, made).first->second;
+}
+
+void* service() noexcept { return need(0, {}).service; }
+
+void name(int object, const char* text) noexcept {
+    if (execution* const x = execution::current(); x != nullptr && object >= 0) {
+        x->mem().at(object).name = text;
+    }
+}
+
+} // namespace ops
+
+// ---- The public face
+
+thread::thread(std::function<void()> run)
+    : id_(execution::current()->spawn(std::move(run), false)) {}
+
+void thread::join() noexcept {
+    if (std::exchange(joined_, true)) {
+        return;
+    }
+    request r = request_of(request::kind::join, {});
+    r.other = id_;
+    r.text = "joins";
+    execution::current()->step(r);
+}
+
+void daemon(std::function<void()> run) { execution::current()->spawn(std::move(run), true); }
+
+void require(bool holds, const char* what, int line, const char* file) noexcept {
+    if (!holds) {
+        execution::current()->fail_now(failure::assertion, what, {file, line});
+    }
+}
+
+int choose(int n) noexcept { return choose_one(*execution::current(), n, {}, "choose"); }
+
+void assume(bool holds) noexcept {
+    if (!holds) {
+        leave_out(*execution::current());
+    }
+}
+
+void record(std::string outcome) {
+    execution& x = *execution::current();
+    const outside guard(x);
+    x.outcomes.emplace_back(outcome.c_str());
+}
+
+void use_service(void* timer_service) noexcept { execution::current()->service = timer_service; }
+
+} // namespace model

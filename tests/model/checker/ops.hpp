@@ -1,0 +1,59 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_OPS_HPP
+#define BIDE_TESTS_MODEL_CHECKER_OPS_HPP
+
+// What code under the checker may do to the modelled machine: the calls that model::platform is
+// made of. Each of them but the plain ones is a step of the calling thread: it hands over to the
+// checker, which decides what happens next and when this thread goes on.
+
+#include <atomic>
+#include <cstdint>
+
+namespace model::ops {
+
+using bits = std::uint64_t;
+using order = std::memory_order;
+
+// Where a step stands in the source.
+struct site {
+    const char* file = nullptr;
+    int line = 0;
+};
+
+enum class rmw { exchange, add, sub, bit_and, bit_or, bit_xor };
+
+// Atomic objects. An object has a number from construction to destruction.
+int make_atomic(bits initial);
+void drop_atomic(int object) noexcept;
+bits load(int object, order o, site s) noexcept;
+void store(int object, bits value, order o, site s) noexcept;
+// `width` is the size in bytes: arithmetic wraps there.
+bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept;
+bool compare_exchange(int object, bits& expected, bits desired, order success, order failure,
+                      bool weak, site s) noexcept;
+void fence(order o, site s) noexcept;
+
+// Plain objects: two accesses of which one writes must be ordered by happens-before.
+int make_plain();
+void drop_plain(int object) noexcept;
+void plain_read(int object) noexcept;
+void plain_write(int object) noexcept;
+
+// False: timed out.
+bool futex_wait(int object, const void* address, bits expected, std::int64_t until,
+                site s) noexcept;
+void futex_wake(const void* address, int count, site s) noexcept;
+
+void pause() noexcept;
+std::int64_t now() noexcept;
+
+// This thread's object for `key`; made by `make` on first use in an execution.
+void* local(const void* key, void* (*make)()) noexcept;
+
+void* service() noexcept;
+
+// A name for traces.
+void name(int object, const char* text) noexcept;
+
+} // namespace model::ops
+
+#endif

@@ -1,0 +1,178 @@
+#include <model/checker/schedules.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace model {
+
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+// A thread in the middle of something that is one step of the machine; -1: none.
+int inside(execution& x) {
+    for (int t = 0; t < x.threads(); ++t) {
+        if (x.enabled(t) && x.thread(t).wants.inside) {
+            return t;
+        }
+    }
+    return -1;
+}
+
+} // namespace
+
+// ---- Depth first
+
+bool depth_first::begin() {
+    if (!std::exchange(first_, false)) {
+        while (!decisions_.empty() && decisions_.back().first + 1 == decisions_.back().second) {
+            decisions_.pop_back();
+        }
+        if (decisions_.empty()) {
+            return false;
+        }
+        ++decisions_.back().first;
+    }
+    at_ = 0;
+    left_ = bound_;
+    current_ = -1;
+    return true;
+}
+
+int depth_first::decide(int among) {
+    if (among == 1) {
+        return 0;
+    }
+    if (at_ == decisions_.size()) {
+        decisions_.emplace_back(0, among);
+    }
+    return decisions_[at_++].first;
+}
+
+int depth_first::thread(execution& x) {
+    if (const int t = inside(x); t >= 0) {
+        return t;
+    }
+    const bool goes_on = current_ >= 0 && x.enabled(current_);
+    ready_.clear();
+    if (goes_on) {
+        ready_.push_back(current_);
+    }
+    for (int t = 0; t < x.threads(); ++t) {
+        if (t != current_ && x.enabled(t) && (!goes_on || left_ != 0)) {
+            ready_.push_back(t);
+        }
+    }
+    if (ready_.empty()) {
+        return -1;
+    }
+    const int next = ready_[index(decide(static_cast<int>(ready_.size())))];
+    if (goes_on && next != current_ && left_ > 0) {
+        --left_;
+    }
+    return current_ = next;
+}
+
+int depth_first::choose(execution&, int, const std::vector<outcome>& all) {
+    return decide(static_cast<int>(all.size()));
+}
+
+// ---- Random
+
+bool pct::begin() {
+    if (runs_ == 0) {
+        return false;
+    }
+    --runs_;
+    step_ = 0;
+    lowest_ = max_threads;
+    for (auto& p : priority_) {
+        p = max_threads + 1 + below(1'000'000);
+    }
+    changes_.clear();
+    for (int i = 1; i < depth_; ++i) {
+        changes_.push_back(below(longest_));
+    }
+    return true;
+}
+
+int pct::thread(execution& x) {
+    if (const int t = inside(x); t >= 0) {
+        return t;
+    }
+    const auto best = [&] {
+        int found = -1;
+        for (int t = 0; t < x.threads(); ++t) {
+            if (x.enabled(t) && (found < 0 || priority_[index(t)] > priority_[index(found)])) {
+                found = t;
+            }
+        }
+        return found;
+    };
+    int t = best();
+    const bool change = std::find(changes_.begin(), changes_.end(), step_) != changes_.end();
+    ++step_;
+    if (t >= 0 && change) {
+        lowest_ -= lowest_ > 0 ? 1 : 0;
+        priority_[index(t)] = lowest_;
+        t = best();
+    }
+    return t;
+}
+
+int pct::choose(execution& x, int t, const std::vector<outcome>& all) {
+    const bool is_access = x.thread(t).wants.what == request::kind::read ||
+                           x.thread(t).wants.what == request::kind::write;
+    if (all.size() == 1 || (is_access && below(2) == 0)) {
+        return 0;
+    }
+    return static_cast<int>(below(all.size()));
+}
+
+void pct::end(execution&, bool) { longest_ = std::max(longest_, step_); }
+
+// ---- One
+
+one_path::one_path(const std::string& path) {
+    const char* at = path.c_str();
+    graph_ = *at == 'g';
+    at += *at != '\0' ? 1 : 0;
+    while (*at != '\0') {
+        char* end = nullptr;
+        const int t = static_cast<int>(std::strtol(at, &end, 10));
+        int pick = 0;
+        long times = 1;
+        if (*end == ':') {
+            pick = static_cast<int>(std::strtol(end + 1, &end, 10));
+        } else if (*end == '*') {
+            times = std::strtol(end + 1, &end, 10);
+        }
+        for (; times > 0 && end != at; --times) {
+            steps_.emplace_back(t, pick);
+        }
+        at = *end == ',' && end != at ? end + 1 : "";
+    }
+}
+
+int one_path::thread(execution& x) {
+    int ready = 0;
+    for (int t = 0; t < x.threads(); ++t) {
+        ready += x.enabled(t) ? 1 : 0;
+    }
+    if (at_ == steps_.size() && ready == 0) {
+        return -1;
+    }
+    const int t = at_ == steps_.size() ? -1 : steps_[at_].first;
+    if (t < 0 || t >= x.threads() || !x.enabled(t)) {
+        x.fail(failure::terminated, "the path is not one of this body");
+        return -1;
+    }
+    return t;
+}
+
+int one_path::choose(execution&, int, const std::vector<outcome>& all) {
+    const int pick = steps_[at_++].second;
+    return pick < static_cast<int>(all.size()) ? pick : -1;
+}
+
+} // namespace model

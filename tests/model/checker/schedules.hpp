@@ -1,0 +1,84 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_SCHEDULES_HPP
+#define BIDE_TESTS_MODEL_CHECKER_SCHEDULES_HPP
+
+// Searches that order all steps: every schedule, those with few preemptions, random ones, and one.
+
+#include <model/checker/execution.hpp>
+
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace model {
+
+// Depth first over all decisions: which thread, which outcome. With a bound on preemptions
+// (Musuvathi and Qadeer, "Iterative Context Bounding", PLDI 2007), a thread that can go on does,
+// but for that many times.
+class depth_first final : public search {
+public:
+    static constexpr int no_bound = -1;
+    explicit depth_first(int preemptions) : bound_(preemptions) {}
+
+    bool begin() override;
+    int thread(execution& x) override;
+    int choose(execution& x, int thread, const std::vector<outcome>& all) override;
+
+private:
+    int decide(int among);
+
+    int bound_;
+    int left_ = 0;
+    int current_ = -1;
+    bool first_ = true;
+    std::size_t at_ = 0;
+    std::vector<std::pair<int, int>> decisions_; // which, among how many
+    std::vector<int> ready_;
+};
+
+// Random priorities, lowered at depth - 1 random steps (Burckhardt, Kothari, Musuvathi,
+// Nagarakatte, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
+// 2010). A load reads the newest store half of the time.
+class pct final : public search {
+public:
+    pct(int depth, std::uint64_t runs, std::uint64_t seed)
+        : depth_(depth), runs_(runs), random_(seed) {}
+
+    bool begin() override;
+    int thread(execution& x) override;
+    int choose(execution& x, int thread, const std::vector<outcome>& all) override;
+    void end(execution& x, bool complete) override;
+
+private:
+    std::uint64_t below(std::uint64_t n) { return random_() % n; }
+
+    int depth_;
+    std::uint64_t runs_;
+    std::mt19937_64 random_;
+    std::size_t longest_ = 16;
+    std::size_t step_ = 0;
+    std::array<std::uint64_t, max_threads> priority_{};
+    std::vector<std::size_t> changes_;
+    std::uint64_t lowest_ = 0;
+};
+
+// One execution, by its path (trace.cpp).
+class one_path final : public search {
+public:
+    explicit one_path(const std::string& path);
+
+    bool begin() override { return !std::exchange(begun_, true); }
+    int thread(execution& x) override;
+    int choose(execution& x, int thread, const std::vector<outcome>& all) override;
+    bool is_graph_search() const override { return graph_; }
+
+private:
+    bool graph_ = false;
+    bool begun_ = false;
+    std::size_t at_ = 0;
+    std::vector<std::pair<int, int>> steps_;
+};
+
+} // namespace model
+
+#endif

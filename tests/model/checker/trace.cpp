@@ -1,0 +1,127 @@
+#include <model/checker/execution.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace model {
+
+namespace {
+
+const char* text(order o) {
+    switch (o) {
+    case order::relaxed: return "relaxed";
+    case order::consume: return "consume";
+    case order::acquire: return "acquire";
+    case order::release: return "release";
+    case order::acq_rel: return "acq_rel";
+    case order::seq_cst: return "seq_cst";
+    }
+    return "?";
+}
+
+std::string text(bits value) {
+    char out[32];
+    std::snprintf(out, sizeof out, value < 0x10000 ? "%llu" : "0x%llx",
+                  static_cast<unsigned long long>(value));
+    return out;
+}
+
+std::string text(site s) {
+    if (s.file == nullptr) {
+        return {};
+    }
+    const char* const name = std::strrchr(s.file, '/');
+    return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
+}
+
+std::string padded(std::string s, std::size_t width) {
+    s.resize(s.size() < width ? width : s.size(), ' ');
+    return s;
+}
+
+} // namespace
+
+// A line for each step: number, thread, what it did, where. A read says which step wrote what it
+// read, and whether that was the newest.
+std::string execution::trace() {
+    const auto name = [&](int o) {
+        const object& x = memory_.at(o);
+        if (x.name != nullptr) {
+            return std::string(x.name);
+        }
+        return (x.queue ? "futex" : "a") + std::to_string(o);
+    };
+    // As far as it had come by step `n`.
+    const auto newer = [&](int o, int m, std::size_t n) {
+        const auto& all = memory_.at(o).messages;
+        bool after = false;
+        for (const int other : all) {
+            if (after && static_cast<std::size_t>(memory_.msg(other).event) < n) {
+                return true;
+            }
+            after = after || other == m;
+        }
+        return false;
+    };
+    std::string out;
+    for (std::size_t i = 0; i < memory_.events.size(); ++i) {
+        const event& e = memory_.events[i];
+        std::string what;
+        switch (e.what) {
+        case event::kind::read: {
+            const auto& from = memory_.msg(e.message);
+            what = e.exclusive ? "rmw    " : "load   ";
+            what += name(e.object) + " " + text(e.with) + " -> " + text(e.value);
+            what += from.event < 0 ? ", the initial value" : ", of #" + std::to_string(from.event);
+            what += newer(e.object, e.message, i) ? " (old)" : "";
+            break;
+        }
+        case event::kind::write:
+            what = e.exclusive ? "   and  " : "store  ";
+            what += name(e.object) + " " + text(e.with) + " := " + text(e.value);
+            what += newer(e.object, e.message, i) ? " (before one that is there)" : "";
+            break;
+        case event::kind::fence: what = std::string("fence  ") + text(e.with); break;
+        case event::kind::choice: what = std::string(e.text) + " " + std::to_string(e.pick); break;
+        case event::kind::local: {
+            what = e.text;
+            const bool other =
+                std::strncmp(e.text, "starts", 6) == 0 || std::strcmp(e.text, "joins") == 0;
+            what += other ? " T" + std::to_string(e.value) : "";
+            break;
+        }
+        }
+        const bool detail = e.what == event::kind::read || e.what == event::kind::write;
+        if (detail && e.text[0] != '\0') {
+            what += std::string("  [") + e.text + "]";
+        }
+        out += padded("#" + std::to_string(i), 5) + std::string(4 * e.id.thread, ' ') + "T" +
+               std::to_string(e.id.thread) + " " + padded(std::move(what), 60) + "  " +
+               text(e.where) + "\n";
+    }
+    return out;
+}
+
+// "g" or "s" (a search of graphs or of schedules), then thread, thread:outcome or thread*times.
+std::string execution::path() const {
+    std::string out = search_.is_graph_search() ? "g" : "s";
+    for (std::size_t i = 0; i < picks_.size();) {
+        out += i == 0 ? "" : ",";
+        out += std::to_string(picks_[i].first);
+        if (picks_[i].second != 0) {
+            out += ":" + std::to_string(picks_[i].second);
+            ++i;
+            continue;
+        }
+        std::size_t end = i;
+        while (end < picks_.size() && picks_[end] == picks_[i]) {
+            ++end;
+        }
+        out += end - i > 1 ? "*" + std::to_string(end - i) : "";
+        i = end;
+    }
+    return out;
+}
+
+} // namespace model

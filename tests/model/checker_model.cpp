@@ -1,0 +1,314 @@
+// The checker's own: each kind of failure is found and said, a trace can be read, a path replayed.
+
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using model::atomic;
+using model::failure;
+using model::options;
+using model::platform;
+using model::var;
+using enum std::memory_order;
+
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+// Message passing with those orders: a var behind a flag.
+auto passing(std::memory_order out, std::memory_order in) {
+    return [=] {
+        var<int> data{0};
+        atomic<int> flag{0};
+        model::name(flag, "flag");
+        model::thread sender([&] {
+            data = 1;
+            flag.store(1, out);
+        });
+        if (flag.load(in) == 1) {
+            MODEL_REQUIRE(data == 1);
+        }
+    };
+}
+
+failure found(const model::body& run, const options& o = {}) { return model::explore(o, run).what; }
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("checker: plain data behind a flag needs release and acquire", "[checker]") {
+    CHECK(found(passing(release, acquire)) == failure::none);
+    CHECK(found(passing(relaxed, acquire)) == failure::race);
+    CHECK(found(passing(release, relaxed)) == failure::race);
+}
+
+TEST_CASE("checker: two writes, or a write and a read, that nothing orders are a race",
+          "[checker]") {
+    CHECK(found([] {
+              var<int> data{0};
+              model::thread other([&] { data = 1; });
+              data = 2;
+          }) == failure::race);
+    CHECK(found([] {
+              var<int> data{0};
+              model::thread other([&] { static_cast<void>(static_cast<int>(data)); });
+              data = 2;
+          }) == failure::race);
+    CHECK(found([] {
+              var<int> data{0};
+              model::thread other([&] { static_cast<void>(static_cast<int>(data)); });
+              static_cast<void>(static_cast<int>(data));
+          }) == failure::none);
+}
+
+TEST_CASE("checker: an atomic that is destroyed while another thread may use it is found",
+          "[checker]") {
+    const auto destroy = [](std::memory_order last) {
+        return [=] {
+            auto word = std::make_unique<atomic<int>>(0);
+            model::thread other([&] { word->fetch_add(1, last); });
+            while (word->load(acquire) == 0) {
+                platform::pause();
+            }
+            word.reset();
+        };
+    };
+    CHECK(found(destroy(release)) == failure::none);
+    CHECK(found(destroy(relaxed)) == failure::lifetime);
+}
+
+TEST_CASE("checker: memory that is left, and memory that is freed twice, are found", "[checker]") {
+    // volatile: what nobody uses, the compiler need not allocate.
+    CHECK(found([] {
+              void* volatile p = ::operator new(1);
+              static_cast<void>(p);
+          }) == failure::leak);
+    CHECK(found([] {
+              void* volatile p = ::operator new(1);
+              ::operator delete(p);
+          }) == failure::none);
+    CHECK(found([] {
+              void* volatile p = ::operator new(1);
+              ::operator delete(p);
+              ::operator delete(p);
+          }) == failure::lifetime);
+}
+
+TEST_CASE("checker: threads that sleep or spin for ever are found", "[checker]") {
+    CHECK(found([] {
+              atomic<std::uint32_t> word{0};
+              platform::futex_wait(word, std::uint32_t{0}, never);
+          }) == failure::lost_wakeup);
+    CHECK(found([] {
+              atomic<int> flag{0};
+              while (flag.load(acquire) == 0) {
+                  platform::pause();
+              }
+          }) == failure::livelock);
+    CHECK(found([] {
+              atomic<int> flag{0};
+              while (flag.load(acquire) == 0) {
+              }
+          }) == failure::livelock);
+    for (const auto how : {options::method::exhaustive, options::method::enumerate,
+                           options::method::bounded, options::method::pct}) {
+        CHECK(found(
+                  [] {
+                      atomic<int> flag{0};
+                      model::thread other([&] { flag.store(1, release); });
+                      while (flag.load(acquire) == 0) {
+                          platform::pause();
+                      }
+                  },
+                  {.how = how}) == failure::none);
+    }
+}
+
+TEST_CASE("checker: std::terminate and exceptions are found", "[checker]") {
+    CHECK(found([] { std::terminate(); }) == failure::terminated);
+    CHECK(found([] { throw std::runtime_error("on its way out"); }) == failure::terminated);
+    CHECK(contains(model::explore({}, [] { throw std::runtime_error("on its way"); }).message,
+                   "on its way"));
+    CHECK(found([] {
+              try {
+                  throw std::runtime_error("caught");
+              } catch (const std::runtime_error&) {
+              }
+          }) == failure::none);
+}
+
+TEST_CASE("checker: a model that is too large is an error, not a success", "[checker]") {
+    CHECK(found(
+              [] {
+                  atomic<int> word{0};
+                  model::thread other([&] {
+                      word.fetch_add(1);
+                      word.fetch_add(1);
+                  });
+                  word.fetch_add(1);
+              },
+              {.max_executions = 2}) == failure::too_large);
+    CHECK(found([] {
+              std::unique_ptr<model::thread> all[8];
+              for (auto& one : all) {
+                  one = std::make_unique<model::thread>([] {});
+              }
+          }) == failure::too_large);
+}
+
+TEST_CASE("checker: a trace names the thread, the operation, the order, the store that was read, "
+          "and the line",
+          "[checker]") {
+    const auto v = model::explore({}, [] {
+        atomic<int> flag{0};
+        model::name(flag, "flag");
+        model::thread sender([&] { flag.store(7, release); });
+        MODEL_REQUIRE(flag.load(acquire) != 7);
+    });
+    CHECK(v.what == failure::assertion);
+    CHECK(contains(v.message, "flag.load(acquire) != 7"));
+    CHECK(contains(v.trace, "T1 store  flag release := 7"));
+    CHECK(contains(v.trace, "T0 load   flag acquire -> 7, of #"));
+    CHECK(contains(v.trace, "checker_model.cpp:"));
+}
+
+TEST_CASE("checker: a path replays its execution, and no other", "[checker]") {
+    for (const auto how : {options::method::exhaustive, options::method::enumerate,
+                           options::method::bounded, options::method::pct}) {
+        const auto body = passing(relaxed, acquire);
+        const auto v = model::explore({.how = how}, body);
+        CHECK(v.what == failure::race);
+        const auto again = model::replay(v.path, {.how = how}, body);
+        CHECK(again.what == v.what);
+        CHECK(again.message == v.message);
+        CHECK(again.trace == v.trace);
+        CHECK(again.executions + again.pruned == 1);
+        const auto other = model::replay("g0,7:7", {.how = how}, body);
+        CHECK(other.message == "the path is not one of this body");
+    }
+}
+
+TEST_CASE("checker: choose() takes each value, assume() leaves executions out", "[checker]") {
+    const auto all = [] { model::record(std::to_string(model::choose(3))); };
+    const auto odd = [] {
+        const int n = model::choose(4);
+        model::assume(n % 2 == 1);
+        model::record(std::to_string(n));
+    };
+    CHECK(model::outcomes({}, all) == "0 1 2");
+    CHECK(model::outcomes({}, odd) == "1 3");
+    CHECK(model::outcomes({.how = options::method::enumerate}, odd) == "1 3");
+}
+
+TEST_CASE("checker: sleeps end early, comparisons fail and the clock jumps as often as allowed",
+          "[checker]") {
+    const auto sleep = [] {
+        atomic<std::uint32_t> word{0};
+        model::thread other([&] {
+            word.store(1, release);
+            platform::futex_wake(&word, 1);
+        });
+        int sleeps = 0;
+        bool in_time = true;
+        while (word.load(acquire) == 0 && in_time) {
+            in_time = platform::futex_wait(word, std::uint32_t{0}, 1'000);
+            ++sleeps;
+        }
+        model::record(std::to_string(sleeps) + (in_time ? "" : "t"));
+    };
+    // Twice without any of them: to be woken synchronises with nothing, so that the word may look
+    // as before; the second wait finds it changed.
+    CHECK(model::outcomes({}, sleep) == "0 1 2");
+    CHECK(model::outcomes({.spurious = 1}, sleep) == "0 1 2 3");
+    CHECK(model::outcomes({.timeouts = 1}, sleep) == "0 1 1t 2");
+    CHECK(model::outcomes({.spurious = 1, .timeouts = 1}, sleep) == "0 1 1t 2 2t 3");
+
+    const auto compare = [] {
+        atomic<int> word{0};
+        int seen = 0;
+        const bool done = word.compare_exchange_weak(seen, 1, acq_rel, relaxed);
+        model::record(done ? "done" : "failed");
+    };
+    CHECK(model::outcomes({}, compare) == "done");
+    CHECK(model::outcomes({.weak_failures = 1}, compare) == "done failed");
+
+    const auto clock = [] {
+        const auto before = platform::now();
+        model::record(platform::now() == before ? "same" : "later");
+    };
+    CHECK(model::outcomes({}, clock) == "same");
+    CHECK(model::outcomes({.clock_jumps = 1}, clock) == "later same");
+}
+
+TEST_CASE("checker: a timed sleep that nobody ends is a lost wakeup unless it may time out",
+          "[checker]") {
+    const auto sleep = [] {
+        atomic<std::uint32_t> word{0};
+        platform::futex_wait(word, std::uint32_t{0}, 1'000);
+    };
+    CHECK(found(sleep) == failure::lost_wakeup);
+    CHECK(found(sleep, {.timeouts = 1}) == failure::none);
+}
+
+TEST_CASE("checker: each thread has its own local, made anew in each execution", "[checker]") {
+    struct mine {
+        int value = 0;
+    };
+    CHECK(model::outcomes({}, [] {
+              atomic<int> word{0};
+              const auto count = [&] {
+                  platform::local<mine>().value += 1;
+                  word.fetch_add(platform::local<mine>().value, relaxed);
+              };
+              {
+                  model::thread a(count);
+                  model::thread b(count);
+              }
+              model::record(std::to_string(word.load(relaxed)));
+          }) == "2");
+}
+
+TEST_CASE("checker: a daemon may sleep when all is over, a thread may not", "[checker]") {
+    const auto serve = [](bool as_daemon) {
+        return [=] {
+            auto& word = *new atomic<std::uint32_t>(0); // outlives the body, as the daemon does
+            const auto run = [&word] { platform::futex_wait(word, std::uint32_t{0}, never); };
+            if (as_daemon) {
+                model::daemon(run);
+            } else {
+                model::thread joined(run);
+            }
+        };
+    };
+    CHECK(found(serve(true)) == failure::none);
+    CHECK(found(serve(false)) == failure::lost_wakeup);
+}
+
+TEST_CASE("checker: wakes reach sleepers in the order in which they fell asleep", "[checker]") {
+    CHECK(model::outcomes({}, [] {
+              atomic<std::uint32_t> word{0};
+              atomic<int> turn{0};
+              const auto sleep = [&] {
+                  const int mine = turn.fetch_add(1, relaxed);
+                  platform::futex_wait(word, std::uint32_t{0}, never);
+                  model::record("T" + std::to_string(mine));
+              };
+              model::thread first(sleep);
+              while (turn.load(relaxed) == 0) {
+                  platform::pause();
+              }
+              // The wake may come before the sleep: then nobody is left to end it.
+              platform::futex_wake(&word, 1);
+              word.store(1, relaxed);
+              platform::futex_wake(&word, 1);
+          }) == "T0");
+}

@@ -1,0 +1,210 @@
+#include <bide/core/event_count.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+
+// Sleeping for a condition that is somebody else's: a second look between prepare() and wait() is
+// enough, whatever the order of the condition itself.
+
+namespace {
+
+using bide::deadline;
+using model::platform;
+using event_count = bide::basic_event_count<platform>;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+constexpr deadline soon = deadline::at_ns(1'000'000);
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+// Sleeps until done() is true, as every user does.
+template <class Done>
+void await(event_count& changes, Done done, deadline until = deadline::never()) {
+    while (!done()) {
+        const auto epoch = changes.prepare();
+        if (done()) { // the second look
+            changes.cancel();
+            return;
+        }
+        if (!changes.wait(epoch, until)) {
+            until = deadline::never(); // timed out once, patient from now on
+        }
+    }
+}
+
+// Things that are counted in and taken out, each by one.
+class items {
+public:
+    void put() noexcept { count_.fetch_add(1, std::memory_order_release); }
+    bool take() noexcept {
+        int seen = count_.load(relaxed);
+        while (seen > 0) {
+            if (count_.compare_exchange_weak(seen, seen - 1, std::memory_order_acquire, relaxed)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+private:
+    atomic<int> count_{0};
+};
+
+} // namespace
+
+TEST_CASE("event_count: a notification reaches the one who waits", "[event_count]") {
+    const auto body = [] {
+        event_count changes;
+        atomic<int> ready{0};
+        var<int> message{0};
+        model::thread notifier([&] {
+            message = 42;
+            ready.store(1, std::memory_order_release);
+            changes.notify_one();
+        });
+        await(changes, [&] { return ready.load(std::memory_order_acquire) != 0; });
+        MODEL_REQUIRE(message == 42);
+    };
+    model::check("one waiter", {}, body);
+    model::check("one waiter, spurious returns", {.spurious = 2}, body);
+}
+
+TEST_CASE("event_count: the epoch brings the condition, however weakly that is written",
+          "[event_count]") {
+    model::check("a relaxed condition", {.spurious = 1}, [] {
+        event_count changes;
+        atomic<int> ready{0};
+        model::thread notifier([&] {
+            ready.store(1, relaxed);
+            changes.notify_one();
+        });
+        await(changes, [&] { return ready.load(relaxed) != 0; });
+    });
+    // The epoch is the only thing that orders the two.
+    model::check("an epoch that has changed brings plain data", {}, [] {
+        event_count changes;
+        var<int> message{0};
+        model::thread notifier([&] {
+            message = 42;
+            changes.notify_one();
+        });
+        if (changes.prepare() != 0) {
+            MODEL_REQUIRE(message == 42);
+        }
+        changes.cancel();
+    });
+}
+
+TEST_CASE("event_count: who does not look again sleeps on", "[event_count]") {
+    model::find("no second look", model::failure::lost_wakeup, {}, [] {
+        event_count changes;
+        atomic<int> ready{0};
+        model::thread notifier([&] {
+            ready.store(1, std::memory_order_release);
+            changes.notify_one();
+        });
+        while (ready.load(std::memory_order_acquire) == 0) {
+            changes.wait(changes.prepare());
+        }
+    });
+}
+
+TEST_CASE("event_count: an announcement that was taken back disturbs no later wait",
+          "[event_count]") {
+    const auto body = [] {
+        event_count changes;
+        items left;
+        items right;
+        model::thread notifier([&] {
+            left.put();
+            changes.notify_one();
+            right.put();
+            changes.notify_one();
+        });
+        static_cast<void>(changes.prepare());
+        changes.cancel();
+        await(changes, [&] { return left.take(); });
+        await(changes, [&] { return right.take(); });
+    };
+    model::check("two waits of one", {}, body);
+    model::check("two waits of one, spurious returns", {.spurious = 1}, body);
+}
+
+TEST_CASE("event_count: a wait that timed out disturbs no later one", "[event_count]") {
+    const auto body = [] {
+        event_count changes;
+        atomic<int> ready{0};
+        model::thread notifier([&] {
+            ready.store(1, relaxed);
+            changes.notify_one();
+        });
+        await(changes, [&] { return ready.load(relaxed) != 0; }, soon);
+    };
+    model::check("time-out against notify", {.timeouts = 1}, body);
+    model::check("time-out against notify, spurious", {.spurious = 1, .timeouts = 1}, body);
+}
+
+TEST_CASE("event_count: one notification for each of two items reaches two waiters",
+          "[event_count]") {
+    model::check("two waiters, two items", {}, [] {
+        event_count changes;
+        items all;
+        model::thread first([&] { await(changes, [&] { return all.take(); }); });
+        model::thread second([&] { await(changes, [&] { return all.take(); }); });
+        all.put();
+        changes.notify_one();
+        all.put();
+        changes.notify_one();
+    });
+}
+
+TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_count]") {
+    const auto body = [] {
+        event_count changes;
+        atomic<int> left{0};
+        atomic<int> right{0};
+        model::thread first([&] {
+            left.store(1, relaxed);
+            changes.notify_one();
+        });
+        model::thread second([&] {
+            right.store(1, relaxed);
+            changes.notify_one();
+        });
+        await(changes, [&] { return left.load(relaxed) != 0 && right.load(relaxed) != 0; });
+    };
+    model::check("two notifiers", {}, body);
+}
+
+TEST_CASE("event_count: notify_all reaches all", "[event_count]") {
+    const auto body = [](auto notify) {
+        return [notify] {
+            event_count changes;
+            atomic<int> ready{0};
+            const auto wait = [&] { await(changes, [&] { return ready.load(relaxed) != 0; }); };
+            model::thread first(wait);
+            model::thread second(wait);
+            ready.store(1, relaxed);
+            notify(changes);
+        };
+    };
+    model::check("two waiters, one flag", {}, body([](event_count& e) { e.notify_all(); }));
+    model::find("two waiters, one flag, one wake", model::failure::lost_wakeup, {},
+                body([](event_count& e) { e.notify_one(); }));
+}
+
+TEST_CASE("event_count: two waiters, one of whom gives up, and two items", "[event_count][.long]") {
+    model::check("two waiters, one of them timed", {.timeouts = 1}, [] {
+        event_count changes;
+        items all;
+        model::thread first([&] { await(changes, [&] { return all.take(); }, soon); });
+        model::thread second([&] { await(changes, [&] { return all.take(); }); });
+        all.put();
+        changes.notify_one();
+        all.put();
+        changes.notify_one();
+    });
+}

@@ -1,0 +1,427 @@
+// event, latch: whoever waits is let through when the count comes to zero, with what came before
+// it; the gate may go as soon as one has seen it open.
+
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+
+using namespace sync_model;
+
+namespace {
+
+using event = bide::basic_event<platform>;
+using latch = bide::basic_latch<platform>;
+using gate = bide::detail::basic_gate<platform>;
+
+using order = std::memory_order;
+
+} // namespace
+
+// ---- Event
+
+TEST_CASE("event: set lets the one who waits through, with what came before it", "[gate]") {
+    const auto one_waiter = [] {
+        auto* const e = new event;
+        var<int> data{0};
+        model::thread setting([&, e] {
+            data = 1;
+            e->set();
+        });
+        e->wait();
+        MODEL_REQUIRE(data == 1);
+        delete e; // though the other one is inside of set() still
+    };
+    model::check("event: one waiter", {}, one_waiter);
+    model::check("event: one waiter, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, one_waiter);
+    model::check("event: one who looks", {}, [] {
+        auto* const e = new event;
+        var<int> data{0};
+        model::thread setting([&, e] {
+            data = 1;
+            e->set();
+        });
+        while (!e->is_set()) {
+            platform::pause();
+        }
+        MODEL_REQUIRE(data == 1);
+        delete e;
+    });
+}
+
+TEST_CASE("event: set lets all through", "[gate]") {
+    model::check("event: one in the queue, one who comes", {}, [] {
+        gate g(1);
+        var<int> data{0};
+        node first(1);
+        g.enqueue(first);
+        model::thread second([&] {
+            g.wait();
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        g.arrive(1);
+        await(first);
+        second.join();
+        MODEL_REQUIRE(g.is_open());
+    });
+    model::check("event: two in the queue, the first through destroys it", {}, [] {
+        auto* const g = new gate(1);
+        var<int> data{0};
+        node a(1);
+        node b(1);
+        g->enqueue(a);
+        g->enqueue(b);
+        model::thread other([&] {
+            a.park(deadline::never());
+            MODEL_REQUIRE(data == 1);
+        });
+        model::thread setting([&, g] {
+            data = 1;
+            g->arrive(1);
+        });
+        b.park(deadline::never());
+        MODEL_REQUIRE(data == 1);
+        delete g; // though the others are on their way out
+    });
+    model::check("event: two that set", {}, [] {
+        event e;
+        var<int> left{0};
+        var<int> right{0};
+        model::thread setting([&] {
+            left = 1;
+            e.set();
+            MODEL_REQUIRE(e.is_set());
+        });
+        right = 1;
+        e.set();
+        MODEL_REQUIRE(e.is_set());
+        setting.join();
+        e.reset();
+        MODEL_REQUIRE(!e.is_set());
+    });
+}
+
+TEST_CASE("event: whoever was let through stays let through", "[gate]") {
+    model::check("event: set and reset at once", {}, [] {
+        gate g(1);
+        var<int> data{0};
+        node w(1);
+        g.enqueue(w);
+        model::thread waiting([&] {
+            w.park(deadline::never());
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        g.arrive(1);
+        g.shut();
+        waiting.join();
+        MODEL_REQUIRE(!g.is_open());
+    });
+    model::check("event: set against reset", {}, [] {
+        event e(true);
+        model::thread resetting([&] { e.reset(); });
+        e.set();
+        resetting.join();
+        e.set();
+        MODEL_REQUIRE(e.is_set());
+        e.reset();
+        MODEL_REQUIRE(!e.is_set());
+    });
+    model::check("event: reset against a wait", {}, [] {
+        event e(true);
+        model::thread waiting([&] { e.wait(); });
+        e.reset();
+        e.set();
+    });
+}
+
+TEST_CASE("event: a reset that ended a set comes after it", "[gate]") {
+    model::check("event: what came before the set is seen after the reset", {}, [] {
+        event e;
+        model::atomic<int> data{0};
+        int seen = 0;
+        model::thread setting([&] {
+            data.store(1, order::relaxed);
+            e.set();
+        });
+        e.reset();
+        seen = data.load(order::relaxed);
+        setting.join();
+        MODEL_REQUIRE(e.is_set() || seen == 1);
+    });
+}
+
+// ---- Latch
+
+TEST_CASE("latch: all who count down come before whoever is let through", "[gate]") {
+    model::check("latch: two arrive, one looks", {}, [] {
+        auto* const l = new latch(2);
+        var<int> left{0};
+        var<int> right{0};
+        model::thread a([&, l] {
+            left = 1;
+            l->count_down();
+        });
+        model::thread b([&, l] {
+            right = 1;
+            l->count_down();
+        });
+        while (!l->try_wait()) {
+            platform::pause();
+        }
+        MODEL_REQUIRE(left == 1 && right == 1);
+        delete l;
+    });
+    model::check("latch: two arrive, one in the queue", {}, [] {
+        auto* const g = new gate(2);
+        var<int> left{0};
+        var<int> right{0};
+        node w(1);
+        g->enqueue(w);
+        model::thread a([&, g] {
+            left = 1;
+            g->arrive(1);
+        });
+        model::thread b([&, g] {
+            right = 1;
+            g->arrive(1);
+        });
+        await(w);
+        MODEL_REQUIRE(left == 1 && right == 1);
+        delete g; // though they are inside of count_down() still
+    });
+    model::check("latch: two arrive and wait for each other", {}, [] {
+        latch l(2);
+        var<int> left{0};
+        var<int> right{0};
+        model::thread other([&] {
+            left = 1;
+            l.arrive_and_wait();
+            MODEL_REQUIRE(right == 1);
+        });
+        right = 1;
+        l.arrive_and_wait();
+        MODEL_REQUIRE(left == 1);
+    });
+    model::check("latch: one arrives twice, one waits and destroys it", {}, [] {
+        auto* const l = new latch(2);
+        var<int> data{0};
+        model::thread arriving([&, l] {
+            data = 1;
+            l->count_down();
+            data = 2;
+            l->count_down();
+        });
+        l->wait();
+        MODEL_REQUIRE(data == 2);
+        delete l;
+    });
+}
+
+TEST_CASE("latch: is not counted down below zero", "[gate]") {
+    model::check("latch: two arrive, one too many", {}, [] {
+        gate g(3);
+        bool other = false;
+        model::thread arriving([&] { other = g.arrive(2); });
+        const bool mine = g.arrive(2);
+        arriving.join();
+        MODEL_REQUIRE(mine != other && !g.is_open() && g.arrive(1) && g.is_open());
+    });
+    model::check("latch: two arrive, one too many, somebody waits and leaves", {}, [] {
+        gate g(1);
+        node w(1);
+        g.enqueue(w);
+        bool mine = false;
+        bool other = false;
+        model::thread arriving([&] {
+            other = g.arrive(2);
+            mine = g.arrive(1);
+        });
+        const bool cancelled = g.cancel(w, fate::stopped);
+        arriving.join();
+        MODEL_REQUIRE(mine && !other && g.is_open());
+        MODEL_REQUIRE(cancelled || w.outcome() == fate::granted);
+    });
+}
+
+// ---- Giving up
+
+TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
+    model::check("event: time-out against set", {.timeouts = 1}, [] {
+        event e;
+        var<int> data{0};
+        model::thread waiting([&] {
+            if (e.wait_for(soon)) {
+                MODEL_REQUIRE(data == 1);
+            }
+        });
+        data = 1;
+        e.set();
+        waiting.join();
+        MODEL_REQUIRE(e.is_set());
+    });
+    model::check("event: one times out, the other is let through", {.timeouts = 1}, [] {
+        gate g(1);
+        node patient(1);
+        node impatient(1);
+        const bool first = model::choose(2) == 0;
+        g.enqueue(first ? impatient : patient);
+        g.enqueue(first ? patient : impatient);
+        model::thread waiting([&] {
+            if (!impatient.park(deadline::at_ns(1)) &&
+                !g.cancel(impatient, fate::timed_out)) {
+                await(impatient);
+            }
+        });
+        g.arrive(1);
+        await(patient);
+    });
+}
+
+TEST_CASE("event: a wait that is stopped while it is let through has one outcome", "[gate]") {
+    model::check("event: stop against set", {}, [] {
+        gate g(1);
+        var<int> set{0};
+        var<int> stopped{0};
+        node w(1);
+        g.enqueue(w);
+        model::thread stopping([&] {
+            stopped = 1;
+            stop(g, w);
+        });
+        model::thread setting([&] {
+            set = 1;
+            g.arrive(1);
+        });
+        w.park(deadline::never());
+        MODEL_REQUIRE((w.outcome() == fate::granted ? set : stopped) == 1);
+    });
+    model::check("event: stopped before it is queued, or while", {}, [] {
+        gate g(1);
+        node w(1);
+        model::thread stopping([&] { stop(g, w); });
+        if (g.enqueue(w) == fate::waiting) {
+            w.park(deadline::never());
+        }
+        stopping.join();
+        MODEL_REQUIRE(w.outcome() == fate::stopped);
+        MODEL_REQUIRE(g.arrive(1) && g.is_open());
+    });
+    model::check("event: the one who waited gives up, and looks", {}, [] {
+        gate g(1);
+        var<int> data{0};
+        node w(1);
+        g.enqueue(w);
+        model::thread setting([&] {
+            data = 1;
+            g.arrive(1);
+        });
+        if (g.cancel(w, fate::stopped)) {
+            while (!g.is_open()) {
+                platform::pause();
+            }
+        } else {
+            await(w);
+        }
+        MODEL_REQUIRE(data == 1);
+    });
+    model::check("event: two in the queue are stopped", {}, [] {
+        gate g(1);
+        node a(1);
+        node b(1);
+        node c(1);
+        g.enqueue(a);
+        g.enqueue(b);
+        g.enqueue(c);
+        model::thread stopping([&] { stop(g, a); });
+        stop(g, c);
+        stopping.join();
+        g.arrive(1);
+        MODEL_REQUIRE(a.outcome() == fate::stopped && c.outcome() == fate::stopped);
+        MODEL_REQUIRE(b.outcome() == fate::granted);
+    });
+}
+
+// ---- More threads
+
+namespace {
+
+// Two wait, one of them for a time only, two arrive.
+void two_wait_and_two_arrive() {
+    latch l(2);
+    var<int> left{0};
+    var<int> right{0};
+    model::thread patient([&] {
+        l.wait();
+        MODEL_REQUIRE(left == 1 && right == 1);
+    });
+    model::thread impatient([&] {
+        if (l.wait_for(soon)) {
+            MODEL_REQUIRE(left == 1 && right == 1);
+        }
+    });
+    model::thread arriving([&] {
+        left = 1;
+        l.count_down();
+    });
+    right = 1;
+    l.count_down();
+    patient.join();
+    impatient.join();
+    arriving.join();
+    MODEL_REQUIRE(l.try_wait());
+}
+
+} // namespace
+
+TEST_CASE("latch: two wait and two arrive", "[gate]") {
+    model::options o = random(10'000);
+    o.timeouts = 1;
+    model::check("latch: four threads", o, two_wait_and_two_arrive);
+}
+
+TEST_CASE("latch: two wait and two arrive, for long", "[gate][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.timeouts = o.spurious = o.weak_failures = 1;
+    model::check("latch: four threads, long", o, two_wait_and_two_arrive);
+}
+
+TEST_CASE("event: two who come, one who sets", "[gate][.long]") {
+    model::check("event: two waiters", {}, [] {
+        gate g(1);
+        var<int> data{0};
+        node a(1);
+        node b(1);
+        const auto come = [&](node& w) {
+            if (g.enqueue(w) == fate::granted) {
+                MODEL_REQUIRE(data == 1);
+            }
+        };
+        model::thread first([&] { come(a); });
+        model::thread second([&] { come(b); });
+        data = 1;
+        g.arrive(1);
+        first.join();
+        second.join();
+        MODEL_REQUIRE(a.outcome() == fate::granted && b.outcome() == fate::granted);
+    });
+    model::check("latch: destroyed under two who arrive", {}, [] {
+        auto* const l = new latch(2);
+        var<int> left{0};
+        var<int> right{0};
+        model::thread a([&, l] {
+            left = 1;
+            l->count_down();
+        });
+        model::thread b([&, l] {
+            right = 1;
+            l->count_down();
+        });
+        l->wait();
+        MODEL_REQUIRE(left == 1 && right == 1);
+        delete l;
+    });
+}

@@ -1,0 +1,99 @@
+// A lock that sleeps: one bit says that it is held, another that somebody sleeps. Every step of
+// such a word is a read-modify-write, and who only waits only reads.
+
+#include <model/known_bad/parts.hpp>
+
+using namespace known_bad;
+
+namespace {
+
+constexpr std::uint32_t held = 1;
+constexpr std::uint32_t parked = 2;
+
+struct sleeping_lock {
+    word state{0};
+
+    // After a sleep, others may still sleep: the bit is taken over.
+    void lock() noexcept {
+        std::uint32_t seen = 0;
+        if (state.compare_exchange_strong(seen, held, order::acquire, order::relaxed)) {
+            return;
+        }
+        while (state.exchange(held | parked, order::acquire) != 0) {
+            bide::futex_wait<platform>(state, held | parked);
+        }
+    }
+};
+
+// A bit that is set between the test and the store is swallowed, and with it the sleeper.
+struct unlock_by_a_store : sleeping_lock {
+    void unlock() noexcept {
+        const bool wake = (state.load(order::relaxed) & parked) != 0;
+        state.store(0, order::release);
+        if (wake) {
+            bide::futex_wake<platform>(&state, 1);
+        }
+    }
+};
+
+// Repaired: what the exchange returned says whether to wake.
+struct unlock_by_an_exchange : sleeping_lock {
+    void unlock() noexcept {
+        word* const address = &state;
+        if ((state.exchange(0, order::release) & parked) != 0) {
+            bide::futex_wake<platform>(address, 1);
+        }
+    }
+};
+
+// Each turn of the wait is a write: the word's cache line goes to and fro between those who wait,
+// and the holder must get in between to unlock. pause() waits for a change of what was read, and
+// after a write there is nothing to wait for: the checker takes the loop for one without an end.
+struct spins_by_writing {
+    word state{0};
+    void lock() noexcept {
+        while (state.exchange(held, order::acquire) != 0) {
+            platform::pause();
+        }
+    }
+    void unlock() noexcept { state.store(0, order::release); }
+};
+
+template <class Lock> void count(Lock& lock, var<int>& counted) {
+    lock.lock();
+    counted = counted + 1;
+    lock.unlock();
+}
+
+template <class Lock> void two_threads() {
+    Lock lock;
+    var<int> counted{0};
+    model::thread other([&] { count(lock, counted); });
+    count(lock, counted);
+    other.join();
+    MODEL_REQUIRE(counted == 2);
+}
+
+template <class Lock> void three_threads() {
+    Lock lock;
+    var<int> counted{0};
+    model::thread second([&] { count(lock, counted); });
+    model::thread third([&] { count(lock, counted); });
+    count(lock, counted);
+    second.join();
+    third.join();
+    MODEL_REQUIRE(counted == 3);
+}
+
+} // namespace
+
+TEST_CASE("known bad: an unlock by a plain store swallows the parked bit", "[known_bad]") {
+    model::find("unlock by a store", failure::lost_wakeup, {}, two_threads<unlock_by_a_store>);
+    model::check("unlock by an exchange, 2 threads", {}, two_threads<unlock_by_an_exchange>);
+    model::check("unlock by an exchange, 3 threads", {}, three_threads<unlock_by_an_exchange>);
+}
+
+TEST_CASE("known bad: a spin that writes has no end", "[known_bad]") {
+    model::find("exchange in a loop", failure::livelock, {}, three_threads<spins_by_writing>);
+    model::check("spins that read", {}, three_threads<spin_lock>);
+}

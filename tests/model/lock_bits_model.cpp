@@ -1,0 +1,261 @@
+#include <bide/core/lock_bits.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+
+// The lock in two bits of somebody's word: one at a time holds it, nobody who sleeps for it is
+// forgotten, and what else is in the word is nobody's business here.
+
+namespace {
+
+using model::platform;
+template <class T> using var = platform::var<T>;
+
+using lock = bide::lock_bits<platform, std::uint32_t>;
+using lock64 = bide::lock_bits<platform, std::uint64_t>;
+
+template <class Lock = lock> struct counter {
+    typename Lock::atomic word{0};
+    var<int> value{0};
+
+    void step() noexcept {
+        Lock::acquire(word);
+        value = value + 1;
+        Lock::release(word);
+    }
+    void step_as() noexcept {
+        Lock::acquire(word);
+        value = value + 1;
+        Lock::release_as(word, 0);
+    }
+};
+
+} // namespace
+
+TEST_CASE("lock_bits: of two threads one at a time holds it", "[lock_bits]") {
+    const auto body = [] {
+        counter<> c;
+        model::thread other([&] {
+            c.step();
+            c.step();
+        });
+        c.step();
+        c.step();
+        other.join();
+        MODEL_REQUIRE(c.value == 4);
+        MODEL_REQUIRE(c.word.load() == 0);
+    };
+    model::check("two threads, two rounds", {}, body);
+    model::check("two threads, two rounds, spurious", {.spurious = 1, .weak_failures = 1}, body);
+    model::check("two threads, two rounds, letting go of the whole word", {.spurious = 1}, [] {
+        counter<lock64> c;
+        model::thread other([&] {
+            c.step_as();
+            c.step_as();
+        });
+        c.step_as();
+        c.step_as();
+        other.join();
+        MODEL_REQUIRE(c.value == 4);
+        MODEL_REQUIRE(c.word.load() == 0);
+    });
+}
+
+TEST_CASE("lock_bits: of three threads one at a time holds it, and none is forgotten",
+          "[lock_bits]") {
+    model::check("three threads", {}, [] {
+        counter<> c;
+        model::thread second([&] { c.step(); });
+        model::thread third([&] { c.step(); });
+        c.step();
+        second.join();
+        third.join();
+        MODEL_REQUIRE(c.value == 3);
+        MODEL_REQUIRE(c.word.load() == 0);
+    });
+    model::check("three threads, letting go of the whole word", {}, [] {
+        counter<> c;
+        model::thread second([&] { c.step_as(); });
+        model::thread third([&] { c.step(); });
+        c.step_as();
+        second.join();
+        third.join();
+        MODEL_REQUIRE(c.value == 3);
+        MODEL_REQUIRE(c.word.load() == 0);
+    });
+}
+
+TEST_CASE("lock_bits: of three threads none is forgotten, whatever wakes them",
+          "[lock_bits][.long]") {
+    model::check("three threads, spurious", {.spurious = 1}, [] {
+        counter<> c;
+        model::thread second([&] { c.step(); });
+        model::thread third([&] { c.step_as(); });
+        c.step();
+        second.join();
+        third.join();
+        MODEL_REQUIRE(c.value == 3);
+    });
+}
+
+TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
+    model::options random;
+    random.how = model::options::method::pct;
+    random.depth = 4;
+    random.runs = 10'000;
+    random.spurious = 1;
+    model::check("four threads, two rounds", random, [] {
+        counter<> c;
+        const auto twice = [&] {
+            c.step();
+            c.step_as();
+        };
+        model::thread second(twice);
+        model::thread third(twice);
+        model::thread fourth(twice);
+        twice();
+        second.join();
+        third.join();
+        fourth.join();
+        MODEL_REQUIRE(c.value == 8);
+        MODEL_REQUIRE(c.word.load() == 0);
+    });
+}
+
+TEST_CASE("lock_bits: what others change in the word stays, and comes with what they did",
+          "[lock_bits]") {
+    constexpr std::uint32_t flag = 4;
+    model::check("a flag set beside the lock", {.weak_failures = 1}, [] {
+        counter<> c;
+        var<int> news{0};
+        model::thread outsider([&] {
+            news = 1;
+            c.word.fetch_or(flag, std::memory_order_release);
+        });
+        model::thread holder([&] { c.step(); });
+        const std::uint32_t seen = lock::acquire(c.word);
+        c.value = c.value + 1;
+        if ((seen & flag) != 0) {
+            MODEL_REQUIRE(news == 1);
+        }
+        lock::release(c.word);
+        outsider.join();
+        holder.join();
+        MODEL_REQUIRE(c.value == 2);
+        MODEL_REQUIRE(c.word.load() == flag);
+    });
+}
+
+TEST_CASE("lock_bits: the word that is left behind is found by the next", "[lock_bits]") {
+    constexpr std::uint32_t one = 4;
+    model::check("a number in the word", {.spurious = 1}, [] {
+        lock::atomic word{0};
+        var<int> same{0};
+        const auto step = [&] {
+            const std::uint32_t seen = lock::acquire(word) & ~lock::both;
+            MODEL_REQUIRE(seen / one == static_cast<std::uint32_t>(static_cast<int>(same)));
+            same = same + 1;
+            lock::release_as(word, seen + one);
+        };
+        model::thread other([&] {
+            step();
+            step();
+        });
+        step();
+        other.join();
+        MODEL_REQUIRE(word.load() == 3 * one);
+    });
+}
+
+// A fast path's release into the word, a holder who takes it out again by release_as(), and one who
+// learns of both from the holder.
+TEST_CASE("lock_bits: letting go passes on what was released into the word", "[lock_bits]") {
+    constexpr std::uint32_t posted = 4;
+    constexpr std::uint32_t taken = 8;
+    model::check("released into the word, passed on", {}, [] {
+        lock::atomic word{0};
+        var<int> news{0};
+        model::thread poster([&] {
+            news = 1;
+            std::uint32_t seen = 0;
+            word.compare_exchange_strong(seen, posted, std::memory_order_release,
+                                         std::memory_order_relaxed);
+        });
+        model::thread taker([&] {
+            const std::uint32_t seen = lock::acquire(word) & ~lock::both;
+            lock::release_as(word, seen == posted ? taken : seen);
+        });
+        if ((lock::acquire(word) & (posted | taken)) != 0) {
+            MODEL_REQUIRE(news == 1);
+        }
+        lock::release(word);
+    });
+}
+
+// As the owners of such words do it: one CAS of theirs changes the rest and lets go.
+TEST_CASE("lock_bits: a step of the owner's own that lets go wakes who sleeps", "[lock_bits]") {
+    constexpr std::uint32_t one = 4;
+    model::check("let go by a CAS", {.spurious = 1, .weak_failures = 1}, [] {
+        lock::atomic word{0};
+        var<int> value{0};
+        const auto step = [&] {
+            std::uint32_t seen = lock::acquire(word);
+            value = value + 1;
+            while (!word.compare_exchange_weak(seen, (seen + one) & ~lock::both,
+                                               std::memory_order_release,
+                                               std::memory_order_relaxed)) {
+            }
+            lock::wake_after(&word, seen);
+        };
+        model::thread other([&] {
+            step();
+            step();
+        });
+        step();
+        other.join();
+        MODEL_REQUIRE(value == 3);
+        MODEL_REQUIRE(word.load() == 3 * one);
+    });
+}
+
+TEST_CASE("lock_bits: letting go is the last touch of the word", "[lock_bits]") {
+    const auto body = [](auto let_go) {
+        return [let_go] {
+            auto c = std::make_unique<counter<>>();
+            lock::acquire(c->word);
+            model::thread last([&c] {
+                lock::acquire(c->word);
+                MODEL_REQUIRE(c->value == 1);
+                c.reset();
+            });
+            counter<>* const mine = c.get();
+            mine->value = 1;
+            let_go(mine->word);
+        };
+    };
+    model::check("the next holder destroys the word", {.spurious = 1},
+                 body([](lock::atomic& word) { lock::release(word); }));
+    model::check("the next holder destroys the word left behind", {.spurious = 1},
+                 body([](lock::atomic& word) { lock::release_as(word, 4); }));
+    model::find("a look at the word after letting go", model::failure::lifetime, {},
+                body([](lock::atomic& word) {
+                    lock::release(word);
+                    lock::wake_after(&word, word.load(std::memory_order_relaxed));
+                }));
+}
+
+TEST_CASE("lock_bits: where it is waited for without a sleep, it excludes the same", "[lock_bits]") {
+    using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
+    model::check("three threads that do not sleep", {.weak_failures = 1}, [] {
+        counter<awake> c;
+        model::thread second([&] { c.step(); });
+        model::thread third([&] { c.step_as(); });
+        c.step();
+        second.join();
+        third.join();
+        MODEL_REQUIRE(c.value == 3);
+        MODEL_REQUIRE(c.word.load() == 0);
+    });
+}

@@ -1,0 +1,271 @@
+// mutex: one at a time, in the order of their coming; it may go with the last one who had it.
+
+#include <bide/sync/mutex.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+
+#include <mutex>
+
+using namespace sync_model;
+
+namespace {
+
+using mutex = bide::basic_mutex<platform>;
+using permit_queue = bide::detail::basic_permit_queue<platform>;
+
+void increment(var<int>& data) { data = data + 1; }
+
+} // namespace
+
+// ---- Exclusion
+
+TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
+    const auto twice = [] {
+        mutex m;
+        var<int> data{0};
+        const auto work = [&] {
+            const std::scoped_lock held(m);
+            increment(data);
+        };
+        model::thread other(work);
+        work();
+        other.join();
+        MODEL_REQUIRE(data == 2);
+    };
+    model::check("mutex: two threads", {}, twice);
+    model::check("mutex: two threads, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, twice);
+    model::check("mutex: two threads, one of them twice", {}, [] {
+        mutex m;
+        var<int> data{0};
+        const auto work = [&] {
+            const std::scoped_lock held(m);
+            increment(data);
+        };
+        model::thread other(work);
+        work();
+        work();
+        other.join();
+        MODEL_REQUIRE(data == 3);
+    });
+}
+
+TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
+    model::check("mutex: two that try", {}, [] {
+        mutex m;
+        var<int> data{0};
+        bool other = false;
+        model::thread trying([&] {
+            other = m.try_lock();
+            if (other) {
+                increment(data);
+            }
+        });
+        const bool mine = m.try_lock();
+        if (mine) {
+            increment(data);
+        }
+        trying.join();
+        MODEL_REQUIRE(mine != other);
+    });
+    model::check("mutex: one that tries, one that locks", {}, [] {
+        mutex m;
+        var<int> data{0};
+        model::thread trying([&] {
+            if (m.try_lock()) {
+                increment(data);
+                m.unlock();
+            }
+        });
+        m.lock();
+        increment(data);
+        m.unlock();
+    });
+}
+
+namespace {
+
+void three_threads() {
+    mutex m;
+    var<int> data{0};
+    const auto work = [&] {
+        const std::scoped_lock held(m);
+        increment(data);
+    };
+    model::thread a(work);
+    model::thread b(work);
+    work();
+    a.join();
+    b.join();
+    MODEL_REQUIRE(data == 3);
+}
+
+} // namespace
+
+TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
+    model::check("mutex: one in the queue, one who comes", {}, [] {
+        permit_queue q(0); // a mutex that is locked
+        var<int> data{0};
+        node first(1);
+        q.enqueue(first);
+        model::thread second([&] {
+            node mine(1);
+            if (q.enqueue(mine) == fate::waiting) {
+                mine.park(deadline::never());
+            }
+            increment(data);
+            MODEL_REQUIRE(q.give(1, 1));
+        });
+        increment(data);
+        MODEL_REQUIRE(q.give(1, 1));
+        await(first);
+        increment(data);
+        MODEL_REQUIRE(q.give(1, 1));
+        second.join();
+        MODEL_REQUIRE(data == 3);
+    });
+    model::check("mutex: three threads", random(10'000), three_threads);
+}
+
+TEST_CASE("mutex: three threads are never inside together, for long", "[mutex][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.spurious = o.weak_failures = 1;
+    model::check("mutex: three threads, random", o, three_threads);
+    model::check("mutex: three threads, bounded", bounded(1), three_threads);
+}
+
+// ---- The end
+
+namespace {
+
+// The last of `n` to have it destroys it: what a reference count under a lock comes to.
+void last_one_destroys(int n) {
+    struct object {
+        mutex m;
+        var<int> users;
+        explicit object(int all) : users(all) {}
+    };
+    auto* const o = new object(n);
+    const auto leave = [o] {
+        o->m.lock();
+        const int left = o->users - 1;
+        o->users = left;
+        o->m.unlock();
+        if (left == 0) {
+            delete o;
+        }
+    };
+    model::thread a(leave);
+    if (n == 3) {
+        model::thread b(leave);
+        leave();
+    } else {
+        leave();
+    }
+}
+
+} // namespace
+
+TEST_CASE("mutex: the last who had it may destroy it", "[mutex]") {
+    model::check("mutex: destroyed by the last of two", {}, [] { last_one_destroys(2); });
+    model::check("mutex: destroyed by the last of three", random(10'000),
+                 [] { last_one_destroys(3); });
+}
+
+TEST_CASE("mutex: the last of three who had it may destroy it, for long", "[mutex][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    model::check("mutex: destroyed by the last of three, long", o, [] { last_one_destroys(3); });
+}
+
+// ---- Giving up
+
+TEST_CASE("mutex: a lock that times out is not held, and one that is in time is", "[mutex]") {
+    model::check("mutex: time-out against unlock", {.timeouts = 1}, [] {
+        mutex m;
+        var<int> data{0};
+        m.lock();
+        model::thread waiting([&] {
+            if (m.try_lock_for(soon)) {
+                increment(data);
+                m.unlock();
+            }
+        });
+        increment(data);
+        m.unlock();
+        waiting.join();
+        MODEL_REQUIRE(m.try_lock());
+    });
+    model::check("mutex: two wait, and one of them for a time only", {.timeouts = 1}, [] {
+        permit_queue q(0);
+        var<int> data{0};
+        node impatient(1);
+        node patient(1);
+        q.enqueue(impatient);
+        q.enqueue(patient);
+        model::thread waiting([&] {
+            if (impatient.park(deadline::at_ns(1)) ||
+                !q.cancel(impatient, fate::timed_out)) {
+                await(impatient);
+                increment(data);
+                q.give(1, 1);
+            }
+        });
+        increment(data);
+        q.give(1, 1);
+        await(patient);
+        increment(data);
+    });
+}
+
+TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two", "[mutex]") {
+    model::check("mutex: stop against unlock", {}, [] {
+        permit_queue q(0);
+        var<int> data{0};
+        node first(1);
+        node second(1);
+        q.enqueue(first);
+        q.enqueue(second);
+        model::thread stopping([&] { stop(q, first); });
+        model::thread unlocking([&] {
+            increment(data);
+            MODEL_REQUIRE(q.give(1, 1));
+        });
+        await(first);
+        if (first.outcome() == fate::granted) {
+            increment(data);
+            MODEL_REQUIRE(q.give(1, 1));
+        }
+        await(second);
+        increment(data);
+        stopping.join();
+        unlocking.join();
+        MODEL_REQUIRE(q.available() == 0);
+        MODEL_REQUIRE(data == (first.outcome() == fate::granted ? 3 : 2));
+    });
+}
+
+TEST_CASE("mutex: a stop that comes with the lock and the unlock", "[mutex][.long]") {
+    model::check("mutex: stop against lock and unlock", {}, [] {
+        permit_queue q(0);
+        var<int> data{0};
+        node w(1);
+        model::thread stopping([&] { stop(q, w); });
+        model::thread unlocking([&] {
+            increment(data);
+            MODEL_REQUIRE(q.give_known(0, 1) || q.give(1, 1));
+        });
+        fate what = q.enqueue(w);
+        if (what == fate::waiting) {
+            w.park(deadline::never());
+            what = w.outcome();
+        }
+        if (what == fate::granted) {
+            increment(data);
+        }
+        stopping.join();
+        unlocking.join();
+        MODEL_REQUIRE(q.available() == (what == fate::granted ? 0 : 1));
+    });
+}

@@ -1,0 +1,221 @@
+#include <bide/core/parker.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <memory>
+#include <string>
+
+// One thread's token: no token is lost, none is invented, each brings what was done before it, and
+// unpark()'s last touch is its exchange.
+
+namespace {
+
+using bide::deadline;
+using model::platform;
+using parker = bide::basic_parker<platform>;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+constexpr deadline soon = deadline::at_ns(1'000'000);
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+} // namespace
+
+TEST_CASE("parker: an unpark that comes before, during or after the park ends it", "[parker]") {
+    const auto body = [] {
+        parker p;
+        var<int> done{0};
+        model::thread notifier([&] {
+            done = 1;
+            p.unpark();
+        });
+        p.park();
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("one unpark", {}, body);
+    model::check("one unpark, spurious returns", {.spurious = 3}, body);
+}
+
+TEST_CASE("parker: what several unparked with is seen, also behind a token that was there",
+          "[parker]") {
+    // Each item is looked for by a park of its own at most: whoever leaves the second of two tokens
+    // that become one must have its item seen by the park that takes them.
+    const auto body = [] {
+        parker p;
+        atomic<int> left{0};
+        atomic<int> right{0};
+        model::thread first([&] {
+            left.store(1, relaxed);
+            p.unpark();
+        });
+        model::thread second([&] {
+            right.store(1, relaxed);
+            p.unpark();
+        });
+        while (left.load(relaxed) == 0 || right.load(relaxed) == 0) {
+            p.park();
+        }
+    };
+    model::check("two unparkers", {}, body);
+    model::check("two unparkers, spurious returns", {.spurious = 1}, body);
+}
+
+TEST_CASE("parker: a token on top of another brings plain data, too", "[parker]") {
+    model::check("a second token of one notifier", {}, [] {
+        parker p;
+        var<int> first{0};
+        var<int> second{0};
+        atomic<int> said{0};
+        model::thread notifier([&] {
+            first = 1;
+            p.unpark();
+            second = 2;
+            said.store(1, relaxed);
+            p.unpark();
+        });
+        p.park();
+        MODEL_REQUIRE(first == 1);
+        while (said.load(relaxed) == 0) { // once seen, the token may still be on its way
+            p.park();
+        }
+        notifier.join();
+        MODEL_REQUIRE(second == 2);
+    });
+    model::check("the tokens of two notifiers", {}, [] {
+        parker p;
+        var<int> left{0};
+        var<int> right{0};
+        model::thread first([&] {
+            left = 1;
+            p.unpark();
+        });
+        model::thread second([&] {
+            right = 2;
+            p.unpark();
+            first.join();
+            p.unpark(); // by now both are done
+        });
+        p.park();
+        second.join();
+        p.park_until(deadline::poll());
+        MODEL_REQUIRE(left + right == 3);
+    });
+}
+
+TEST_CASE("parker: several tokens count once", "[parker]") {
+    model::check("two unparks, then three polls", {}, [] {
+        parker p;
+        var<int> left{0};
+        var<int> right{0};
+        atomic<int> over{0};
+        const auto unpark = [&](var<int>& item) {
+            item = 1;
+            p.unpark();
+            over.fetch_add(1, relaxed);
+        };
+        model::thread first([&] { unpark(left); });
+        model::thread second([&] { unpark(right); });
+        while (over.load(relaxed) != 2) {
+            platform::pause();
+        }
+        MODEL_REQUIRE(p.park_until(deadline::poll())); // orders both, whichever came second
+        MODEL_REQUIRE(left + right == 2);
+        MODEL_REQUIRE(!p.park_until(deadline::poll()));
+        MODEL_REQUIRE(!p.park_until(deadline::poll()));
+    });
+}
+
+TEST_CASE("parker: a token that comes with the time-out is either taken or stays", "[parker]") {
+    const auto body = [] {
+        parker p;
+        var<int> done{0};
+        model::thread notifier([&] {
+            done = 1;
+            p.unpark();
+        });
+        if (!p.park_until(soon)) {
+            p.park();
+        }
+        MODEL_REQUIRE(done == 1);
+        MODEL_REQUIRE(!p.park_until(deadline::poll()));
+    };
+    model::check("time-out against unpark", {.timeouts = 1}, body);
+    model::check("time-out against unpark, spurious", {.spurious = 1, .timeouts = 1}, body);
+    CHECK(model::outcomes({.timeouts = 1}, [] {
+              parker p;
+              model::thread notifier([&] { p.unpark(); });
+              const bool first = p.park_until(deadline::poll());
+              const bool second = p.park_until(soon);
+              const bool third = p.park_until(soon);
+              model::record(std::to_string(first) + std::to_string(second) + std::to_string(third));
+          }) == "000 001 010 100");
+}
+
+TEST_CASE("parker: two time-outs and two unparks lose no item", "[parker]") {
+    model::check("two unparkers, time-outs", {.timeouts = 1}, [] {
+        parker p;
+        atomic<int> left{0};
+        atomic<int> right{0};
+        model::thread first([&] {
+            left.store(1, relaxed);
+            p.unpark();
+        });
+        model::thread second([&] {
+            right.store(1, relaxed);
+            p.unpark();
+        });
+        p.park_until(soon);
+        while (left.load(relaxed) == 0 || right.load(relaxed) == 0) {
+            p.park();
+        }
+    });
+}
+
+TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[parker]") {
+    const auto body = [] {
+        auto p = std::make_unique<parker>();
+        var<int> done{0};
+        model::thread notifier([&done, mine = p.get()] {
+            done = 1;
+            mine->unpark();
+        });
+        if (!p->park_until(soon)) {
+            p->park();
+        }
+        p.reset();
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("destroyed after park", {}, body);
+    model::check("destroyed after a park that timed out", {.spurious = 1, .timeouts = 1}, body);
+    // Not after a time-out: the unpark may still come.
+    model::find("destroyed without a token", model::failure::lifetime, {.timeouts = 1}, [] {
+        auto p = std::make_unique<parker>();
+        model::thread notifier([mine = p.get()] { mine->unpark(); });
+        p->park_until(soon);
+        p.reset();
+    });
+}
+
+TEST_CASE("parker: a token goes to and fro", "[parker]") {
+    const auto body = [] {
+        parker mine;
+        parker theirs;
+        var<int> ball{0};
+        model::thread partner([&] {
+            for (int i = 0; i < 2; ++i) {
+                theirs.park();
+                ball = ball + 1;
+                mine.unpark();
+            }
+        });
+        for (int i = 0; i < 2; ++i) {
+            ball = ball + 1;
+            theirs.unpark();
+            mine.park();
+        }
+        MODEL_REQUIRE(ball == 4);
+    };
+    model::check("two parkers, two rounds", {}, body);
+    model::check("two parkers, two rounds, spurious returns", {.spurious = 1}, body);
+}

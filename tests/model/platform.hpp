@@ -1,0 +1,214 @@
+#ifndef BIDE_TESTS_MODEL_PLATFORM_HPP
+#define BIDE_TESTS_MODEL_PLATFORM_HPP
+
+// The model checker's place in the seam of bide/core/platform.hpp: instantiate the library's
+// templates with model::platform, and every step that they take is the checker's to order.
+
+#include <bide/core/platform.hpp>
+#include <model/checker/ops.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace bide::inline BIDE_ABI {
+template <class Platform> class basic_timer_service;
+} // namespace bide::inline BIDE_ABI
+
+namespace model {
+
+namespace detail {
+
+template <class T> ops::bits to_bits(T value) noexcept {
+    static_assert(sizeof(T) <= sizeof(ops::bits) && std::is_trivially_copyable_v<T>);
+    ops::bits out = 0;
+    std::memcpy(&out, &value, sizeof value);
+    return out;
+}
+
+template <class T> T from_bits(ops::bits value) noexcept {
+    T out;
+    std::memcpy(&out, &value, sizeof out);
+    return out;
+}
+
+constexpr std::memory_order failure_of(std::memory_order success) noexcept {
+    switch (success) {
+    case std::memory_order_acq_rel: return std::memory_order_acquire;
+    case std::memory_order_release: return std::memory_order_relaxed;
+    default: return success;
+    }
+}
+
+} // namespace detail
+
+// std::atomic's face. Every operation takes its place in the source along.
+#define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
+template <class T> class atomic {
+    using order = std::memory_order;
+    static constexpr order seq_cst = std::memory_order_seq_cst;
+
+public:
+    using value_type = T;
+
+    constexpr atomic() noexcept : atomic(T{}) {}
+    constexpr atomic(T initial) noexcept {
+        if (!std::is_constant_evaluated()) {
+            object_ = ops::make_atomic(detail::to_bits(initial));
+        }
+    }
+    atomic(const atomic&) = delete;
+    atomic& operator=(const atomic&) = delete;
+    ~atomic() { ops::drop_atomic(object_); }
+
+    T load(order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
+        return detail::from_bits<T>(ops::load(object_, o, {file, line}));
+    }
+    void store(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        ops::store(object_, detail::to_bits(value), o, {file, line});
+    }
+    T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::exchange, value, o, {file, line});
+    }
+    T fetch_add(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::add, value, o, {file, line});
+    }
+    T fetch_sub(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::sub, value, o, {file, line});
+    }
+    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::bit_and, value, o, {file, line});
+    }
+    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::bit_or, value, o, {file, line});
+    }
+    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(ops::rmw::bit_xor, value, o, {file, line});
+    }
+
+    bool compare_exchange_strong(T& expected, T desired, order success, order failure,
+                                 BIDE_MODEL_SITE) noexcept {
+        return compare(expected, desired, success, failure, false, {file, line});
+    }
+    bool compare_exchange_strong(T& expected, T desired, order o = seq_cst,
+                                 BIDE_MODEL_SITE) noexcept {
+        return compare(expected, desired, o, detail::failure_of(o), false, {file, line});
+    }
+    bool compare_exchange_weak(T& expected, T desired, order success, order failure,
+                               BIDE_MODEL_SITE) noexcept {
+        return compare(expected, desired, success, failure, true, {file, line});
+    }
+    bool compare_exchange_weak(T& expected, T desired, order o = seq_cst,
+                               BIDE_MODEL_SITE) noexcept {
+        return compare(expected, desired, o, detail::failure_of(o), true, {file, line});
+    }
+
+    int object() const noexcept { return object_; }
+
+private:
+    T modify(ops::rmw what, T operand, order o, ops::site s) noexcept {
+        return detail::from_bits<T>(
+            ops::modify(object_, what, detail::to_bits(operand), sizeof(T), o, s));
+    }
+    bool compare(T& expected, T desired, order success, order failure, bool weak,
+                 ops::site s) noexcept {
+        ops::bits seen = detail::to_bits(expected);
+        const bool done = ops::compare_exchange(object_, seen, detail::to_bits(desired), success,
+                                                failure, weak, s);
+        expected = detail::from_bits<T>(seen);
+        return done;
+    }
+
+    int object_ = -1;
+};
+
+// Plain data whose races are looked for. Reads as a T, is assigned a T.
+template <class T> class var {
+public:
+    constexpr var() noexcept : var(T{}) {}
+    constexpr var(T initial) noexcept : value_(initial) {
+        if (!std::is_constant_evaluated()) {
+            object_ = ops::make_plain();
+            ops::plain_write(object_);
+        }
+    }
+    var(const var& other) noexcept : var(static_cast<T>(other)) {}
+    ~var() { ops::drop_plain(object_); }
+
+    var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
+    var& operator=(T value) noexcept {
+        ops::plain_write(object_);
+        value_ = value;
+        return *this;
+    }
+    operator T() const noexcept {
+        ops::plain_read(object_);
+        return value_;
+    }
+    T operator->() const noexcept
+        requires std::is_pointer_v<T>
+    {
+        return *this;
+    }
+
+private:
+    T value_;
+    int object_ = -1;
+};
+
+inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept { ops::fence(o, {file, line}); }
+
+// LockPauses: how often a held lock_bits is looked at before its waiter sleeps.
+template <int LockPauses> struct basic_platform {
+    static constexpr bool model = true;
+    static constexpr int lock_pauses = LockPauses;
+
+    template <class T> using atomic = model::atomic<T>;
+    template <class T> using var = model::var<T>;
+
+    static void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
+        ops::fence(o, {file, line});
+    }
+
+    // Goes on when something that was read may have changed: a loop around it only reads, and has
+    // no other end than that.
+    static void pause() noexcept { ops::pause(); }
+    static void prefetch(const void*) noexcept {}
+    static std::int64_t now() noexcept { return ops::now(); }
+    static bool single_cpu() noexcept { return false; }
+
+    template <class Word>
+    static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
+                           BIDE_MODEL_SITE) noexcept {
+        return ops::futex_wait(word.object(), &word, detail::to_bits(expected), until,
+                               {file, line});
+    }
+    template <class Word>
+    static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
+        ops::futex_wake(word, count, {file, line});
+    }
+
+    template <class T> static T& local() noexcept {
+        static constexpr char key = 0;
+        return *static_cast<T*>(ops::local(&key, [] { return static_cast<void*>(new T{}); }));
+    }
+
+    // The one that the body named by use_service() (check.hpp).
+    static bide::basic_timer_service<basic_platform>& timer_service() noexcept {
+        return *static_cast<bide::basic_timer_service<basic_platform>*>(ops::service());
+    }
+};
+
+// Waiters of the library's inner locks sleep at once: every step of the code is explored.
+using platform = basic_platform<0>;
+
+// They wait for the lock without sleeping. How they sleep is lock_bits' own protocol, with a model
+// of its own; where that is left out of a larger one, there are orders of magnitude less
+// executions.
+using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
+
+} // namespace model
+
+#endif

@@ -1,0 +1,209 @@
+#include <bide/core/ready_queue.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <memory>
+
+// Runnables that many post to one owner: each comes out once, each poster's in order, the owner
+// sleeps only while there is none, and a post's last touch of the queue is its CAS.
+
+namespace {
+
+using bide::deadline;
+using model::platform;
+using ready_queue = bide::basic_ready_queue<platform>;
+template <class T> using var = platform::var<T>;
+
+constexpr deadline soon = deadline::at_ns(1'000'000);
+
+struct numbered : bide::runnable {
+    var<int> number{0};
+};
+
+numbered* pop(ready_queue& queue, deadline until = deadline::never()) {
+    return static_cast<numbered*>(queue.pop(until));
+}
+
+void post(ready_queue& queue, numbered& r, int number) {
+    r.number = number;
+    queue.post(r);
+}
+
+} // namespace
+
+TEST_CASE("ready_queue: a post reaches the owner, asleep or awake", "[ready_queue]") {
+    const auto body = [] {
+        ready_queue queue;
+        numbered r;
+        model::thread poster([&] { post(queue, r, 7); });
+        numbered* const got = pop(queue);
+        MODEL_REQUIRE(got == &r);
+        MODEL_REQUIRE(got->number == 7);
+        MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
+    };
+    model::check("one post", {}, body);
+    model::check("one post, spurious", {.spurious = 2, .weak_failures = 1}, body);
+}
+
+TEST_CASE("ready_queue: two of one poster come in its order", "[ready_queue]") {
+    const auto body = [] {
+        ready_queue queue;
+        numbered all[2];
+        model::thread poster([&] {
+            post(queue, all[0], 1);
+            post(queue, all[1], 2);
+        });
+        MODEL_REQUIRE(pop(queue)->number == 1);
+        MODEL_REQUIRE(pop(queue)->number == 2);
+        MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
+    };
+    model::check("two posts", {}, body);
+    model::check("two posts, spurious", {.spurious = 1, .weak_failures = 1}, body);
+}
+
+TEST_CASE("ready_queue: two posters' come out once each, each poster's in order",
+          "[ready_queue]") {
+    model::check("two posters, three posts", {}, [] {
+        ready_queue queue;
+        numbered left[2];
+        numbered right;
+        model::thread first([&] {
+            post(queue, left[0], 1);
+            post(queue, left[1], 2);
+        });
+        model::thread second([&] { post(queue, right, 3); });
+        int before = 0;
+        int sum = 0;
+        for (int i = 0; i < 3; ++i) {
+            const int n = pop(queue)->number;
+            sum += n;
+            if (n != 3) {
+                MODEL_REQUIRE(n == before + 1);
+                before = n;
+            }
+        }
+        MODEL_REQUIRE(sum == 6);
+        MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
+    });
+    model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1}, [] {
+        ready_queue queue;
+        numbered all[2];
+        model::thread first([&] { post(queue, all[0], 1); });
+        model::thread second([&] { post(queue, all[1], 2); });
+        const int one = pop(queue)->number;
+        const int other = pop(queue)->number;
+        MODEL_REQUIRE(one + other == 3);
+    });
+}
+
+TEST_CASE("ready_queue: a post that comes with the time-out is taken or stays", "[ready_queue]") {
+    const auto body = [] {
+        ready_queue queue;
+        numbered r;
+        model::thread poster([&] { post(queue, r, 7); });
+        numbered* got = pop(queue, soon);
+        if (got == nullptr) {
+            got = pop(queue);
+        }
+        MODEL_REQUIRE(got == &r);
+        MODEL_REQUIRE(got->number == 7);
+        MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
+    };
+    model::check("time-out against post", {.timeouts = 1}, body);
+    model::check("time-out against post, spurious", {.spurious = 1, .timeouts = 1}, body);
+    model::check("time-out against two posters", {.timeouts = 1}, [] {
+        ready_queue queue;
+        numbered all[2];
+        model::thread first([&] { post(queue, all[0], 1); });
+        model::thread second([&] { post(queue, all[1], 2); });
+        int sum = 0;
+        for (int left = 2; left > 0;) {
+            if (numbered* const r = pop(queue, soon)) {
+                sum += r->number;
+                --left;
+            }
+        }
+        MODEL_REQUIRE(sum == 3);
+    });
+    CHECK(model::outcomes({.timeouts = 1}, [] {
+              ready_queue queue;
+              numbered r;
+              model::thread poster([&] { queue.post(r); });
+              const char* when = pop(queue, deadline::poll()) != nullptr ? "at_once" : "never";
+              if (*when == 'n' && pop(queue, soon) != nullptr) {
+                  when = "in_time";
+              }
+              model::record(when);
+          }) == "at_once in_time never");
+}
+
+TEST_CASE("ready_queue: the owner's own posts mix with others'", "[ready_queue]") {
+    model::check("the owner posts, too", {.weak_failures = 1}, [] {
+        ready_queue queue;
+        numbered mine;
+        numbered theirs;
+        model::thread poster([&] { post(queue, theirs, 2); });
+        post(queue, mine, 1);
+        const int one = pop(queue)->number;
+        const int other = pop(queue)->number;
+        MODEL_REQUIRE(one + other == 3);
+    });
+}
+
+TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word", "[ready_queue]") {
+    model::check("one runnable to and fro", {.spurious = 1}, [] {
+        ready_queue there;
+        ready_queue back;
+        numbered ball;
+        model::thread partner([&] {
+            for (int i = 0; i < 2; ++i) {
+                numbered* const r = pop(there);
+                post(back, *r, r->number + 1);
+            }
+        });
+        for (int i = 0; i < 2; ++i) {
+            post(there, ball, ball.number + 1);
+            MODEL_REQUIRE(pop(back) == &ball);
+        }
+        MODEL_REQUIRE(ball.number == 4);
+    });
+}
+
+TEST_CASE("ready_queue: the owner may be told to destroy it, and the runnable with it",
+          "[ready_queue]") {
+    const auto body = [] {
+        auto queue = std::make_unique<ready_queue>();
+        auto r = std::make_unique<numbered>();
+        model::thread poster([q = queue.get(), r = r.get()] { post(*q, *r, 7); });
+        numbered* got = pop(*queue, soon);
+        if (got == nullptr) {
+            got = pop(*queue);
+        }
+        queue.reset();
+        MODEL_REQUIRE(got->number == 7);
+        r.reset();
+    };
+    model::check("destroyed after the pop", {.spurious = 1, .timeouts = 1}, body);
+    model::check("destroyed after the last of two pops", {}, [] {
+        auto queue = std::make_unique<ready_queue>();
+        auto left = std::make_unique<numbered>();
+        auto right = std::make_unique<numbered>();
+        model::thread first([q = queue.get(), r = left.get()] { post(*q, *r, 1); });
+        model::thread second([q = queue.get(), r = right.get()] { post(*q, *r, 2); });
+        pop(*queue);
+        pop(*queue);
+        queue.reset();
+        MODEL_REQUIRE(left->number + right->number == 3);
+        left.reset();
+        right.reset();
+    });
+    // Not after the first: the other poster has still to come.
+    model::find("destroyed too early", model::failure::lifetime, {}, [] {
+        auto queue = std::make_unique<ready_queue>();
+        numbered all[2];
+        model::thread first([&, q = queue.get()] { post(*q, all[0], 1); });
+        model::thread second([&, q = queue.get()] { post(*q, all[1], 2); });
+        pop(*queue);
+        queue.reset();
+    });
+}

@@ -1,0 +1,631 @@
+// semaphore: every permit that was released reaches one waiter, in the order of their coming, or
+// the count; none is made, none is lost, and what came before the release comes with it.
+
+#include <bide/sync/semaphore.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+
+#include <cstddef>
+
+using namespace sync_model;
+
+namespace {
+
+using semaphore = bide::basic_semaphore<platform>;
+using waiter = semaphore::waiter;
+using permit_queue = bide::detail::basic_permit_queue<platform>;
+
+bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
+
+} // namespace
+
+// ---- Acquire and release
+
+TEST_CASE("semaphore: a release reaches the one who waits, with what came before it",
+          "[semaphore]") {
+    const auto one_waiter = [] {
+        semaphore s(0);
+        var<int> data{0};
+        model::thread waiting([&] {
+            s.acquire();
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        s.release();
+    };
+    model::check("semaphore: one waiter", {}, one_waiter);
+    model::check("semaphore: one waiter, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, one_waiter);
+    model::check("semaphore: one who tries again and again", {}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        model::thread trying([&] {
+            while (!s.try_acquire()) {
+                platform::pause();
+            }
+            MODEL_REQUIRE(data == 1);
+        });
+        data = 1;
+        s.release();
+    });
+}
+
+TEST_CASE("semaphore: permits that come in parts bring what came before each", "[semaphore]") {
+    model::check("semaphore: one to three permits in parts", {}, [] {
+        const int n = 1 + model::choose(3);
+        semaphore s(0);
+        var<int> given{0};
+        model::thread waiting([&] {
+            s.acquire(n);
+            MODEL_REQUIRE(given == n);
+        });
+        for (int rest = n; rest > 0;) {
+            const int part = 1 + model::choose(rest);
+            rest -= part;
+            given = given + part;
+            s.release(part);
+        }
+        waiting.join();
+        MODEL_REQUIRE(s.available() == 0);
+    });
+    model::check("semaphore: a surplus stays", {}, [] {
+        semaphore s(1);
+        model::thread waiting([&] { s.acquire(2); });
+        s.release(3);
+        waiting.join();
+        MODEL_REQUIRE(s.available() == 2);
+    });
+}
+
+TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
+    model::check("semaphore: two releasers, one queued", {}, [] {
+        auto* const s = new semaphore(0);
+        var<int> left{0};
+        var<int> right{0};
+        waiter w(2, {});
+        s->acquire_wait(w);
+        model::thread a([&, s] {
+            left = 1;
+            s->release();
+        });
+        model::thread b([&, s] {
+            right = 1;
+            s->release();
+        });
+        await(w);
+        MODEL_REQUIRE(left == 1 && right == 1);
+        delete s; // though they are inside of release() still
+    });
+}
+
+TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphore]") {
+    model::check("semaphore: destroyed by the one who waits", {}, [] {
+        auto* const s = new semaphore(0);
+        model::thread releasing([s] { s->release(); });
+        s->acquire();
+        delete s;
+    });
+    model::check("semaphore: destroyed after two releases", {}, [] {
+        auto* const s = new semaphore(0);
+        model::thread releasing([s] {
+            s->release();
+            s->release();
+        });
+        s->acquire(2);
+        delete s;
+    });
+    model::check("semaphore: destroyed by one who tries", {}, [] {
+        auto* const s = new semaphore(0);
+        model::thread releasing([s] { s->release(); });
+        while (!s->try_acquire()) {
+            platform::pause();
+        }
+        delete s;
+    });
+}
+
+TEST_CASE("semaphore: two releasers and one who acquires and destroys", "[semaphore][.long]") {
+    model::check("semaphore: destroyed under two releasers", {}, [] {
+        auto* const s = new semaphore(0);
+        var<int> left{0};
+        var<int> right{0};
+        model::thread a([&, s] {
+            left = 1;
+            s->release();
+        });
+        model::thread b([&, s] {
+            right = 1;
+            s->release();
+        });
+        s->acquire(2);
+        MODEL_REQUIRE(left == 1 && right == 1);
+        delete s;
+    });
+    model::check("semaphore: destroyed under three releasers", {}, [] {
+        auto* const s = new semaphore(0);
+        waiter w(3, {});
+        s->acquire_wait(w);
+        model::thread a([s] { s->release(); });
+        model::thread b([s] { s->release(); });
+        model::thread c([s] { s->release(); });
+        await(w);
+        delete s;
+    });
+}
+
+// ---- First come, first served
+
+TEST_CASE("semaphore: who came first is granted first", "[semaphore]") {
+    model::check("semaphore: a newcomer does not overtake", {}, [] {
+        semaphore s(0);
+        var<int> given{0};
+        waiter first(2, {});
+        s.acquire_wait(first);
+        model::thread second([&] {
+            s.acquire();
+            MODEL_REQUIRE(given == 3);
+        });
+        MODEL_REQUIRE(!s.try_acquire());
+        given = 1;
+        s.release();
+        given = 3;
+        s.release(2);
+        second.join();
+        MODEL_REQUIRE(is_granted(first) && s.available() == 0);
+    });
+    model::check("semaphore: a newcomer that tries does not overtake", {}, [] {
+        semaphore s(0);
+        var<int> given{0};
+        waiter first(2, {});
+        s.acquire_wait(first);
+        model::thread second([&] {
+            if (s.try_acquire()) {
+                MODEL_REQUIRE(given == 3);
+            }
+        });
+        given = 1;
+        s.release();
+        given = 3;
+        s.release(2);
+        MODEL_REQUIRE(is_granted(first));
+    });
+    model::check("semaphore: three queued", {}, [] {
+        semaphore s(0);
+        waiter a(1 + model::choose(2), {});
+        waiter b(1, {});
+        waiter c(1, {});
+        s.acquire_wait(a);
+        s.acquire_wait(b);
+        s.acquire_wait(c);
+        model::thread releasing([&] { s.release(); });
+        s.release();
+        releasing.join();
+        MODEL_REQUIRE(is_granted(a) && !c.is_complete());
+        s.release(2);
+        MODEL_REQUIRE(is_granted(b) && (is_granted(c) || s.cancel_acquire(c)));
+    });
+}
+
+// Whoever has the only permit says who it is; both have gone for it in a known order.
+TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore]") {
+    model::check("semaphore: two that hand on", {}, [] {
+        semaphore s(0);
+        var<int> last{0};
+        waiter first(1, {});
+        s.acquire_wait(first);
+        model::thread second([&] {
+            s.acquire();
+            MODEL_REQUIRE(last == 1);
+            last = 2;
+            s.release();
+        });
+        model::thread releasing([&] { s.release(); });
+        await(first);
+        MODEL_REQUIRE(last == 0);
+        last = 1;
+        s.release();
+        second.join();
+        releasing.join();
+        MODEL_REQUIRE(s.available() == 1);
+    });
+}
+
+// ---- Cancelling
+
+TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outcome",
+          "[semaphore]") {
+    model::check("semaphore: cancelled by its owner", {}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        bell rings;
+        waiter w(1, rings.waker());
+        s.acquire_wait(w);
+        model::thread releasing([&] {
+            data = 1;
+            s.release();
+        });
+        const bool cancelled = s.cancel_acquire(w);
+        if (!cancelled) {
+            MODEL_REQUIRE(is_granted(w) && data == 1);
+        }
+        releasing.join();
+        MODEL_REQUIRE(s.available() == (cancelled ? 1 : 0));
+        MODEL_REQUIRE(rings.rung == (cancelled ? 0 : 1));
+    });
+    model::check("semaphore: stopped by another", {}, [] {
+        permit_queue q(0);
+        var<int> given{0};
+        var<int> stopped{0};
+        node w(1);
+        q.enqueue(w);
+        model::thread stopping([&] {
+            stopped = 1;
+            stop(q, w);
+        });
+        model::thread owner([&] {
+            w.park(deadline::never());
+            MODEL_REQUIRE((w.outcome() == fate::granted ? given : stopped) == 1);
+        });
+        given = 1;
+        q.give(1);
+        owner.join();
+        MODEL_REQUIRE(q.available() == (w.outcome() == fate::granted ? 0 : 1));
+    });
+    model::check("semaphore: stopped before it is queued, or while", {}, [] {
+        permit_queue q(1);
+        node w(2);
+        model::thread stopping([&] { stop(q, w); });
+        if (q.enqueue(w) == fate::waiting) {
+            w.park(deadline::never());
+        }
+        stopping.join();
+        MODEL_REQUIRE(w.outcome() == fate::stopped);
+        MODEL_REQUIRE(q.available() == 1 && q.waiters() == 0);
+    });
+}
+
+TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semaphore]") {
+    model::check("semaphore: the head is cancelled while a release comes", {}, [] {
+        const int had = model::choose(2);
+        semaphore s(had);
+        waiter first(2, {});
+        waiter second(1, {});
+        s.acquire_wait(first);
+        s.acquire_wait(second);
+        model::thread releasing([&] { s.release(); });
+        const bool cancelled = s.cancel_acquire(first);
+        releasing.join();
+        MODEL_REQUIRE(cancelled || had == 1);
+        MODEL_REQUIRE(is_granted(cancelled ? second : first));
+        MODEL_REQUIRE(s.available() == (cancelled ? had : 0));
+        MODEL_REQUIRE(cancelled || s.cancel_acquire(second));
+    });
+    model::check("semaphore: the one behind a cancelled head gets what it had", {}, [] {
+        auto* const s = new semaphore(0);
+        var<int> data{0};
+        waiter first(2, {});
+        waiter second(1, {});
+        s->acquire_wait(first);
+        s->acquire_wait(second);
+        model::thread releasing([&, s] {
+            data = 1;
+            s->release();
+        });
+        model::thread cancelling([&, s] { MODEL_REQUIRE(s->cancel_acquire(first)); });
+        await(second);
+        MODEL_REQUIRE(data == 1);
+        delete s; // though they are inside
+    });
+    model::check("semaphore: two in the queue are cancelled", {}, [] {
+        semaphore s(1);
+        waiter first(3, {});
+        waiter second(2, {});
+        s.acquire_wait(first);
+        s.acquire_wait(second);
+        model::thread cancelling([&] { s.cancel_acquire(first); });
+        s.cancel_acquire(second);
+        cancelling.join();
+        MODEL_REQUIRE(s.available() == 1 && s.waiters() == 0);
+    });
+}
+
+// A release that saw somebody wait finds nobody under the lock.
+TEST_CASE("semaphore: a release after the last waiter left goes to the count", "[semaphore]") {
+    model::check("semaphore: the only one gives up, and tries again", {}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        waiter w(1, {});
+        s.acquire_wait(w);
+        model::thread releasing([&] {
+            data = 1;
+            s.release();
+        });
+        if (s.cancel_acquire(w)) {
+            while (!s.try_acquire()) {
+                platform::pause();
+            }
+        }
+        MODEL_REQUIRE(data == 1);
+        releasing.join();
+        MODEL_REQUIRE(s.available() == 0);
+    });
+}
+
+TEST_CASE("semaphore: a time-out keeps no permit", "[semaphore]") {
+    model::check("semaphore: time-out against release", {.timeouts = 1}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        bool got = false;
+        model::thread waiting([&] {
+            got = s.try_acquire_for(soon, 2);
+            if (got) {
+                MODEL_REQUIRE(data == 2);
+            }
+        });
+        data = 1;
+        s.release();
+        data = 2;
+        s.release();
+        waiting.join();
+        MODEL_REQUIRE(s.available() == (got ? 0 : 2));
+    });
+    model::check("semaphore: a time-out lets the next in", {.timeouts = 1}, [] {
+        semaphore s(1);
+        waiter next(1, {});
+        model::thread waiting([&] { MODEL_REQUIRE(!s.try_acquire_for(soon, 2)); });
+        s.acquire_wait(next);
+        await(next);
+        waiting.join();
+        MODEL_REQUIRE(s.available() == 0);
+    });
+}
+
+// ---- A foreign owner's waits
+
+TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[semaphore]") {
+    model::check("semaphore: a waker and its data", {}, [] {
+        semaphore s(0);
+        struct owner {
+            waiter* mine;
+            var<int> seen{0};
+        } o{nullptr};
+        waiter w(1, {[](void* self) noexcept {
+                         auto& my = *static_cast<owner*>(self);
+                         MODEL_REQUIRE(is_granted(*my.mine));
+                         my.seen = my.seen + 1;
+                     },
+                     &o});
+        o.mine = &w;
+        var<int> data{0};
+        model::thread releasing([&] {
+            data = 1;
+            s.release();
+        });
+        const bool at_once = s.acquire_wait(w);
+        await(w);
+        MODEL_REQUIRE(data == 1);
+        releasing.join();
+        MODEL_REQUIRE(o.seen == (at_once ? 0 : 1));
+    });
+    model::check("semaphore: a waiter is destroyed once it is complete", {}, [] {
+        semaphore s(0);
+        auto* const w = new waiter(1, {});
+        s.acquire_wait(*w);
+        model::thread releasing([&] { s.release(); });
+        await(*w);
+        delete w;
+    });
+    model::check("semaphore: a waker that releases on", {}, [] {
+        semaphore s(0);
+        waiter second(1, {});
+        waiter first(1, {[](void* of) noexcept { static_cast<semaphore*>(of)->release(); }, &s});
+        s.acquire_wait(first);
+        s.acquire_wait(second);
+        model::thread releasing([&] { s.release(); });
+        MODEL_REQUIRE(!s.try_acquire());
+        await(second);
+    });
+}
+
+// ---- Close, forget, overflow
+
+TEST_CASE("semaphore: close fails whoever waits and whoever comes", "[semaphore]") {
+    model::check("semaphore: close against an acquire", {}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        model::thread waiting([&] {
+            waiter w(1, {});
+            s.acquire_wait(w);
+            await(w);
+            MODEL_REQUIRE(!w.outcome().has_value() && data == 1);
+        });
+        data = 1;
+        MODEL_REQUIRE(s.close());
+        waiting.join();
+        MODEL_REQUIRE(s.is_closed() && s.waiters() == 0);
+    });
+    model::check("semaphore: close against a release", {}, [] {
+        const int had = model::choose(2);
+        semaphore s(had);
+        bell rings;
+        waiter w(2, rings.waker());
+        s.acquire_wait(w);
+        var<int> data{0};
+        model::thread releasing([&] {
+            data = 1;
+            s.release();
+        });
+        MODEL_REQUIRE(s.close());
+        await(w);
+        const bool got = is_granted(w);
+        MODEL_REQUIRE(!got || (had == 1 && data == 1));
+        releasing.join();
+        MODEL_REQUIRE(s.available() == (got ? 0 : had + 1));
+        MODEL_REQUIRE(rings.rung == 1);
+    });
+    model::check("semaphore: close against close, a free permit and a release", {}, [] {
+        semaphore s(1);
+        bool other = false;
+        model::thread closing([&] {
+            s.release();
+            other = s.close();
+        });
+        const bool got = s.try_acquire();
+        const bool mine = s.close();
+        closing.join();
+        MODEL_REQUIRE(mine != other);
+        MODEL_REQUIRE(s.available() == (got ? 1 : 2));
+        MODEL_REQUIRE(!s.try_acquire() && !s.try_acquire(0));
+    });
+    model::check("semaphore: close against a cancel", {}, [] {
+        semaphore s(1);
+        waiter first(2, {});
+        waiter second(2, {});
+        s.acquire_wait(first);
+        s.acquire_wait(second);
+        model::thread closing([&] { s.close(); });
+        const bool cancelled = s.cancel_acquire(first);
+        closing.join();
+        MODEL_REQUIRE(cancelled || !first.outcome().has_value());
+        MODEL_REQUIRE(second.is_complete() && !second.outcome().has_value());
+        MODEL_REQUIRE(s.available() == 1);
+    });
+}
+
+TEST_CASE("semaphore: a permit is either forgotten or acquired", "[semaphore]") {
+    model::check("semaphore: forget against release and acquire", {}, [] {
+        semaphore s(0);
+        var<int> data{0};
+        std::ptrdiff_t forgotten = 0;
+        model::thread forgetting([&] {
+            forgotten = s.forget_permits(2);
+            if (forgotten > 0) {
+                MODEL_REQUIRE(data == 2);
+            }
+        });
+        data = 2;
+        s.release(2);
+        const bool got = s.try_acquire();
+        forgetting.join();
+        MODEL_REQUIRE(s.available() == 2 - forgotten - (got ? 1 : 0));
+    });
+    model::check("semaphore: nothing is forgotten while somebody waits", {}, [] {
+        semaphore s(0);
+        waiter w(2, {});
+        s.acquire_wait(w);
+        model::thread releasing([&] { s.release(3); });
+        const std::ptrdiff_t forgotten = s.forget_permits(3);
+        releasing.join();
+        MODEL_REQUIRE(is_granted(w) && forgotten <= 1 && s.available() == 1 - forgotten);
+    });
+}
+
+TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
+    model::check("semaphore: two releases, room for one", {}, [] {
+        permit_queue q(1);
+        bool other = false;
+        model::thread giving([&] { other = q.give(2, 3); });
+        const bool mine = q.give(2, 3);
+        giving.join();
+        MODEL_REQUIRE(mine != other && q.available() == 3);
+    });
+    model::check("semaphore: two releases, room for one and who waits leaves", {}, [] {
+        permit_queue q(1);
+        node w(3);
+        q.enqueue(w);
+        bool given = false;
+        model::thread giving([&] { given = q.give(1, 1); });
+        MODEL_REQUIRE(q.cancel(w, fate::stopped));
+        giving.join();
+        // Before: to the waiter, and with the cancel to the count. After: it is full.
+        MODEL_REQUIRE(q.available() == (given ? 2 : 1));
+    });
+}
+
+// ---- Everything at once
+
+namespace {
+
+// One waits first and is cancelled, one acquires for as long as it takes, one with a time-out.
+void all_at_once() {
+    const int asked_first = 1 + model::choose(3);
+    const int asked = 1 + model::choose(2);
+    const int given = asked_first + asked + 1;
+    auto* const s = new semaphore(0);
+    var<int> data{0};
+    bool in_time = false;
+    waiter first(asked_first, {});
+    s->acquire_wait(first);
+    {
+        model::thread patient([&, s] {
+            s->acquire(asked);
+            MODEL_REQUIRE(data == 1);
+        });
+        model::thread impatient([&, s] { in_time = s->try_acquire_for(soon); });
+        model::thread releasing([&, s] {
+            data = 1;
+            s->release();
+            s->release(given - 1);
+        });
+        const bool cancelled = s->cancel_acquire(first);
+        patient.join();
+        impatient.join();
+        s->acquire(1 + (cancelled ? asked_first : 0) - (in_time ? 1 : 0));
+        MODEL_REQUIRE(s->available() == 0 && s->waiters() == 0);
+        delete s; // though the one who releases is inside
+    }
+}
+
+} // namespace
+
+TEST_CASE("semaphore: permits are conserved, whatever happens at once", "[semaphore]") {
+    model::options o = random(10'000);
+    o.timeouts = 1;
+    model::check("semaphore: four threads", o, all_at_once);
+}
+
+TEST_CASE("semaphore: permits are conserved, whatever happens at once, for long",
+          "[semaphore][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.timeouts = o.spurious = o.weak_failures = 1;
+    model::check("semaphore: four threads, long", o, all_at_once);
+}
+
+TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long]") {
+    model::check("semaphore: two acquire, one releases", {}, [] {
+        permit_queue q(0);
+        var<int> data{0};
+        node a(1);
+        node b(1);
+        const auto wait = [&](node& w) {
+            if (q.enqueue(w) == fate::waiting) {
+                await(w);
+            }
+            MODEL_REQUIRE(data == 1);
+        };
+        model::thread first([&] { wait(a); });
+        model::thread second([&] { wait(b); });
+        data = 1;
+        q.give(2);
+        first.join();
+        second.join();
+        MODEL_REQUIRE(q.available() == 0 && q.waiters() == 0);
+    });
+    model::check("semaphore: one acquires, one cancels, one releases", {}, [] {
+        permit_queue q(1);
+        node first(2);
+        node second(1);
+        q.enqueue(first);
+        model::thread waiting([&] {
+            if (q.enqueue(second) == fate::waiting) {
+                await(second);
+            }
+        });
+        model::thread stopping([&] { stop(q, first); });
+        q.give(2);
+        waiting.join();
+        stopping.join();
+        MODEL_REQUIRE(q.available() == (first.outcome() == fate::granted ? 0 : 2));
+    });
+}

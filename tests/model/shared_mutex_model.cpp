@@ -1,0 +1,300 @@
+// shared_mutex: a writer is alone, readers are not; nobody is passed over.
+
+#include <bide/sync/shared_mutex.hpp>
+#include <model/sync_support.hpp>
+#include <support/catch.hpp>
+
+#include <mutex>
+#include <shared_mutex>
+
+using namespace sync_model;
+
+namespace {
+
+using shared_mutex = bide::basic_shared_mutex<platform>;
+using permit_queue = bide::detail::basic_permit_queue<platform>;
+
+constexpr std::ptrdiff_t all = permit_queue::max();
+constexpr auto all_of_them = static_cast<permit_queue::word>(all);
+
+void increment(var<int>& data) { data = data + 1; }
+
+} // namespace
+
+TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
+    model::check("shared_mutex: two writers", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        const auto write = [&] {
+            const std::scoped_lock held(m);
+            increment(data);
+        };
+        model::thread other(write);
+        write();
+        other.join();
+        MODEL_REQUIRE(data == 2);
+    });
+    model::check("shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
+        shared_mutex m;
+        var<int> a{0};
+        var<int> b{0};
+        model::thread reader([&] {
+            const std::shared_lock held(m);
+            MODEL_REQUIRE(a == b);
+        });
+        const std::scoped_lock held(m);
+        increment(a);
+        increment(b);
+    });
+    model::check("shared_mutex: a writer and one who tries to read", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        model::thread reader([&] {
+            if (m.try_lock_shared()) {
+                const int seen = data;
+                MODEL_REQUIRE(seen != 1);
+                m.unlock_shared();
+            }
+        });
+        m.lock();
+        increment(data);
+        increment(data);
+        m.unlock();
+    });
+    model::check("shared_mutex: a reader and one who tries to write", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        model::thread writer([&] {
+            if (m.try_lock()) {
+                increment(data);
+                m.unlock();
+            }
+        });
+        m.lock_shared();
+        MODEL_REQUIRE(data <= 1);
+        m.unlock_shared();
+    });
+}
+
+TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
+    model::check("shared_mutex: two readers", {}, [] {
+        shared_mutex m;
+        m.lock_shared();
+        model::thread other([&] {
+            m.lock_shared();
+            m.unlock_shared();
+        });
+        other.join(); // while it is held here
+        m.unlock_shared();
+        MODEL_REQUIRE(m.try_lock());
+        m.unlock();
+    });
+    model::check("shared_mutex: two readers leave, a writer waits", {}, [] {
+        permit_queue q(all - 2);
+        var<int> data{0};
+        node writer(all);
+        q.enqueue(writer);
+        const auto read_and_leave = [&] {
+            MODEL_REQUIRE(data == 0);
+            MODEL_REQUIRE(q.give(1, all_of_them));
+        };
+        model::thread a(read_and_leave);
+        model::thread b(read_and_leave);
+        await(writer);
+        increment(data);
+    });
+    model::check("shared_mutex: all readers behind a writer enter at once", {}, [] {
+        permit_queue q(0);
+        var<int> data{0};
+        node a(1);
+        node b(1);
+        q.enqueue(a);
+        q.enqueue(b);
+        model::thread other([&] {
+            await(a);
+            MODEL_REQUIRE(data == 1);
+        });
+        increment(data);
+        MODEL_REQUIRE(q.give(all_of_them, all_of_them));
+        await(b); // whatever the other one does
+        MODEL_REQUIRE(data == 1);
+        other.join();
+        MODEL_REQUIRE(q.available() == all - 2);
+    });
+}
+
+TEST_CASE("shared_mutex: nobody overtakes a writer that waits", "[shared_mutex]") {
+    model::check("shared_mutex: a reader that comes behind a writer", {}, [] {
+        permit_queue q(all - 1);
+        var<int> data{0};
+        node writer(all);
+        q.enqueue(writer);
+        model::thread reader([&] {
+            node mine(1);
+            if (q.enqueue(mine) == fate::waiting) {
+                await(mine);
+            }
+            MODEL_REQUIRE(data == 1);
+        });
+        MODEL_REQUIRE(!q.try_take(1));
+        q.give(1, all_of_them);
+        await(writer);
+        increment(data);
+        q.give(all_of_them, all_of_them);
+        reader.join();
+        MODEL_REQUIRE(q.available() == all - 1);
+    });
+}
+
+TEST_CASE("shared_mutex: there is no moment between the writer and the reader it turns into",
+          "[shared_mutex]") {
+    model::check("shared_mutex: downgrade against a writer", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        m.lock();
+        model::thread writer([&] {
+            const std::scoped_lock held(m);
+            increment(data);
+        });
+        m.unlock_and_lock_shared();
+        MODEL_REQUIRE(data == 0);
+        m.unlock_shared();
+    });
+    model::check("shared_mutex: downgrade lets a reader in", {}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        m.lock();
+        model::thread reader([&] {
+            m.lock_shared();
+            MODEL_REQUIRE(data == 1);
+            m.unlock_shared();
+        });
+        increment(data);
+        m.unlock_and_lock_shared();
+        reader.join(); // while it is held here
+        m.unlock_shared();
+        MODEL_REQUIRE(m.try_lock());
+        m.unlock();
+    });
+}
+
+TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in",
+          "[shared_mutex]") {
+    model::check("shared_mutex: a writer times out", {.timeouts = 1}, [] {
+        permit_queue q(all - 1);
+        node writer(all);
+        node reader(1);
+        q.enqueue(writer);
+        q.enqueue(reader);
+        model::thread waiting([&] {
+            if (!writer.park(deadline::at_ns(1))) {
+                MODEL_REQUIRE(q.cancel(writer, fate::timed_out));
+            }
+        });
+        await(reader); // the reader who is inside stays there
+        waiting.join();
+        MODEL_REQUIRE(q.available() == all - 2);
+    });
+    model::check("shared_mutex: a writer is stopped while the last reader leaves", {}, [] {
+        permit_queue q(all - 1);
+        var<int> data{0};
+        node writer(all);
+        node reader(1);
+        q.enqueue(writer);
+        q.enqueue(reader);
+        model::thread stopping([&] { stop(q, writer); });
+        model::thread leaving([&] {
+            MODEL_REQUIRE(data == 0);
+            q.give(1, all_of_them);
+        });
+        await(writer);
+        if (writer.outcome() == fate::granted) {
+            increment(data);
+            q.give(all_of_them, all_of_them);
+        }
+        await(reader);
+        MODEL_REQUIRE(data == (writer.outcome() == fate::granted ? 1 : 0));
+        stopping.join();
+        leaving.join();
+        MODEL_REQUIRE(q.available() == all - 1);
+    });
+}
+
+TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_mutex][.long]") {
+    model::check("shared_mutex: a writer with a time-out", {.timeouts = 1}, [] {
+        shared_mutex m;
+        var<int> data{0};
+        m.lock_shared();
+        model::thread writer([&] {
+            if (m.try_lock_for(soon)) {
+                increment(data);
+                m.unlock();
+            }
+        });
+        // Before the writer, or behind it until it gives up: it cannot have it meanwhile.
+        m.lock_shared();
+        MODEL_REQUIRE(data == 0);
+        m.unlock_shared();
+        m.unlock_shared();
+        writer.join();
+        MODEL_REQUIRE(m.try_lock());
+        m.unlock();
+    });
+}
+
+TEST_CASE("shared_mutex: the last who had it may destroy it", "[shared_mutex]") {
+    model::check("shared_mutex: destroyed by a writer", {}, [] {
+        auto* const m = new shared_mutex;
+        var<int> data{0};
+        m->lock_shared();
+        model::thread reader([&, m] {
+            MODEL_REQUIRE(data == 0);
+            m->unlock_shared();
+        });
+        m->lock();
+        increment(data);
+        m->unlock();
+        delete m;
+    });
+}
+
+namespace {
+
+void two_readers_and_two_writers() {
+    shared_mutex m;
+    var<int> data{0};
+    const auto write = [&] {
+        const std::scoped_lock held(m);
+        increment(data);
+    };
+    const auto read = [&] {
+        const std::shared_lock held(m);
+        MODEL_REQUIRE(data <= 2);
+    };
+    model::thread a(write);
+    model::thread b(read);
+    model::thread c(read);
+    m.lock();
+    increment(data);
+    m.unlock_and_lock_shared();
+    MODEL_REQUIRE(data >= 1);
+    m.unlock_shared();
+    a.join();
+    b.join();
+    c.join();
+    MODEL_REQUIRE(m.try_lock());
+    m.unlock();
+}
+
+} // namespace
+
+TEST_CASE("shared_mutex: two readers and two writers", "[shared_mutex]") {
+    model::check("shared_mutex: four threads", random(10'000), two_readers_and_two_writers);
+}
+
+TEST_CASE("shared_mutex: two readers and two writers, for long", "[shared_mutex][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.spurious = o.weak_failures = 1;
+    model::check("shared_mutex: four threads, long", o, two_readers_and_two_writers);
+}

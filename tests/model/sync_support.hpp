@@ -1,0 +1,65 @@
+#ifndef BIDE_TESTS_MODEL_SYNC_SUPPORT_HPP
+#define BIDE_TESTS_MODEL_SYNC_SUPPORT_HPP
+
+// What the models of sync/ are made of.
+//
+// Three threads that all go for a queue's lock are some hundred thousand executions: where two are
+// enough to make the point, the third one's node was queued before, and its owner only looks.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
+#include <model/check.hpp>
+
+#include <chrono>
+#include <cstdint>
+
+namespace sync_model {
+
+using bide::deadline;
+using bide::fate;
+using model::failure;
+using model::platform;
+using model::var;
+using node = bide::basic_waiter<platform>;
+
+// Passes only where options.timeouts lets it.
+inline constexpr std::chrono::hours soon{1};
+
+inline model::options random(std::uint64_t runs) {
+    return {.how = model::options::method::pct, .runs = runs};
+}
+
+inline model::options bounded(int preemptions) {
+    return {.how = model::options::method::bounded, .preemptions = preemptions};
+}
+
+// Looks until the wait is over, asleep or not.
+template <class Waiter> void await(const Waiter& w) {
+    while (!w.is_complete()) {
+        platform::pause();
+    }
+}
+
+// What a stop does, on the thread that requests it (thread_wait::stoppable).
+template <class Queue> void stop(Queue& q, node& w) {
+    if (!w.is_complete() && q.cancel(w, fate::stopped)) {
+        w.publish(fate::stopped);
+    }
+}
+
+// A foreign owner's: what its waker left.
+struct bell {
+    var<int> rung{0};
+
+    bide::waker waker() noexcept { return {&ring, this}; }
+    static void ring(void* self) noexcept {
+        auto& mine = *static_cast<bell*>(self);
+        mine.rung = mine.rung + 1;
+    }
+};
+
+} // namespace sync_model
+
+#endif
