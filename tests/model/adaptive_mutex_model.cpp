@@ -17,8 +17,16 @@ using adaptive_lock = bide::detail::basic_adaptive_lock<platform>;
 
 void increment(var<int>& data) { data = data + 1; }
 
-bool is_asleep(const auto& w) {
-    return w.where()->load(std::memory_order_relaxed) == fate::parked;
+// Of somebody foreign, who has the mutex when this is called.
+bide::waker increments(var<int>& data) {
+    return {[](void* of) noexcept { increment(*static_cast<var<int>*>(of)); }, &data};
+}
+
+// Until its owner sleeps, or need not.
+void until_asleep(const auto& w) {
+    while (w.where()->load(std::memory_order_relaxed) == fate::waiting) {
+        platform::pause();
+    }
 }
 
 } // namespace
@@ -94,8 +102,10 @@ TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mu
 
 namespace {
 
-// The mutex is held, one waits; the holder unlocks and comes again, `rounds` times.
-void overtaken(int rounds) {
+enum class unlocks { at_once, once_it_sleeps };
+
+// One holds the mutex, one waits. The holder unlocks and comes again, `rounds` times.
+void overtaken(int rounds, unlocks when) {
     adaptive_lock l;
     var<int> data{0};
     node head(1);
@@ -104,24 +114,61 @@ void overtaken(int rounds) {
     model::thread waiting([&] {
         l.await(head, deadline::never());
         increment(data);
+    });
+    for (int i = 0; i <= rounds; ++i) {
+        if (when == unlocks::once_it_sleeps) {
+            until_asleep(head);
+        }
+        increment(data);
+        l.unlock(&l);
+        if (i == rounds || !l.barge()) {
+            return;
+        }
+    }
+}
+
+// As above, for as long as the head lets it, which is counted. Whoever is served says so while it
+// has the mutex.
+void overtaken_too_often(unlocks when, bool second) {
+    adaptive_lock l;
+    var<bool> served{false};
+    bell rings;
+    node first(1, rings.waker()); // handed over at once
+    node head(1);
+    l.take_free();
+    if (second) {
+        l.enqueue(first);
+    }
+    l.enqueue(head);
+    model::thread waiting([&] {
+        l.await(head, deadline::never());
+        served = true;
         l.unlock(&l);
     });
-    for (int i = 0; i < rounds; ++i) {
-        increment(data);
+    if (second) {
+        l.unlock(&l);
+        MODEL_REQUIRE(rings.rung == 1);
+    }
+    for (int overtakes = 0; !served; ++overtakes) {
+        MODEL_REQUIRE(overtakes <= static_cast<int>(adaptive_lock::max_overtakes));
+        if (when == unlocks::once_it_sleeps) {
+            until_asleep(head);
+        }
         l.unlock(&l);
         if (!l.barge()) {
             return;
         }
     }
-    increment(data);
     l.unlock(&l);
 }
 
 } // namespace
 
 TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_mutex]") {
-    model::check("adaptive_mutex: one waits, one unlocks", {.spurious = 1}, [] { overtaken(0); });
-    model::check("adaptive_mutex: one waits, one unlocks and overtakes", {}, [] { overtaken(1); });
+    model::check("adaptive_mutex: one waits, one unlocks", {.spurious = 1},
+                 [] { overtaken(0, unlocks::at_once); });
+    model::check("adaptive_mutex: one waits, one unlocks and overtakes", {},
+                 [] { overtaken(1, unlocks::once_it_sleeps); });
     model::check("adaptive_mutex: two in the queue", {}, [] {
         adaptive_lock l;
         var<int> data{0};
@@ -130,71 +177,34 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_m
         l.take_free();
         l.enqueue(first);
         l.enqueue(second);
-        const auto wait = [&](node& w) {
-            l.await(w, deadline::never());
+        model::thread waiting([&] {
+            l.await(first, deadline::never());
             increment(data);
             l.unlock(&l);
-        };
-        model::thread a([&] { wait(first); });
-        model::thread b([&] { wait(second); });
+        });
         increment(data);
         l.unlock(&l);
-        a.join();
-        b.join();
-        MODEL_REQUIRE(data == 3);
+        await(second);
+        increment(data);
+        waiting.join();
     });
 }
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often",
           "[adaptive_mutex]") {
-    constexpr int most = adaptive_lock::max_overtakes;
-    static_assert(most <= 4, "few enough to be counted by a model");
-    model::check("adaptive_mutex: overtakes of one head", {}, [] {
-        adaptive_lock l;
-        var<bool> served{false};
-        node head(1);
-        l.take_free();
-        l.enqueue(head);
-        model::thread waiting([&] {
-            l.await(head, deadline::never());
-            served = true;
-            l.unlock(&l);
-        });
-        // The unlock that is one too many hands over.
-        for (int overtakes = 0; !served; ++overtakes) {
-            MODEL_REQUIRE(overtakes <= most);
-            l.unlock(&l);
-            if (!l.barge()) {
-                return;
-            }
-        }
-        l.unlock(&l);
-    });
-    model::check("adaptive_mutex: overtakes of the second head", {}, [] {
-        adaptive_lock l;
-        var<bool> served{false};
-        bell rings;
-        node first(1, rings.waker()); // handed over at once
-        node second(1);
-        l.take_free();
-        l.enqueue(first);
-        l.enqueue(second);
-        model::thread waiting([&] {
-            l.await(second, deadline::never());
-            served = true;
-            l.unlock(&l);
-        });
-        l.unlock(&l);
-        MODEL_REQUIRE(rings.rung == 1);
-        for (int overtakes = 0; !served; ++overtakes) {
-            MODEL_REQUIRE(overtakes <= most);
-            l.unlock(&l);
-            if (!l.barge()) {
-                return;
-            }
-        }
-        l.unlock(&l);
-    });
+    static_assert(adaptive_lock::max_overtakes <= 4, "few enough to be counted by a model");
+    model::check("adaptive_mutex: overtakes of one head", {},
+                 [] { overtaken_too_often(unlocks::once_it_sleeps, false); });
+    model::check("adaptive_mutex: overtakes of the second head", {},
+                 [] { overtaken_too_often(unlocks::once_it_sleeps, true); });
+}
+
+TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often, at any moment",
+          "[adaptive_mutex][.long]") {
+    model::check("adaptive_mutex: one overtakes at any moment", {},
+                 [] { overtaken(1, unlocks::at_once); });
+    model::check("adaptive_mutex: one overtakes as often as it can", bounded(1),
+                 [] { overtaken_too_often(unlocks::at_once, false); });
 }
 
 namespace {
@@ -213,28 +223,25 @@ TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex",
           "[adaptive_mutex]") {
     model::check("adaptive_mutex: overtaken twice is enough", {}, [] {
         bide::detail::basic_adaptive_lock<late_platform> l;
+        var<bool> served{false};
         bide::basic_waiter<late_platform> head(1);
         l.take_free();
         l.enqueue(head);
         model::thread waiting([&] {
             l.await(head, deadline::never());
+            served = true;
             l.unlock(&l);
         });
         // Woken once, and its patience begins; woken twice, and it is over.
-        for (int i = 0; i < 2; ++i) {
-            while (!is_asleep(head)) {
-                platform::pause();
-            }
+        for (int overtakes = 0; !served; ++overtakes) {
+            MODEL_REQUIRE(overtakes <= 2);
+            until_asleep(head);
             l.unlock(&l);
             if (!l.barge()) {
                 return;
             }
         }
-        while (!is_asleep(head)) {
-            platform::pause();
-        }
         l.unlock(&l);
-        MODEL_REQUIRE(!l.barge() || head.outcome() == fate::granted);
     });
 }
 
@@ -286,11 +293,12 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
 // ---- Giving up
 
 TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
+    // Woken, overtaken, and out of time: at each moment of the overtaker's.
     model::check("adaptive_mutex: time-out of a head that was woken", {.timeouts = 1}, [] {
         adaptive_lock l;
         var<int> data{0};
         node head(1);
-        node next(1);
+        node next(1, increments(data));
         l.take_free();
         l.enqueue(head);
         l.enqueue(next);
@@ -301,19 +309,36 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
                 l.unlock(&l);
             }
         });
-        const int rounds = model::choose(2);
-        for (int i = 0; i <= rounds; ++i) {
-            increment(data);
-            l.unlock(&l);
-            if (i == rounds || !l.barge()) {
-                break;
-            }
-        }
-        await(next);
+        until_asleep(head);
         increment(data);
         l.unlock(&l);
+        if (model::choose(2) == 1 && l.barge()) {
+            increment(data);
+            l.unlock(&l);
+        }
+        await(next);
         waiting.join();
-        MODEL_REQUIRE(l.take_free());
+        MODEL_REQUIRE(data >= 2);
+    });
+    // The same by a stop, which needs no sleep of the head's.
+    model::check("adaptive_mutex: stop of a head that was woken", {}, [] {
+        adaptive_lock l;
+        var<int> data{0};
+        node head(1);
+        node next(1, increments(data));
+        l.take_free();
+        l.enqueue(head);
+        l.enqueue(next);
+        head.sleep(deadline::at_ns(0)); // asks to be woken
+        l.unlock(&l);                   // wakes it: the mutex floats
+        model::thread stopping([&] { stop(l, head); });
+        if (l.barge()) {
+            increment(data);
+            l.unlock(&l);
+        }
+        await(next);
+        stopping.join();
+        MODEL_REQUIRE(head.outcome() == fate::stopped);
     });
     model::check("adaptive_mutex: time-out of the only one", {.timeouts = 1}, [] {
         mutex m;
@@ -341,18 +366,46 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         l.take_free();
         l.enqueue(w);
         model::thread stopping([&] { stop(l, w); });
-        model::thread waiting([&] {
-            l.await(w, deadline::never());
-            if (w.outcome() == fate::granted || l.barge()) {
-                increment(data);
-                l.unlock(&l);
-            }
-        });
         increment(data);
         l.unlock(&l);
         stopping.join();
+        MODEL_REQUIRE(w.is_complete());
+        MODEL_REQUIRE(l.take_free() == (w.outcome() == fate::stopped));
+    });
+    model::check("adaptive_mutex: stop of one who takes it", {}, [] {
+        adaptive_lock l;
+        var<int> data{0};
+        node w(1);
+        l.take_free();
+        l.enqueue(w);
+        model::thread waiting([&] {
+            l.await(w, deadline::never());
+            if (w.outcome() == fate::granted || l.barge()) {
+                MODEL_REQUIRE(data == 1);
+                l.unlock(&l);
+            }
+        });
+        until_asleep(w);
+        data = 1;
+        l.unlock(&l);
+        stop(l, w);
         waiting.join();
         MODEL_REQUIRE(l.take_free());
+    });
+    model::check("adaptive_mutex: one stops, the other unlocks and locks", {}, [] {
+        adaptive_lock l;
+        var<int> data{0};
+        node w(1);
+        l.take_free();
+        l.enqueue(w);
+        model::thread unlocking([&] {
+            data = 1;
+            l.unlock(&l);
+        });
+        stop(l, w);
+        if (w.outcome() == fate::granted || l.lock_slow(deadline::never())) {
+            MODEL_REQUIRE(data == 1);
+        }
     });
     model::check("adaptive_mutex: stopped before it is queued, or while", {}, [] {
         adaptive_lock l;

@@ -61,38 +61,73 @@ TEST_CASE("ready_queue: two of one poster come in its order", "[ready_queue]") {
     model::check("two posts, spurious", {.spurious = 1, .weak_failures = 1}, body);
 }
 
+namespace {
+
+void two_posters() {
+    ready_queue queue;
+    numbered all[2];
+    model::thread first([&] { post(queue, all[0], 1); });
+    model::thread second([&] { post(queue, all[1], 2); });
+    const int one = pop(queue)->number;
+    const int other = pop(queue)->number;
+    MODEL_REQUIRE(one + other == 3);
+}
+
+void three_posts() {
+    ready_queue queue;
+    numbered left[2];
+    numbered right;
+    model::thread first([&] {
+        post(queue, left[0], 1);
+        post(queue, left[1], 2);
+    });
+    model::thread second([&] { post(queue, right, 3); });
+    int before = 0;
+    int sum = 0;
+    for (int i = 0; i < 3; ++i) {
+        const int n = pop(queue)->number;
+        sum += n;
+        if (n != 3) {
+            MODEL_REQUIRE(n == before + 1);
+            before = n;
+        }
+    }
+    MODEL_REQUIRE(sum == 6);
+    MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
+}
+
+} // namespace
+
 TEST_CASE("ready_queue: two posters' come out once each, each poster's in order",
           "[ready_queue]") {
-    model::check("two posters, three posts", {}, [] {
-        ready_queue queue;
-        numbered left[2];
-        numbered right;
-        model::thread first([&] {
-            post(queue, left[0], 1);
-            post(queue, left[1], 2);
-        });
-        model::thread second([&] { post(queue, right, 3); });
-        int before = 0;
-        int sum = 0;
-        for (int i = 0; i < 3; ++i) {
-            const int n = pop(queue)->number;
-            sum += n;
-            if (n != 3) {
-                MODEL_REQUIRE(n == before + 1);
-                before = n;
-            }
-        }
-        MODEL_REQUIRE(sum == 6);
-        MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
-    });
-    model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1}, [] {
+    model::check("two posters", {}, two_posters);
+    model::options random;
+    random.how = model::options::method::pct;
+    random.runs = 10'000;
+    random.spurious = random.weak_failures = 1;
+    model::check("two posters, three posts, at random", random, three_posts);
+}
+
+TEST_CASE("ready_queue: two posters' come out once each, in every execution",
+          "[ready_queue][.long]") {
+    model::check("two posters, three posts", {}, three_posts);
+    model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1}, two_posters);
+    model::check("time-out against two posters", {.timeouts = 1}, [] {
         ready_queue queue;
         numbered all[2];
         model::thread first([&] { post(queue, all[0], 1); });
         model::thread second([&] { post(queue, all[1], 2); });
-        const int one = pop(queue)->number;
-        const int other = pop(queue)->number;
-        MODEL_REQUIRE(one + other == 3);
+        deadline until = soon;
+        int sum = 0;
+        for (int left = 2; left > 0;) {
+            if (numbered* const r = pop(queue, until)) {
+                sum += r->number;
+                --left;
+            } else {
+                until = deadline::never();
+            }
+        }
+        MODEL_REQUIRE(sum == 3);
     });
 }
 
@@ -111,20 +146,6 @@ TEST_CASE("ready_queue: a post that comes with the time-out is taken or stays", 
     };
     model::check("time-out against post", {.timeouts = 1}, body);
     model::check("time-out against post, spurious", {.spurious = 1, .timeouts = 1}, body);
-    model::check("time-out against two posters", {.timeouts = 1}, [] {
-        ready_queue queue;
-        numbered all[2];
-        model::thread first([&] { post(queue, all[0], 1); });
-        model::thread second([&] { post(queue, all[1], 2); });
-        int sum = 0;
-        for (int left = 2; left > 0;) {
-            if (numbered* const r = pop(queue, soon)) {
-                sum += r->number;
-                --left;
-            }
-        }
-        MODEL_REQUIRE(sum == 3);
-    });
     CHECK(model::outcomes({.timeouts = 1}, [] {
               ready_queue queue;
               numbered r;
@@ -151,7 +172,7 @@ TEST_CASE("ready_queue: the owner's own posts mix with others'", "[ready_queue]"
 }
 
 TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word", "[ready_queue]") {
-    model::check("one runnable to and fro", {.spurious = 1}, [] {
+    model::check("one runnable to and fro", {}, [] {
         ready_queue there;
         ready_queue back;
         numbered ball;

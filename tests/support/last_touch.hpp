@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -17,7 +18,8 @@ namespace test {
 
 // In each round: make(place, round) constructs a T there, help(T&) is run by each of `helpers`
 // threads, wait(T&, round) by this one, which then destroys it. Returns in how many rounds the
-// place was written to afterwards.
+// place was written to afterwards. On a machine that is busy with other things a round takes as long
+// as their time slices: there are fewer then.
 template <class T, class Make, class Help, class Wait>
 int late_touches(int helpers, int rounds, Make make, Help help, Wait wait, where at = where()) {
     struct alignas(128) order {
@@ -44,7 +46,8 @@ int late_touches(int helpers, int rounds, Make make, Help help, Wait wait, where
         alignas(T) unsigned char place[sizeof(T)];
         unsigned char pattern[sizeof(T)];
         std::memset(pattern, 0xa5, sizeof pattern);
-        for (int round = 0; round < rounds; ++round) {
+        const std::int64_t enough = bide::native_platform::now() + 5'000'000'000;
+        for (int round = 0; round < rounds && bide::native_platform::now() < enough; ++round) {
             T* const object = make(static_cast<void*>(place), round);
             for (int i = 0; i < helpers; ++i) {
                 orders[i].object = object;

@@ -119,8 +119,9 @@ bool replayed(std::string_view name, const options& o, const body& run) {
         return false;
     }
     const verdict v = replay(wanted.substr(bar + 1), o, run);
-    report(name, o, v, failure::none);
+    print(name, o, v);
     std::printf("%s\n%s", v.message.c_str(), v.trace.c_str());
+    CHECK(v.what == failure::none);
     return true;
 }
 

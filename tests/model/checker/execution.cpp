@@ -374,7 +374,6 @@ void execution::apply(model_thread& t, const outcome& o) {
     case request::kind::choice: {
         event& e = memory_.other(event::kind::choice, t.knows, r.where, r.text);
         e.pick = o.pick;
-        e.picks = r.picks;
         t.result = static_cast<bits>(o.pick);
         break;
     }

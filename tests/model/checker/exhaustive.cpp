@@ -99,7 +99,6 @@ void exhaustive::done(execution& x, int number) {
     event& e = x.mem().events[index(number)];
     step s;
     s.thread = e.id.thread;
-    s.what = e.what;
     s.pick = e.pick;
     s.from = behind_;
     s.stamp = is_scripted() ? now_[at_].stamp : ++last_stamp_;
@@ -148,7 +147,6 @@ void exhaustive::revisit(execution& x, int t) {
                 }
             }
             if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
-                write.what = event::kind::write;
                 dropped_[index(r)] = 1; // and added again at the end
                 push_revisit(m, read, write);
             }
@@ -211,15 +209,10 @@ void exhaustive::push_revisit(const memory& m, const event& read, const step& wr
     s.push_back(write);
     step again;
     again.thread = read.id.thread;
-    again.what = event::kind::read;
-    again.from = {write.thread, 0};
     again.stamp = read.stamp;
-    // The write's place in its thread: after its steps that are kept.
-    again.from.index = 1;
-    for (const step& k : s) {
-        again.from.index += k.thread == write.thread ? 1 : 0;
-    }
-    --again.from.index; // the write itself was counted
+    again.from.thread = write.thread;
+    again.from.index = static_cast<std::uint32_t>(
+        std::count_if(s.begin(), s.end(), [&](const step& k) { return k.thread == write.thread; }));
     s.push_back(again);
     work_.push_back(std::move(s));
 }

@@ -42,7 +42,6 @@ public:
 private:
     struct step {
         std::uint8_t thread = 0;
-        event::kind what = event::kind::local;
         bool any = false;        // a write: anywhere it may be placed
         int pick = 0;            // of a choice
         event_id from;           // what a read reads; what a write is behind
@@ -50,7 +49,6 @@ private:
     };
     using script = std::vector<step>;
 
-    static step record(const execution& x, const event& e, event_id from);
     bool is_scripted() const noexcept { return at_ < now_.size(); }
     void push(const step& last, bool with_rest);
     void revisit(execution& x, int thread);

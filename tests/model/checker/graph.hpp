@@ -47,7 +47,7 @@ struct event {
         read,  // of an atomic or queue object; with `exclusive`, a write of the same step follows
         write, // with `exclusive`, the second half of a read-modify-write
         fence,
-        choice, // `pick` of `picks`
+        choice,
         local,  // anything else that takes a place in its thread: start, end, join, wake-up
     };
 
@@ -59,7 +59,6 @@ struct event {
     int message = -1; // read: the one read; write: its own
     bits value = 0;
     int pick = 0;
-    int picks = 0;
     int node = -1;           // in the seq_cst order
     std::uint32_t stamp = 0; // when it was added, over revisits (exhaustive.cpp)
     clock hb;                // what happens before it, and itself

@@ -1,0 +1,480 @@
+#include <bide/core/async_op.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/tokens.hpp>
+
+#include <coroutine>
+#include <memory>
+#include <optional>
+#include <utility>
+
+// Coroutines that wait for a token: resumed once, on the thread that gave it or where they asked to
+// be, and nothing of a frame is touched by who resumed it or queued it. A frame that is left over
+// is a leak, its atomics that are touched afterwards a lifetime failure. The primitive is the
+// smallest that there is: support/tokens.hpp.
+
+namespace {
+
+using bide::deadline;
+using model::platform;
+using awake = model::platform_without_lock_sleep;
+using test::detached;
+using test::held;
+using parker = bide::basic_parker<platform>;
+template <class T> using var = platform::var<T>;
+template <class P> using tokens = test::basic_tokens<P>;
+template <class P> using ready_queue = bide::basic_ready_queue<P>;
+
+// Past as soon as somebody looks.
+constexpr deadline now = deadline::at_ns(1);
+constexpr deadline soon = deadline::at_ns(1'000'000);
+
+// What a giver did before, and how often it was seen by who got the token.
+struct notes {
+    var<int> news{0};
+    var<int> seen{0};
+
+    void see() noexcept {
+        MODEL_REQUIRE(news == 1);
+        seen = seen + 1;
+    }
+};
+
+template <class P> detached take_and_keep(tokens<P>& from, notes& n) {
+    auto token = co_await from.async_take();
+    n.see();
+    token.keep();
+}
+
+// The token goes back when the frame does, on the thread that runs it.
+template <class P> detached take_and_give(tokens<P>& from, notes& n) {
+    const auto token = co_await from.async_take();
+    n.see();
+}
+
+template <class P> void give(tokens<P>& to, notes& n) noexcept {
+    n.news = 1;
+    to.give();
+}
+
+} // namespace
+
+TEST_CASE("async_op: a coroutine goes on once, on the giver's thread or its own", "[async_op]") {
+    model::check("one coroutine", {}, [] {
+        tokens<platform> t(0);
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_and_keep(t, n);
+        giver.join();
+        MODEL_REQUIRE(n.seen == 1);
+        MODEL_REQUIRE(t.available() == 0);
+        MODEL_REQUIRE(t.waiters() == 0);
+    });
+    model::check("one coroutine, spurious", {.spurious = 1, .weak_failures = 1}, [] {
+        tokens<awake> t(0);
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_and_give(t, n);
+        giver.join();
+        MODEL_REQUIRE(n.seen == 1);
+        MODEL_REQUIRE(t.available() == 1);
+    });
+}
+
+namespace {
+
+template <class P> detached take_and_destroy(std::unique_ptr<tokens<P>>& from, notes& n) {
+    auto token = co_await from->async_take();
+    n.see();
+    token.keep();
+    from.reset();
+}
+
+} // namespace
+
+TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it goes on",
+          "[async_op]") {
+    model::check("the primitive is destroyed", {}, [] {
+        auto t = std::make_unique<tokens<platform>>(0);
+        notes n;
+        model::thread giver([&n, mine = t.get()] { give(*mine, n); });
+        take_and_destroy(t, n);
+        giver.join();
+        MODEL_REQUIRE(n.seen == 1);
+        MODEL_REQUIRE(t == nullptr);
+    });
+}
+
+TEST_CASE("async_op: a token goes through two coroutines", "[async_op]") {
+    model::check("two coroutines on one thread", {}, [] {
+        tokens<awake> t(0);
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_and_give(t, n);
+        take_and_give(t, n);
+        giver.join();
+        MODEL_REQUIRE(n.seen == 2);
+        MODEL_REQUIRE(t.available() == 1);
+    });
+    model::check("a coroutine and a thread", {}, [] {
+        tokens<awake> t(0);
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_and_give(t, n);
+        MODEL_REQUIRE(t.take_until(deadline::never()) == bide::fate::granted);
+        n.see();
+        t.give();
+        giver.join();
+        MODEL_REQUIRE(n.seen == 2);
+        MODEL_REQUIRE(t.available() == 1);
+    });
+}
+
+TEST_CASE("async_op: coroutines of two threads go on once each", "[async_op][.long]") {
+    model::check("two threads and a giver", {}, [] {
+        tokens<awake> t(0);
+        notes n;
+        n.news = 1;
+        model::thread other([&] { take_and_give(t, n); });
+        model::thread giver([&] { t.give(); });
+        take_and_give(t, n);
+        other.join();
+        giver.join();
+        MODEL_REQUIRE(n.seen == 2);
+        MODEL_REQUIRE(t.available() == 1);
+    });
+}
+
+// ---- Where it goes on
+
+namespace {
+
+template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, notes& n) {
+    auto token = co_await from.async_take().resume_on(where);
+    n.see();
+    token.keep();
+}
+
+} // namespace
+
+TEST_CASE("async_op: one with an executor goes on there, and may take that along", "[async_op]") {
+    const auto body = [] {
+        tokens<awake> t(0);
+        auto mine = std::make_unique<ready_queue<awake>>();
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_on(*mine, t, n);
+        if (n.seen == 0) { // by this thread only
+            mine->pop(deadline::never())->run.wake();
+        }
+        mine.reset();
+        MODEL_REQUIRE(n.seen == 1);
+    };
+    model::check("a queue of this thread", {}, body);
+    model::check("a queue of this thread, spurious", {.spurious = 1}, body);
+}
+
+namespace {
+
+// Runs when it is started; at its end it unparks who waits for it and may destroy it.
+struct [[nodiscard]] awaited {
+    struct promise_type {
+        parker* owner = nullptr;
+
+        awaited get_return_object() noexcept {
+            return {std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        struct final_awaiter {
+            bool await_ready() noexcept { return false; }
+            void await_suspend(std::coroutine_handle<promise_type> h) noexcept {
+                h.promise().owner->unpark(); // the frame may be gone when this returns
+            }
+            void await_resume() noexcept {}
+        };
+        final_awaiter final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
+    };
+    std::coroutine_handle<promise_type> frame;
+
+    // Runs it to its end, on whatever threads, and destroys it.
+    void wait() const {
+        parker p;
+        frame.promise().owner = &p;
+        bide::resume<platform>(frame);
+        p.park();
+        frame.destroy();
+    }
+};
+
+template <class P> awaited take_awaited(tokens<P>& from, notes& n) {
+    auto token = co_await from.async_take();
+    n.see();
+    token.keep();
+}
+
+} // namespace
+
+TEST_CASE("async_op: a thread waits for a coroutine that ends elsewhere, and destroys it",
+          "[async_op]") {
+    const auto body = [] {
+        tokens<platform> t(0);
+        notes n;
+        model::thread giver([&] { give(t, n); });
+        take_awaited(t, n).wait();
+        MODEL_REQUIRE(n.seen == 1);
+    };
+    model::check("waited for by a parker", {}, body);
+    model::check("waited for by a parker, spurious", {.spurious = 1}, body);
+}
+
+namespace {
+
+// A child that its parent awaits, both of them handing the thread to each other.
+struct [[nodiscard]] child {
+    struct promise_type {
+        std::coroutine_handle<> parent;
+        bide::detail::transfer_node node;
+
+        child get_return_object() noexcept {
+            return child(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        struct final_awaiter {
+            bool await_ready() noexcept { return false; }
+            std::coroutine_handle<>
+            await_suspend(std::coroutine_handle<promise_type> h) noexcept {
+                return bide::transfer<platform>(h.promise().parent, h.promise().node);
+            }
+            void await_resume() noexcept {}
+        };
+        final_awaiter final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
+    };
+
+    explicit child(std::coroutine_handle<promise_type> f) noexcept : frame(f) {}
+    child(child&& other) noexcept : frame(std::exchange(other.frame, nullptr)) {}
+    child& operator=(child&&) = delete;
+    ~child() {
+        if (frame) {
+            frame.destroy();
+        }
+    }
+
+    bool await_ready() const noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> parent) noexcept {
+        frame.promise().parent = parent;
+        return bide::transfer<platform>(frame, frame.promise().node);
+    }
+    void await_resume() const noexcept {}
+
+    std::coroutine_handle<promise_type> frame;
+};
+
+template <class P> child take_as_child(tokens<P>& from, notes& n) {
+    auto token = co_await from.async_take();
+    n.see();
+    token.keep();
+}
+
+template <class P> awaited parent(tokens<P>& from, notes& n) {
+    co_await take_as_child(from, n);
+    co_await take_as_child(from, n);
+    MODEL_REQUIRE(n.seen == 2);
+}
+
+} // namespace
+
+TEST_CASE("async_op: a child that goes on elsewhere takes its parent along", "[async_op]") {
+    model::check("a parent and two children", {}, [] {
+        tokens<platform> t(1);
+        notes n;
+        n.news = 1;
+        model::thread giver([&] { t.give(); });
+        parent(t, n).wait();
+        MODEL_REQUIRE(n.seen == 2);
+    });
+}
+
+// ---- Destroyed while it waits
+
+namespace {
+
+template <class P> held take_held(tokens<P>& from, notes& n) {
+    const auto token = co_await from.async_take();
+    n.see();
+}
+template <class P> held take_held_on(ready_queue<P>& where, tokens<P>& from, notes& n) {
+    const auto token = co_await from.async_take().resume_on(where);
+    n.see();
+}
+template <class P>
+held take_held_until(deadline until, ready_queue<P>& where, tokens<P>& from, notes& n) {
+    const auto token = co_await from.async_take().with_deadline(until).resume_on(where);
+    n.seen = n.seen + 1;
+}
+
+template <class P> held take_and_kill(tokens<P>& from, std::optional<held>& victim, notes& n) {
+    const auto token = co_await from.async_take();
+    n.see();
+    victim.reset();
+}
+
+} // namespace
+
+TEST_CASE("async_op: one that is destroyed leaves the queue while others come and go",
+          "[async_op]") {
+    const auto body = [] {
+        tokens<awake> t(0);
+        notes n;
+        model::thread other([&] { t.take_until(soon); });
+        {
+            held h = take_held(t, n);
+            h.start();
+        }
+        t.give(); // to the other, if it has not timed out
+        other.join();
+        MODEL_REQUIRE(n.seen == 0);
+        MODEL_REQUIRE(t.waiters() == 0);
+    };
+    model::check("destroyed beside another wait", {}, body);
+    model::check("destroyed beside another wait that times out", {.timeouts = 1}, body);
+}
+
+TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes back",
+          "[async_op]") {
+    model::check("destroyed with a grant", {}, [] {
+        tokens<platform> t(0);
+        ready_queue<platform> mine; // which is dropped with what is inside
+        notes n;
+        {
+            held h = take_held_on(mine, t, n);
+            model::thread giver([&] { give(t, n); });
+            h.start();
+            giver.join(); // its release has returned
+        }
+        MODEL_REQUIRE(n.seen <= 1); // it may have found the token at once
+        MODEL_REQUIRE(t.available() == 1);
+        MODEL_REQUIRE(t.waiters() == 0);
+    });
+    model::check("destroyed by the one before it", {}, [] {
+        tokens<platform> t(0);
+        notes n;
+        std::optional<held> victim;
+        held killer = take_and_kill(t, victim, n);
+        victim.emplace(take_held(t, n));
+        killer.start();
+        victim->start();
+        n.news = 1;
+        model::thread giver([&] { t.give(2); });
+        giver.join();
+        MODEL_REQUIRE(n.seen == 1);
+        MODEL_REQUIRE(t.available() == 2);
+    });
+}
+
+// ---- Time-outs, on the service thread. Its timers are never ended, so neither is it.
+
+namespace {
+
+template <class P> void start_service() {
+    auto* const service = new bide::basic_timer_service<P>;
+    model::use_service(service);
+    model::daemon([service] { service->run(); });
+}
+
+template <class P>
+detached take_until(deadline until, tokens<P>& from, notes& n, parker& finished) {
+    {
+        const auto token = co_await from.async_take().with_deadline(until);
+        if (token) {
+            n.see();
+        } else {
+            MODEL_REQUIRE(token.error() == bide::errc::timeout);
+        }
+    }
+    finished.unpark();
+}
+
+} // namespace
+
+namespace {
+
+void time_out() {
+    start_service<awake>();
+    tokens<awake> t(0);
+    notes n;
+    parker finished;
+    take_until(now, t, n, finished);
+    finished.park();
+    MODEL_REQUIRE(n.seen == 0);
+    MODEL_REQUIRE(t.waiters() == 0);
+    t.give();
+    MODEL_REQUIRE(t.available() == 1);
+}
+
+void time_out_against_grant() {
+    start_service<awake>();
+    tokens<awake> t(0);
+    notes n;
+    parker finished;
+    take_until(now, t, n, finished);
+    give(t, n);
+    finished.park();
+    MODEL_REQUIRE(t.waiters() == 0);
+    MODEL_REQUIRE(t.available() == 1);
+}
+
+void time_out_against_anothers_grant() {
+    start_service<awake>();
+    tokens<awake> t(0);
+    notes n;
+    parker finished;
+    model::thread giver([&] { give(t, n); });
+    take_until(now, t, n, finished);
+    finished.park();
+    giver.join();
+    MODEL_REQUIRE(t.waiters() == 0);
+    MODEL_REQUIRE(t.available() == 1);
+}
+
+} // namespace
+
+TEST_CASE("async_op: a time-out and a grant end a wait once", "[async_op]") {
+    model::options random;
+    random.how = model::options::method::pct;
+    model::check("a time-out, at random", random, time_out);
+    model::check("grant against time-out, at random", random, time_out_against_grant);
+    model::check("another's grant against time-out, at random", random,
+                 time_out_against_anothers_grant);
+}
+
+TEST_CASE("async_op: a time-out and a grant end a wait once, in every execution",
+          "[async_op][.long]") {
+    model::check("a time-out", {}, time_out);
+    model::check("grant against time-out", {}, time_out_against_grant);
+}
+
+TEST_CASE("async_op: one that is destroyed is not touched by its time-out", "[async_op]") {
+    model::check("destroyed against time-out", {}, [] {
+        start_service<awake>();
+        tokens<awake> t(0);
+        ready_queue<awake> mine; // which is dropped with what is inside
+        notes n;
+        {
+            held h = take_held_until(now, mine, t, n);
+            h.start();
+            MODEL_REQUIRE(n.seen == (h.done() ? 1 : 0)); // refused, where the time-out came first
+        }
+        MODEL_REQUIRE(t.waiters() == 0);
+        t.give();
+        MODEL_REQUIRE(t.available() == 1);
+    });
+}

@@ -1,0 +1,384 @@
+// The checker against itself: random small programs, explored in two ways that have little in common.
+// Enumerating every schedule and every choice is slow and simple; it must find what the exhaustive
+// search finds. Each program has a seed of its own, so BIDE_TEST_SEED=<seed> BIDE_MODEL_PROGRAMS=1
+// repeats one, and the text that is printed can be made a row of litmus_model.cpp.
+
+#include <model/check.hpp>
+#include <model/program.hpp>
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <iterator>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using model::failure;
+using model::operation;
+using model::options;
+using model::program;
+using model::reads;
+using kind = operation::kind;
+using method = options::method;
+using order = std::memory_order;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+    const char* const given = std::getenv(name);
+    return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
+}
+
+// ---- Random programs
+
+class generator {
+public:
+    explicit generator(std::uint64_t seed) : random_(seed) { tempers_ = below(4); }
+
+    std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+    bool one_in(std::size_t n) { return below(n) == 0; }
+    template <class T> T any(std::initializer_list<T> all) {
+        return all.begin()[below(all.size())];
+    }
+
+    operation make(kind what, char object, std::uint8_t value = 0) {
+        operation op;
+        op.what = what;
+        op.object = object;
+        op.value = value;
+        op.expected = static_cast<std::uint8_t>(below(3));
+        op.with = order_of(what);
+        op.with_failure = op.is_compare() ? order_of(kind::load) : order::relaxed;
+        return op;
+    }
+    operation make(kind what) {
+        const std::size_t values = what == kind::add ? 1 : 3;
+        return make(what, any({'x', 'y'}), static_cast<std::uint8_t>(1 + below(values)));
+    }
+
+    // Threads of at most so many operations each, drawn from `kinds`.
+    program make(std::initializer_list<kind> kinds, std::size_t threads, std::size_t operations) {
+        program p;
+        p.last = "xy";
+        for (std::size_t t = 0; t < threads; ++t) {
+            p.threads.emplace_back();
+            for (std::size_t i = one_in(4) ? 1 : 0; i < operations; ++i) {
+                p.threads.back().push_back(make(any(kinds)));
+            }
+        }
+        return p;
+    }
+    // The same of any size that can be enumerated.
+    program make(std::initializer_list<kind> kinds) {
+        switch (below(8)) {
+        case 0: return make(kinds, 2, 2);
+        case 1: return make(kinds, 3, 1);
+        case 2: return make(kinds, 3, 2);
+        case 3:
+        case 4: return make(kinds, 2, 4);
+        default: return make(kinds, 2, 3);
+        }
+    }
+    // And where more is put into it.
+    program make_small(std::initializer_list<kind> kinds) {
+        return one_in(6) ? make(kinds, 3, 1) : make(kinds, 2, 1 + below(2));
+    }
+
+    // Somewhere in one of the threads.
+    std::vector<operation>& thread_of(program& p) { return p.threads[below(p.threads.size())]; }
+    void put(std::vector<operation>& thread, std::vector<operation> what) {
+        const auto at = static_cast<std::ptrdiff_t>(below(thread.size() + 1));
+        thread.insert(thread.begin() + at, what.begin(), what.end());
+    }
+
+private:
+    order order_of(kind what) {
+        if (what == kind::wait || what == kind::timed_wait || what == kind::wake ||
+            what == kind::choose) {
+            return order::relaxed;
+        }
+        if (what == kind::fence) {
+            return tempers_ == 1 ? order::seq_cst
+                                 : any({order::acquire, order::release, order::acq_rel,
+                                        order::seq_cst, order::seq_cst});
+        }
+        switch (tempers_) {
+        case 0: return order::relaxed;
+        case 1: return any({order::relaxed, order::seq_cst});
+        case 2: return one_in(5) ? order::relaxed : strongest(what);
+        default: break;
+        }
+        switch (what) {
+        case kind::load:
+        case kind::await: return any({order::relaxed, order::acquire, order::seq_cst});
+        case kind::store: return any({order::relaxed, order::release, order::seq_cst});
+        default:
+            return any(
+                {order::relaxed, order::acquire, order::release, order::acq_rel, order::seq_cst});
+        }
+    }
+    order strongest(kind what) {
+        switch (what) {
+        case kind::load:
+        case kind::await: return any({order::acquire, order::seq_cst});
+        case kind::store: return any({order::release, order::seq_cst});
+        default: return any({order::acq_rel, order::seq_cst});
+        }
+    }
+
+    std::mt19937_64 random_;
+    std::size_t tempers_; // which orders the program has
+};
+
+struct test {
+    program run;
+    options how;
+};
+
+constexpr std::initializer_list<kind> accesses{
+    kind::load, kind::load,     kind::load,           kind::store, kind::store, kind::store,
+    kind::add,  kind::exchange, kind::compare_strong, kind::fence, kind::fence,
+};
+
+// Atomics and fences: no failure is possible.
+test atomics(generator& g) { return {g.make(accesses), {}}; }
+
+// What fails for no reason, and other choices.
+test choices(generator& g) {
+    test t{g.make({kind::load, kind::store, kind::add, kind::compare_strong, kind::compare_weak,
+                   kind::compare_weak, kind::choose}),
+           {}};
+    t.how.weak_failures = static_cast<int>(g.below(3));
+    return t;
+}
+
+// Sleepers on x whom somebody wakes, or nobody.
+test sleepers(generator& g) {
+    test t{g.make_small({kind::load, kind::store, kind::store, kind::add, kind::fence, kind::wake}),
+           {}};
+    for (std::size_t i = 1 + g.below(2); i > 0; --i) {
+        const kind what = g.one_in(3) ? kind::timed_wait : kind::wait;
+        g.put(g.thread_of(t.run), {g.make(what, 'x', static_cast<std::uint8_t>(g.below(3)))});
+    }
+    g.thread_of(t.run).push_back(
+        g.make(kind::wake, 'x', static_cast<std::uint8_t>(1 + g.below(2))));
+    t.how.spurious = g.one_in(4) ? 1 : 0;
+    t.how.timeouts = static_cast<int>(g.below(2));
+    return t;
+}
+
+// Sleepers on z, which is set once, with a wake of all behind it: nobody sleeps for ever.
+test woken(generator& g) {
+    test t{g.make({kind::load, kind::store, kind::add, kind::exchange, kind::fence}, 2, 1), {}};
+    g.put(t.run.threads[0], {g.make(kind::store, 'z', 1), g.make(kind::wake, 'z', 9)});
+    g.put(t.run.threads[1], {g.make(g.one_in(3) ? kind::timed_wait : kind::wait, 'z')});
+    if (g.one_in(5)) {
+        t.run.threads.push_back({g.make(kind::wait, 'z')});
+    }
+    t.how.spurious = g.one_in(3) ? 1 : 0;
+    t.how.timeouts = static_cast<int>(g.below(2));
+    return t;
+}
+
+// Spinning until something is there, perhaps in vain.
+test spinners(generator& g) {
+    test t{g.make_small({kind::load, kind::store, kind::store, kind::add, kind::fence}), {}};
+    const auto value = static_cast<std::uint8_t>(1 + g.below(2));
+    g.put(t.run.threads[0], {g.make(kind::await, 'x', value)});
+    g.put(t.run.threads[1], {g.make(kind::store, 'x', value)});
+    return t;
+}
+
+// Plain data behind a flag.
+test plain_data(generator& g) {
+    test t{g.make({kind::load, kind::store, kind::add, kind::exchange, kind::fence}, 2, g.below(3)),
+           {}};
+    if (g.one_in(3)) {
+        t.run.threads.push_back({g.make(g.any({kind::load, kind::add, kind::store}), 'z', 1)});
+    }
+    operation data = g.make(kind::load, 'p', 1);
+    data.with = order::relaxed;
+    operation first = data;
+    first.what = kind::store;
+    g.put(t.run.threads[0], {first, g.make(g.any({kind::store, kind::add}), 'z', 1)});
+    g.put(t.run.threads[1], {g.make(kind::await, 'z', 1), data});
+    return t;
+}
+
+// ---- Exploring one
+
+// Outcomes, in place: a body's memory is counted.
+class outcome_set {
+public:
+    outcome_set() : slots_(std::size_t{1} << 14) {}
+
+    void insert(reads r) noexcept {
+        const reads key = r + 1; // 0: an empty slot
+        std::size_t at = static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> 50);
+        while (slots_[at] != 0 && slots_[at] != key) {
+            at = (at + 1) % slots_.size();
+        }
+        if (slots_[at] == 0 && ++count_ == slots_.size()) {
+            std::abort(); // the programs are too large
+        }
+        slots_[at] = key;
+    }
+    // In order. Empties it.
+    std::vector<reads> take() {
+        std::vector<reads> out;
+        for (reads& key : slots_) {
+            if (key != 0) {
+                out.push_back(key - 1);
+            }
+            key = 0;
+        }
+        count_ = 0;
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+
+private:
+    std::vector<reads> slots_;
+    std::size_t count_ = 0;
+};
+
+struct result {
+    model::verdict verdict;
+    std::vector<reads> outcomes;
+};
+
+result explore(const test& t, method how) {
+    static outcome_set seen;
+    options o = t.how;
+    o.how = how;
+    o.count_duplicates = true;
+    result r;
+    r.verdict = model::explore(o, [&] { seen.insert(model::run(t.run)); });
+    r.outcomes = seen.take();
+    return r;
+}
+
+// As text: what the first one has, and the second has not.
+std::string only(const test& t, const result& in, const result& not_in) {
+    std::vector<reads> left;
+    std::set_difference(in.outcomes.begin(), in.outcomes.end(), not_in.outcomes.begin(),
+                        not_in.outcomes.end(), std::back_inserter(left));
+    std::string out;
+    for (const reads r : left) {
+        out += model::to_text(t.run, r) + " ";
+    }
+    return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const test& t) {
+    return out << model::to_text(t.run) << "  (spurious " << t.how.spurious << ", timeouts "
+               << t.how.timeouts << ", weak failures " << t.how.weak_failures << ")";
+}
+
+// ---- Exploring many
+
+// What of the programs there was.
+class statistics {
+public:
+    explicit statistics(const char* name) : name_(name) {}
+    statistics(const statistics&) = delete;
+    statistics& operator=(const statistics&) = delete;
+    ~statistics() {
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
+        std::printf("%-34s %6u programs %6u fail %9llu graphs %10llu others %6.2f s\n", name_,
+                    programs, failing, static_cast<unsigned long long>(graphs),
+                    static_cast<unsigned long long>(others), took.count());
+        std::fflush(stdout);
+    }
+
+    unsigned programs = 0;
+    unsigned failing = 0;
+    std::uint64_t graphs = 0;
+    std::uint64_t others = 0;
+
+private:
+    const char* name_;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+using maker = test (*)(generator&);
+
+template <class Compare>
+statistics& for_each_program(statistics& s, maker make, std::uint64_t count, Compare compare) {
+    const std::uint64_t first = from_environment("BIDE_TEST_SEED", 1);
+    count = from_environment("BIDE_MODEL_PROGRAMS", count);
+    for (std::uint64_t seed = first; seed != first + count; ++seed) {
+        generator g(seed);
+        const test t = make(g);
+        INFO("BIDE_TEST_SEED=" << seed << " BIDE_MODEL_PROGRAMS=1: " << t);
+        const result all = explore(t, method::exhaustive);
+        ++s.programs;
+        s.failing += all.verdict.what != failure::none ? 1 : 0;
+        s.graphs += all.verdict.executions;
+        REQUIRE(all.verdict.what != failure::too_large);
+        REQUIRE(all.verdict.duplicates == 0);
+        compare(t, all);
+    }
+    return s;
+}
+
+// Every schedule.
+void compare_with_all(const char* name, maker make, std::uint64_t count) {
+    statistics s(name);
+    for_each_program(s, make, count, [&](const test& t, const result& all) {
+        const result other = explore(t, method::enumerate);
+        s.others += other.verdict.executions;
+        REQUIRE(other.verdict.what != failure::too_large);
+        REQUIRE((all.verdict.what == failure::none) == (other.verdict.what == failure::none));
+        if (all.verdict.what == failure::none) {
+            CHECK(only(t, all, other) == "");
+            REQUIRE(only(t, other, all) == "");
+        }
+    });
+}
+
+// Some schedules.
+void compare_with_some(const char* name, maker make, std::uint64_t count) {
+    statistics s(name);
+    for_each_program(s, make, count, [&](const test& t, const result& all) {
+        for (const method how : {method::pct, method::bounded}) {
+            test some = t;
+            some.how.runs = 200;
+            some.how.preemptions = 1;
+            some.how.max_executions = 1'000;
+            const result other = explore(some, how);
+            const failure what = other.verdict.what;
+            s.others += other.verdict.executions;
+            if (all.verdict.what == failure::none) {
+                REQUIRE((what == failure::none || what == failure::too_large));
+                REQUIRE(only(t, other, all) == "");
+            }
+        }
+    });
+}
+
+// Larger ones, for compare_with_some().
+test large_atomics(generator& g) {
+    return {g.one_in(2) ? g.make(accesses, 2, 4) : g.make(accesses, 3, 3), {}};
+}
+
+void compare(unsigned times) {
+    compare_with_all("atomics", atomics, 1'500 * times);
+    compare_with_all("choices", choices, 500 * times);
+    compare_with_all("sleepers", sleepers, 1'500 * times);
+    compare_with_all("sleepers that are woken", woken, 300 * times);
+    compare_with_all("spinners", spinners, 1'000 * times);
+    compare_with_all("plain data", plain_data, 500 * times);
+    compare_with_some("atomics, some schedules", large_atomics, 500 * times);
+    compare_with_some("sleepers, some schedules", sleepers, 500 * times);
+}
+
+} // namespace
+
+TEST_CASE("fuzz: t", "[fuzz]") { compare(1); }

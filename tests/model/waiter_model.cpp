@@ -1,0 +1,492 @@
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+#include <support/tokens.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+// One wait: decided once, under the primitive's lock, published once, after it; the publication is
+// the last touch of the node. The primitive is the smallest that there is: support/tokens.hpp.
+
+namespace {
+
+using bide::deadline;
+using bide::fate;
+using model::platform;
+using awake = model::platform_without_lock_sleep;
+using waiter = bide::basic_waiter<platform>;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+template <class P> using tokens = test::basic_tokens<P>;
+
+constexpr deadline soon = deadline::at_ns(1'000'000);
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+} // namespace
+
+// ---- Publication
+
+TEST_CASE("waiter: a publication ends the park, and brings what was done before it", "[waiter]") {
+    const auto body = [] {
+        waiter w;
+        var<int> done{0};
+        model::thread publisher([&] {
+            done = 1;
+            w.publish(fate::granted);
+        });
+        MODEL_REQUIRE(w.park(deadline::never()));
+        MODEL_REQUIRE(w.outcome() == fate::granted);
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("publish against park", {}, body);
+    model::check("publish against park, spurious", {.spurious = 2}, body);
+}
+
+TEST_CASE("waiter: a publication that comes with the time-out ends the next park", "[waiter]") {
+    const auto body = [] {
+        waiter w;
+        var<int> done{0};
+        model::thread publisher([&] {
+            done = 1;
+            w.publish(fate::closed);
+        });
+        if (!w.park(soon)) {
+            MODEL_REQUIRE(w.park(deadline::never())); // from `parked`, where the first left it
+        }
+        MODEL_REQUIRE(w.outcome() == fate::closed);
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("publish against a time-out", {.timeouts = 1}, body);
+    model::check("publish against a time-out, spurious", {.spurious = 1, .timeouts = 1}, body);
+    CHECK(model::outcomes({.timeouts = 1}, [] {
+              waiter w;
+              model::thread publisher([&] { w.publish(fate::granted); });
+              const bool first = w.park(soon);
+              const bool second = w.park(soon);
+              model::record(std::to_string(first) + std::to_string(second));
+          }) == "00 01 11");
+}
+
+TEST_CASE("waiter: the publication is the last touch of the node", "[waiter]") {
+    const auto body = [](auto end) {
+        return [end] {
+            auto w = std::make_unique<waiter>();
+            var<int> done{0};
+            model::thread publisher([&done, mine = w.get()] {
+                done = 1;
+                mine->publish(fate::granted);
+            });
+            end(*w);
+            w.reset();
+            MODEL_REQUIRE(done == 1);
+        };
+    };
+    model::check("destroyed after the park", {.spurious = 1},
+                 body([](waiter& w) { w.park(deadline::never()); }));
+    model::check("destroyed after a park that timed out", {.timeouts = 1}, body([](waiter& w) {
+                     if (!w.park(soon)) {
+                         w.await_outcome();
+                     }
+                 }));
+    model::check("destroyed after a look at the outcome", {},
+                 body([](waiter& w) { MODEL_REQUIRE(w.await_outcome() == fate::granted); }));
+    model::find("destroyed without an outcome", model::failure::lifetime, {.timeouts = 1}, [] {
+        auto w = std::make_unique<waiter>();
+        model::thread publisher([mine = w.get()] { mine->publish(fate::granted); });
+        w->park(soon);
+        w.reset();
+    });
+}
+
+TEST_CASE("waiter: a waker runs once, behind the outcome, and with nothing of the node",
+          "[waiter]") {
+    model::check("a foreign waker", {}, [] {
+        struct context {
+            var<int> calls{0};
+        } c;
+        auto w = std::make_unique<waiter>(1, bide::waker(
+                                                 [](void* p) noexcept {
+                                                     auto& mine = *static_cast<context*>(p);
+                                                     mine.calls = mine.calls + 1;
+                                                 },
+                                                 &c));
+        model::thread publisher([mine = w.get()] { mine->publish(fate::granted); });
+        MODEL_REQUIRE(w->await_outcome() == fate::granted);
+        w.reset(); // the waker may still be to run
+        publisher.join();
+        MODEL_REQUIRE(c.calls == 1);
+    });
+}
+
+TEST_CASE("waiter: it may be used again after a reset", "[waiter]") {
+    model::check("two waits of one node", {.spurious = 1}, [] {
+        waiter w;
+        atomic<int> again{0};
+        var<int> done{0};
+        model::thread publisher([&] {
+            done = 1;
+            w.publish(fate::granted);
+            while (again.load(std::memory_order_acquire) == 0) {
+                platform::pause();
+            }
+            done = 2;
+            w.publish(fate::closed);
+        });
+        w.park(deadline::never());
+        MODEL_REQUIRE(w.outcome() == fate::granted && done == 1);
+        w.reset(1);
+        again.store(1, std::memory_order_release);
+        w.park(deadline::never());
+        MODEL_REQUIRE(w.outcome() == fate::closed && done == 2);
+    });
+}
+
+// ---- Rousing
+
+namespace {
+
+// A queue of at most one, whose head may be roused, granted, or ended by its owner.
+template <class Platform> struct place {
+    using node = bide::basic_waiter<Platform>;
+    using lock = bide::lock_bits<Platform, std::uint32_t>;
+
+    typename lock::atomic word{0};
+    bide::basic_waiter_queue<Platform> queue;
+
+    void enter(node& w) noexcept {
+        lock::acquire(word);
+        queue.push(w);
+        lock::release(word);
+    }
+    void grant() noexcept {
+        lock::acquire(word);
+        node* const w = queue.empty() ? nullptr : &queue.pop();
+        lock::release(word);
+        if (w != nullptr) {
+            w->publish(fate::granted);
+        }
+    }
+    // The waiter may be granted and gone between the two halves.
+    void rouse() noexcept {
+        lock::acquire(word);
+        typename node::address sleeper = nullptr;
+        if (!queue.empty() && queue.front().rouse()) {
+            sleeper = queue.front().where();
+        }
+        lock::release(word);
+        if (sleeper != nullptr) {
+            node::rouse_by(sleeper);
+        }
+    }
+    // The owner's end. False: it was granted.
+    bool leave(node& w) noexcept {
+        lock::acquire(word);
+        const bool mine = w.is_queued();
+        if (mine) {
+            queue.remove(w);
+        }
+        lock::release(word);
+        return mine;
+    }
+};
+
+} // namespace
+
+TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
+    model::check("rouse until it finds a sleeper", {.spurious = 1}, [] {
+        waiter w;
+        model::thread rouser([&] {
+            while (!w.rouse()) {
+                platform::pause();
+            }
+            waiter::rouse_by(w.where());
+        });
+        MODEL_REQUIRE(w.sleep(deadline::never()));
+        MODEL_REQUIRE(!w.is_complete());
+    });
+}
+
+TEST_CASE("waiter: who is not roused is granted, who is roused finds out why", "[waiter]") {
+    // As an adaptive mutex: a head that sleeps is roused and finds the mutex left for it, another
+    // is handed it.
+    const auto body = [] {
+        auto p = std::make_unique<place<platform>>();
+        auto w = std::make_unique<waiter>();
+        var<int> done{0};
+        var<bool> left{false}; // under the lock
+        p->enter(*w);
+        model::thread unlocker([&done, &left, mine = p.get()] {
+            done = 1;
+            place<platform>::lock::acquire(mine->word);
+            waiter& head = mine->queue.front();
+            const waiter::address sleeper = head.where();
+            if (head.rouse()) {
+                left = true;
+                place<platform>::lock::release(mine->word);
+                waiter::rouse_by(sleeper);
+            } else {
+                mine->queue.remove(head);
+                place<platform>::lock::release(mine->word);
+                head.publish(fate::granted);
+            }
+        });
+        MODEL_REQUIRE(w->sleep(deadline::never()));
+        if (w->is_complete()) {
+            MODEL_REQUIRE(w->outcome() == fate::granted);
+        } else {
+            MODEL_REQUIRE(p->leave(*w));
+            MODEL_REQUIRE(left);
+        }
+        p.reset();
+        w.reset();
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("roused or granted", {}, body);
+    model::check("roused or granted, spurious", {.spurious = 2}, body);
+}
+
+TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[waiter]") {
+    const auto body = [] {
+        place<awake> p;
+        auto w = std::make_unique<bide::basic_waiter<awake>>();
+        var<int> done{0};
+        p.enter(*w);
+        model::thread rouser([&] { p.rouse(); });
+        model::thread granter([&] {
+            done = 1;
+            p.grant();
+        });
+        MODEL_REQUIRE(w->park(deadline::never()));
+        MODEL_REQUIRE(w->outcome() == fate::granted);
+        w.reset();
+        MODEL_REQUIRE(done == 1);
+    };
+    model::check("rouse against grant", {}, body);
+    model::check("rouse against grant, spurious", {.spurious = 1}, body);
+}
+
+// ---- The decision
+
+TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
+    const auto body = [] {
+        tokens<platform> t(0);
+        var<int> done{0};
+        model::thread giver([&] {
+            done = 1;
+            t.give();
+        });
+        const fate what = t.take_until(soon);
+        if (what == fate::granted) {
+            MODEL_REQUIRE(done == 1);
+        } else {
+            MODEL_REQUIRE(what == fate::timed_out);
+        }
+        giver.join();
+        MODEL_REQUIRE(t.available() == (what == fate::granted ? 0 : 1));
+        MODEL_REQUIRE(t.waiters() == 0);
+    };
+    model::check("grant against time-out", {.timeouts = 1}, body);
+    model::check("grant against time-out, spurious", {.spurious = 1, .timeouts = 1}, body);
+    CHECK(model::outcomes({.timeouts = 1}, [] {
+              tokens<platform> t(0);
+              model::thread giver([&] { t.give(); });
+              model::record(t.take_until(soon) == fate::granted ? "granted" : "timed_out");
+          }) == "granted timed_out");
+}
+
+TEST_CASE("waiter: who is granted may destroy the primitive", "[waiter]") {
+    const auto body = [](deadline until) {
+        return [until] {
+            auto t = std::make_unique<tokens<platform>>(0);
+            model::thread giver([mine = t.get()] { mine->give(); });
+            if (t->take_until(until) == fate::timed_out) {
+                giver.join();
+            }
+            t.reset();
+        };
+    };
+    model::check("destroyed after a grant", {.spurious = 1}, body(deadline::never()));
+    model::check("destroyed after a grant or a time-out", {.timeouts = 1}, body(soon));
+}
+
+TEST_CASE("waiter: the outcome of a wait is published when its time-out comes too late",
+          "[waiter]") {
+    // thread_wait's way, by hand and with a primitive that dies at once.
+    model::check("cancel against grant", {.timeouts = 1}, [] {
+        auto p = std::make_unique<place<platform>>();
+        auto w = std::make_unique<waiter>();
+        var<int> done{0};
+        p->enter(*w);
+        model::thread granter([&done, mine = p.get()] {
+            done = 1;
+            mine->grant();
+        });
+        if (w->park(soon)) {
+            MODEL_REQUIRE(done == 1);
+        } else if (p->leave(*w)) {
+            granter.join();
+        } else {
+            MODEL_REQUIRE(w->park(deadline::never()));
+            MODEL_REQUIRE(w->outcome() == fate::granted);
+            MODEL_REQUIRE(done == 1);
+        }
+        p.reset();
+        w.reset();
+    });
+}
+
+namespace {
+
+void hasty_and_patient() {
+    tokens<awake> t(0);
+    var<int> holders{0};
+    const auto take = [&](deadline until) {
+        if (t.take_until(until) == fate::granted) {
+            holders = holders + 1;
+            t.give();
+        }
+    };
+    model::thread hasty([&] { take(soon); });
+    model::thread patient([&] { take(deadline::never()); });
+    t.give();
+    hasty.join();
+    patient.join();
+    MODEL_REQUIRE(holders == 1 || holders == 2);
+    MODEL_REQUIRE(t.available() == 1);
+    MODEL_REQUIRE(t.waiters() == 0);
+}
+
+void three_takers() {
+    tokens<awake> t(1);
+    var<int> counted{0};
+    const auto step = [&] {
+        MODEL_REQUIRE(t.take_until(deadline::never()) == fate::granted);
+        counted = counted + 1;
+        t.give();
+    };
+    model::thread second(step);
+    model::thread third(step);
+    step();
+    second.join();
+    third.join();
+    MODEL_REQUIRE(counted == 3);
+    MODEL_REQUIRE(t.available() == 1);
+}
+
+} // namespace
+
+TEST_CASE("waiter: a token goes from hand to hand, and a wait that ends early is no dead end",
+          "[waiter]") {
+    model::options random;
+    random.how = model::options::method::pct;
+    random.spurious = random.timeouts = 1;
+    model::check("two waiters, one of them timed, at random", random, hasty_and_patient);
+    model::check("three takers of one token, at random", random, three_takers);
+}
+
+TEST_CASE("waiter: a token goes from hand to hand in every execution", "[waiter][.long]") {
+    model::check("two waiters, one of them timed", {.timeouts = 1}, hasty_and_patient);
+    model::check("three takers of one token", {}, three_takers);
+}
+
+// As thread_wait::stoppable, whose stop token is a thread here: the end of that thread is the end of
+// the callback's destructor.
+TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]") {
+    const auto body = [](bool grants) {
+        return [grants] {
+            using node = bide::basic_waiter<awake>;
+            tokens<awake> t(0);
+            node w;
+            model::thread stopper([&] {
+                if (!w.is_complete() && t.cancel(w, fate::stopped)) {
+                    w.publish(fate::stopped);
+                }
+            });
+            const auto wait = [&] {
+                const fate at_once = t.enqueue(w);
+                if (at_once != fate::waiting) {
+                    return at_once;
+                }
+                MODEL_REQUIRE(w.park(deadline::never()));
+                return w.outcome();
+            };
+            fate what{};
+            if (grants) {
+                model::thread giver([&] { t.give(); });
+                what = wait();
+                giver.join();
+            } else {
+                what = wait();
+                MODEL_REQUIRE(what == fate::stopped);
+            }
+            stopper.join();
+            MODEL_REQUIRE(what == fate::granted || what == fate::stopped);
+            MODEL_REQUIRE(t.available() == (grants && what != fate::granted ? 1 : 0));
+            MODEL_REQUIRE(t.waiters() == 0);
+        };
+    };
+    model::check("stop against queueing", {.spurious = 1}, body(false));
+    model::check("stop against queueing and grant", {}, body(true));
+}
+
+// ---- Lists
+
+TEST_CASE("waiter: all of a list are published in order, each gone as soon as it is",
+          "[waiter]") {
+    model::check("two of one list", {}, [] {
+        bide::basic_waiter_queue<platform> queue;
+        auto first = std::make_unique<waiter>();
+        auto second = std::make_unique<waiter>();
+        queue.push(*first);
+        queue.push(*second);
+        bide::basic_wake_list<platform> list;
+        queue.pop_all(list);
+        var<int> done{0};
+        model::thread owner([&] {
+            first->park(deadline::never());
+            MODEL_REQUIRE(done == 1);
+            first.reset();
+        });
+        model::thread publisher([&] {
+            done = 1;
+            list.publish(fate::closed);
+            MODEL_REQUIRE(list.empty());
+        });
+        MODEL_REQUIRE(second->park(deadline::never()));
+        MODEL_REQUIRE(second->outcome() == fate::closed);
+        second.reset();
+        MODEL_REQUIRE(done == 1);
+    });
+    // Whoever sees the second's outcome sees the first's.
+    model::check("the first before the second", {}, [] {
+        bide::basic_wake_list<platform> list;
+        waiter first;
+        waiter second;
+        list.push(first);
+        list.push(second);
+        model::thread publisher([&] { list.publish(fate::granted); });
+        if (second.is_complete()) {
+            MODEL_REQUIRE(first.is_complete());
+        }
+    });
+}
+
+TEST_CASE("waiter: a close ends all who wait, and refuses who comes", "[waiter]") {
+    const auto body = [] {
+        tokens<awake> t(0);
+        const auto take = [&] { MODEL_REQUIRE(t.take_until(deadline::never()) == fate::closed); };
+        model::thread first(take);
+        model::thread second(take);
+        t.close();
+        first.join();
+        second.join();
+        MODEL_REQUIRE(t.waiters() == 0);
+    };
+    model::check("close against two waits", {}, body);
+}
