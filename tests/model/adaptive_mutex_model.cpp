@@ -15,6 +15,8 @@ namespace {
 using mutex = bide::basic_adaptive_mutex<platform>;
 using adaptive_lock = bide::detail::basic_adaptive_lock<platform>;
 
+constexpr int most_overtakes = adaptive_lock::max_overtakes;
+
 void increment(var<int>& data) { data = data + 1; }
 
 // Of somebody foreign, who has the mutex when this is called.
@@ -129,28 +131,19 @@ void overtaken(int rounds, unlocks when) {
 
 // As above, for as long as the head lets it, which is counted. Whoever is served says so while it
 // has the mutex.
-void overtaken_too_often(unlocks when, bool second) {
+void overtaken_too_often(unlocks when) {
     adaptive_lock l;
     var<bool> served{false};
-    bell rings;
-    node first(1, rings.waker()); // handed over at once
     node head(1);
     l.take_free();
-    if (second) {
-        l.enqueue(first);
-    }
     l.enqueue(head);
     model::thread waiting([&] {
         l.await(head, deadline::never());
         served = true;
         l.unlock(&l);
     });
-    if (second) {
-        l.unlock(&l);
-        MODEL_REQUIRE(rings.rung == 1);
-    }
     for (int overtakes = 0; !served; ++overtakes) {
-        MODEL_REQUIRE(overtakes <= static_cast<int>(adaptive_lock::max_overtakes));
+        MODEL_REQUIRE(overtakes <= most_overtakes);
         if (when == unlocks::once_it_sleeps) {
             until_asleep(head);
         }
@@ -167,7 +160,7 @@ void overtaken_too_often(unlocks when, bool second) {
 TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_mutex]") {
     model::check("adaptive_mutex: one waits, one unlocks", {.spurious = 1},
                  [] { overtaken(0, unlocks::at_once); });
-    model::check("adaptive_mutex: one waits, one unlocks and overtakes", {},
+    model::check("adaptive_mutex: one waits, one unlocks and overtakes", random(10'000),
                  [] { overtaken(1, unlocks::once_it_sleeps); });
     model::check("adaptive_mutex: two in the queue", {}, [] {
         adaptive_lock l;
@@ -192,11 +185,44 @@ TEST_CASE("adaptive_mutex: the head of the queue is not forgotten", "[adaptive_m
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often",
           "[adaptive_mutex]") {
-    static_assert(adaptive_lock::max_overtakes <= 4, "few enough to be counted by a model");
-    model::check("adaptive_mutex: overtakes of one head", {},
-                 [] { overtaken_too_often(unlocks::once_it_sleeps, false); });
-    model::check("adaptive_mutex: overtakes of the second head", {},
-                 [] { overtaken_too_often(unlocks::once_it_sleeps, true); });
+    static_assert(most_overtakes <= 4, "few enough to be counted by a model");
+    model::check("adaptive_mutex: two overtake a head that is late", {}, [] {
+        adaptive_lock l;
+        var<int> unlocks{0}; // before the head had it
+        const bool second = model::choose(2) == 1;
+        node first(1, {[](void*) noexcept {}, nullptr}); // handed over at once
+        node head(1);
+        l.take_free();
+        if (second) {
+            l.enqueue(first);
+        }
+        l.enqueue(head);
+        head.sleep(deadline::at_ns(0)); // asks to be woken, and does not come
+        if (second) {
+            l.unlock(&l);
+        }
+        const auto overtake = [&] {
+            if (l.barge()) {
+                increment(unlocks);
+                MODEL_REQUIRE(unlocks <= most_overtakes + 1);
+                l.unlock(&l);
+            }
+        };
+        increment(unlocks);
+        l.unlock(&l);
+        model::thread other(overtake);
+        for (int i = 0; i < most_overtakes; ++i) {
+            overtake();
+        }
+        other.join();
+        overtake();
+        // The last one hands over, and not before.
+        MODEL_REQUIRE(head.outcome() == fate::granted && unlocks == most_overtakes + 1);
+    });
+    model::check("adaptive_mutex: overtakes of one head", random(10'000),
+                 [] { overtaken_too_often(unlocks::once_it_sleeps); });
+    model::check("adaptive_mutex: overtakes of one head at any moment", random(10'000),
+                 [] { overtaken_too_often(unlocks::at_once); });
 }
 
 TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often, at any moment",
@@ -204,7 +230,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often, at 
     model::check("adaptive_mutex: one overtakes at any moment", {},
                  [] { overtaken(1, unlocks::at_once); });
     model::check("adaptive_mutex: one overtakes as often as it can", bounded(1),
-                 [] { overtaken_too_often(unlocks::at_once, false); });
+                 [] { overtaken_too_often(unlocks::at_once); });
 }
 
 namespace {
@@ -221,7 +247,7 @@ struct late_platform : platform {
 
 TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex",
           "[adaptive_mutex]") {
-    model::check("adaptive_mutex: overtaken twice is enough", {}, [] {
+    model::check("adaptive_mutex: overtaken twice is enough", random(10'000), [] {
         bide::detail::basic_adaptive_lock<late_platform> l;
         var<bool> served{false};
         bide::basic_waiter<late_platform> head(1);
@@ -292,35 +318,42 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
 
 // ---- Giving up
 
-TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
-    // Woken, overtaken, and out of time: at each moment of the overtaker's.
-    model::check("adaptive_mutex: time-out of a head that was woken", {.timeouts = 1}, [] {
-        adaptive_lock l;
-        var<int> data{0};
-        node head(1);
-        node next(1, increments(data));
-        l.take_free();
-        l.enqueue(head);
-        l.enqueue(next);
-        model::thread waiting([&] {
-            if (l.await(head, deadline::at_ns(1)) || !l.cancel(head, fate::timed_out)) {
-                await(head);
-                increment(data);
-                l.unlock(&l);
-            }
-        });
-        until_asleep(head);
-        increment(data);
-        l.unlock(&l);
-        if (model::choose(2) == 1 && l.barge()) {
+namespace {
+
+// Woken, perhaps overtaken, and out of time.
+void head_times_out() {
+    adaptive_lock l;
+    var<int> data{0};
+    node head(1);
+    node next(1, increments(data));
+    l.take_free();
+    l.enqueue(head);
+    l.enqueue(next);
+    model::thread waiting([&] {
+        if (l.await(head, deadline::at_ns(1)) || !l.cancel(head, fate::timed_out)) {
+            await(head);
             increment(data);
             l.unlock(&l);
         }
-        await(next);
-        waiting.join();
-        MODEL_REQUIRE(data >= 2);
     });
-    // The same by a stop, which needs no sleep of the head's.
+    until_asleep(head);
+    increment(data);
+    l.unlock(&l);
+    if (model::choose(2) == 1 && l.barge()) {
+        increment(data);
+        l.unlock(&l);
+    }
+    await(next);
+    waiting.join();
+    MODEL_REQUIRE(data >= 2);
+}
+
+} // namespace
+
+TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive_mutex]") {
+    model::options o = random(10'000);
+    o.timeouts = 1;
+    model::check("adaptive_mutex: time-out of a head that was woken", o, head_times_out);
     model::check("adaptive_mutex: stop of a head that was woken", {}, [] {
         adaptive_lock l;
         var<int> data{0};
@@ -403,9 +436,10 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
             l.unlock(&l);
         });
         stop(l, w);
-        if (w.outcome() == fate::granted || l.lock_slow(deadline::never())) {
-            MODEL_REQUIRE(data == 1);
+        while (w.outcome() != fate::granted && !l.barge()) {
+            platform::pause();
         }
+        MODEL_REQUIRE(data == 1);
     });
     model::check("adaptive_mutex: stopped before it is queued, or while", {}, [] {
         adaptive_lock l;
@@ -488,4 +522,5 @@ TEST_CASE("adaptive_mutex: three threads are never inside together, for long",
     o.depth = 5;
     o.timeouts = o.clock_jumps = o.spurious = o.weak_failures = 1;
     model::check("adaptive_mutex: three threads, long", o, three_threads);
+    model::check("adaptive_mutex: time-out of a head that was woken, long", o, head_times_out);
 }

@@ -1,7 +1,7 @@
-// The checker against itself: random small programs, explored in two ways that have little in common.
-// Enumerating every schedule and every choice is slow and simple; it must find what the exhaustive
-// search finds. Each program has a seed of its own, so BIDE_TEST_SEED=<seed> BIDE_MODEL_PROGRAMS=1
-// repeats one, and the text that is printed can be made a row of litmus_model.cpp.
+// The checker against itself: random small programs, each explored in two ways that have little in
+// common. Enumerating every schedule and every choice is slow and simple; it must find what the
+// exhaustive search finds. Each program has a seed of its own, so that BIDE_TEST_SEED=<seed> and
+// BIDE_MODEL_PROGRAMS=1 repeat it; its text can be made a row of litmus_model.cpp.
 
 #include <model/check.hpp>
 #include <model/program.hpp>
@@ -39,9 +39,12 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 
 class generator {
 public:
-    explicit generator(std::uint64_t seed) : random_(seed) { tempers_ = below(4); }
+    explicit generator(std::uint64_t seed) : random_(seed) { palette_ = below(4); }
 
     std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+    std::uint8_t from(std::uint8_t first, std::uint8_t last) {
+        return static_cast<std::uint8_t>(first + below(std::size_t{last} - first + 1));
+    }
     bool one_in(std::size_t n) { return below(n) == 0; }
     template <class T> T any(std::initializer_list<T> all) {
         return all.begin()[below(all.size())];
@@ -58,8 +61,8 @@ public:
         return op;
     }
     operation make(kind what) {
-        const std::size_t values = what == kind::add ? 1 : 3;
-        return make(what, any({'x', 'y'}), static_cast<std::uint8_t>(1 + below(values)));
+        const char object = any({'x', 'y'});
+        return make(what, object, what == kind::add ? 1 : from(1, 3));
     }
 
     // Threads of at most so many operations each, drawn from `kinds`.
@@ -90,12 +93,12 @@ public:
         return one_in(6) ? make(kinds, 3, 1) : make(kinds, 2, 1 + below(2));
     }
 
-    // Somewhere in one of the threads.
-    std::vector<operation>& thread_of(program& p) { return p.threads[below(p.threads.size())]; }
-    void put(std::vector<operation>& thread, std::vector<operation> what) {
+    // Puts it somewhere.
+    void put(std::vector<operation>& thread, const std::vector<operation>& what) {
         const auto at = static_cast<std::ptrdiff_t>(below(thread.size() + 1));
         thread.insert(thread.begin() + at, what.begin(), what.end());
     }
+    void put(program& p, const operation& what) { put(p.threads[below(p.threads.size())], {what}); }
 
 private:
     order order_of(kind what) {
@@ -104,11 +107,11 @@ private:
             return order::relaxed;
         }
         if (what == kind::fence) {
-            return tempers_ == 1 ? order::seq_cst
+            return palette_ == 1 ? order::seq_cst
                                  : any({order::acquire, order::release, order::acq_rel,
                                         order::seq_cst, order::seq_cst});
         }
-        switch (tempers_) {
+        switch (palette_) {
         case 0: return order::relaxed;
         case 1: return any({order::relaxed, order::seq_cst});
         case 2: return one_in(5) ? order::relaxed : strongest(what);
@@ -133,7 +136,7 @@ private:
     }
 
     std::mt19937_64 random_;
-    std::size_t tempers_; // which orders the program has
+    std::size_t palette_; // of orders, of this program
 };
 
 struct test {
@@ -154,7 +157,7 @@ test choices(generator& g) {
     test t{g.make({kind::load, kind::store, kind::add, kind::compare_strong, kind::compare_weak,
                    kind::compare_weak, kind::choose}),
            {}};
-    t.how.weak_failures = static_cast<int>(g.below(3));
+    t.how.weak_failures = g.from(0, 2);
     return t;
 }
 
@@ -164,13 +167,32 @@ test sleepers(generator& g) {
            {}};
     for (std::size_t i = 1 + g.below(2); i > 0; --i) {
         const kind what = g.one_in(3) ? kind::timed_wait : kind::wait;
-        g.put(g.thread_of(t.run), {g.make(what, 'x', static_cast<std::uint8_t>(g.below(3)))});
+        g.put(t.run, g.make(what, 'x', g.from(0, 2)));
     }
-    g.thread_of(t.run).push_back(
-        g.make(kind::wake, 'x', static_cast<std::uint8_t>(1 + g.below(2))));
+    auto& last = t.run.threads[g.below(t.run.threads.size())];
+    last.push_back(g.make(kind::wake, 'x', g.from(1, 2)));
     t.how.spurious = g.one_in(4) ? 1 : 0;
-    t.how.timeouts = static_cast<int>(g.below(2));
+    t.how.timeouts = g.from(0, 1);
     return t;
+}
+
+// One that sleeps on x again and again while the other one changes it.
+test repeated_sleepers(generator& g) {
+    std::vector<operation> waker;
+    std::vector<operation> sleeper;
+    for (std::size_t i = 2; i > 0; --i) {
+        waker.push_back(g.make(g.any({kind::store, kind::store, kind::add}), 'x'));
+        waker.back().value = g.from(0, 2);
+        sleeper.push_back(g.make(g.any({kind::load, kind::wait, kind::wait}), 'x'));
+        sleeper.back().value = g.from(0, 2);
+        sleeper.back().object = g.any({'x', 'x', 'y'});
+    }
+    waker.push_back(g.make(kind::wake, 'x', 1));
+    operation other = g.make(g.any({kind::store, kind::load, kind::fence}), 'y', 1);
+    other.object = g.any({'x', 'y'});
+    g.put(waker, {other});
+    sleeper.push_back(g.make(g.any({kind::load, kind::add}), 'x', 1));
+    return {{{waker, sleeper}, "xy"}, {}};
 }
 
 // Sleepers on z, which is set once, with a wake of all behind it: nobody sleeps for ever.
@@ -182,14 +204,14 @@ test woken(generator& g) {
         t.run.threads.push_back({g.make(kind::wait, 'z')});
     }
     t.how.spurious = g.one_in(3) ? 1 : 0;
-    t.how.timeouts = static_cast<int>(g.below(2));
+    t.how.timeouts = g.from(0, 1);
     return t;
 }
 
 // Spinning until something is there, perhaps in vain.
 test spinners(generator& g) {
     test t{g.make_small({kind::load, kind::store, kind::store, kind::add, kind::fence}), {}};
-    const auto value = static_cast<std::uint8_t>(1 + g.below(2));
+    const std::uint8_t value = g.from(1, 2);
     g.put(t.run.threads[0], {g.make(kind::await, 'x', value)});
     g.put(t.run.threads[1], {g.make(kind::store, 'x', value)});
     return t;
@@ -216,11 +238,11 @@ test plain_data(generator& g) {
 // Outcomes, in place: a body's memory is counted.
 class outcome_set {
 public:
-    outcome_set() : slots_(std::size_t{1} << 14) {}
+    outcome_set() : slots_(std::size_t{1} << bits) {}
 
     void insert(reads r) noexcept {
         const reads key = r + 1; // 0: an empty slot
-        std::size_t at = static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> 50);
+        std::size_t at = static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> (64 - bits));
         while (slots_[at] != 0 && slots_[at] != key) {
             at = (at + 1) % slots_.size();
         }
@@ -244,6 +266,7 @@ public:
     }
 
 private:
+    static constexpr int bits = 14;
     std::vector<reads> slots_;
     std::size_t count_ = 0;
 };
@@ -251,6 +274,8 @@ private:
 struct result {
     model::verdict verdict;
     std::vector<reads> outcomes;
+
+    bool fails() const { return verdict.what != failure::none; }
 };
 
 result explore(const test& t, method how) {
@@ -310,8 +335,9 @@ private:
 using maker = test (*)(generator&);
 
 template <class Compare>
-statistics& for_each_program(statistics& s, maker make, std::uint64_t count, Compare compare) {
-    const std::uint64_t first = from_environment("BIDE_TEST_SEED", 1);
+void for_each_program(statistics& s, maker make, std::uint64_t count, std::uint64_t first,
+                      Compare compare) {
+    first = from_environment("BIDE_TEST_SEED", first);
     count = from_environment("BIDE_MODEL_PROGRAMS", count);
     for (std::uint64_t seed = first; seed != first + count; ++seed) {
         generator g(seed);
@@ -319,24 +345,23 @@ statistics& for_each_program(statistics& s, maker make, std::uint64_t count, Com
         INFO("BIDE_TEST_SEED=" << seed << " BIDE_MODEL_PROGRAMS=1: " << t);
         const result all = explore(t, method::exhaustive);
         ++s.programs;
-        s.failing += all.verdict.what != failure::none ? 1 : 0;
+        s.failing += all.fails() ? 1 : 0;
         s.graphs += all.verdict.executions;
         REQUIRE(all.verdict.what != failure::too_large);
         REQUIRE(all.verdict.duplicates == 0);
         compare(t, all);
     }
-    return s;
 }
 
 // Every schedule.
-void compare_with_all(const char* name, maker make, std::uint64_t count) {
+void compare_with_all(const char* name, maker make, std::uint64_t count, std::uint64_t first) {
     statistics s(name);
-    for_each_program(s, make, count, [&](const test& t, const result& all) {
+    for_each_program(s, make, count, first, [&](const test& t, const result& all) {
         const result other = explore(t, method::enumerate);
         s.others += other.verdict.executions;
         REQUIRE(other.verdict.what != failure::too_large);
-        REQUIRE((all.verdict.what == failure::none) == (other.verdict.what == failure::none));
-        if (all.verdict.what == failure::none) {
+        REQUIRE(all.fails() == other.fails());
+        if (!all.fails()) {
             CHECK(only(t, all, other) == "");
             REQUIRE(only(t, other, all) == "");
         }
@@ -344,9 +369,9 @@ void compare_with_all(const char* name, maker make, std::uint64_t count) {
 }
 
 // Some schedules.
-void compare_with_some(const char* name, maker make, std::uint64_t count) {
+void compare_with_some(const char* name, maker make, std::uint64_t count, std::uint64_t first) {
     statistics s(name);
-    for_each_program(s, make, count, [&](const test& t, const result& all) {
+    for_each_program(s, make, count, first, [&](const test& t, const result& all) {
         for (const method how : {method::pct, method::bounded}) {
             test some = t;
             some.how.runs = 200;
@@ -355,7 +380,7 @@ void compare_with_some(const char* name, maker make, std::uint64_t count) {
             const result other = explore(some, how);
             const failure what = other.verdict.what;
             s.others += other.verdict.executions;
-            if (all.verdict.what == failure::none) {
+            if (!all.fails()) {
                 REQUIRE((what == failure::none || what == failure::too_large));
                 REQUIRE(only(t, other, all) == "");
             }
@@ -368,17 +393,48 @@ test large_atomics(generator& g) {
     return {g.one_in(2) ? g.make(accesses, 2, 4) : g.make(accesses, 3, 3), {}};
 }
 
-void compare(unsigned times) {
-    compare_with_all("atomics", atomics, 1'500 * times);
-    compare_with_all("choices", choices, 500 * times);
-    compare_with_all("sleepers", sleepers, 1'500 * times);
-    compare_with_all("sleepers that are woken", woken, 300 * times);
-    compare_with_all("spinners", spinners, 1'000 * times);
-    compare_with_all("plain data", plain_data, 500 * times);
-    compare_with_some("atomics, some schedules", large_atomics, 500 * times);
-    compare_with_some("sleepers, some schedules", sleepers, 500 * times);
+// `times` as many programs, with seeds from `first`.
+void fuzz_values(unsigned times, std::uint64_t first) {
+    compare_with_all("atomics", atomics, 1'500 * times, first);
+    compare_with_all("choices", choices, 500 * times, first);
+}
+
+void fuzz_sleepers(unsigned times, std::uint64_t first) {
+    compare_with_all("sleepers", sleepers, 1'000 * times, first);
+    compare_with_all("repeated sleepers", repeated_sleepers, 1'000 * times, first);
+    compare_with_all("sleepers that are woken", woken, 200 * times, first);
+}
+
+void fuzz_spins_and_races(unsigned times, std::uint64_t first) {
+    compare_with_all("spinners", spinners, 1'000 * times, first);
+    compare_with_all("plain data", plain_data, 500 * times, first);
+}
+
+void fuzz_schedules(unsigned times, std::uint64_t first) {
+    compare_with_some("atomics, some schedules", large_atomics, 500 * times, first);
+    compare_with_some("sleepers, some schedules", repeated_sleepers, 500 * times, first);
 }
 
 } // namespace
 
-TEST_CASE("fuzz: t", "[fuzz]") { compare(1); }
+TEST_CASE("fuzz: of atomics and fences every outcome is found, once, and no other", "[fuzz]") {
+    fuzz_values(1, 1);
+}
+
+TEST_CASE("fuzz: a lost wakeup is found where there is one", "[fuzz]") { fuzz_sleepers(1, 1); }
+
+TEST_CASE("fuzz: a spin or a race that need not end well is found", "[fuzz]") {
+    fuzz_spins_and_races(1, 1);
+}
+
+TEST_CASE("fuzz: some of the schedules find some of the outcomes and no other", "[fuzz]") {
+    fuzz_schedules(1, 1);
+}
+
+TEST_CASE("fuzz: ten times as many programs agree as well", "[fuzz][.long]") {
+    constexpr std::uint64_t first = 1'000'000;
+    fuzz_values(10, first);
+    fuzz_sleepers(10, first);
+    fuzz_spins_and_races(10, first);
+    fuzz_schedules(10, first);
+}

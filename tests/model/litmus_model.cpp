@@ -185,8 +185,9 @@ constexpr row three_threads[] = {
      "00/0 00/1 01/0 01/1 10/1 11/0 11/1"},
 };
 
-// S agrees with what is coherence-ordered and with what strongly happens before, through any thread.
-// It need not agree with a release and an acquire that are seq_cst on one side only: Z6.U, 13/0/3.
+// S agrees with what is coherence-ordered, and with what strongly happens before, through any
+// thread. It need not agree with a release and an acquire of which one is not seq_cst and nothing
+// comes in between: Z6.U, 13/0/3.
 constexpr row seq_cst_order[] = {
     {"SB of three, seq_cst", "x.sc=1 y.sc | y.sc=1 z.sc | z.sc=1 x.sc",
      "0/0/1 0/1/0 0/1/1 1/0/0 1/0/1 1/1/0 1/1/1"},
@@ -202,6 +203,10 @@ constexpr row seq_cst_order[] = {
      "0/00 0/01 0/11 1/00 1/01 1/10 1/11"},
     {"the same, not synchronised", "x.sc=1 y.sc | y=1 z=1 | z fence.sc x",
      "0/00 0/01 0/10 0/11 1/00 1/01 1/10 1/11"},
+    {"RWC, seq_cst but for an acquire", "x.sc=1 | x.acq y.sc | y.sc=1 x.sc",
+     "00/0 00/1 01/0 01/1 10/0 10/1 11/0 11/1"},
+    {"RWC, seq_cst but for a relaxed load with a fence", "x.sc=1 | x fence.sc y | y.sc=1 x.sc",
+     "00/0 00/1 01/0 01/1 10/1 11/0 11/1"},
     {"W+RWC, seq_cst but for the flag", "x.sc=1 y.rel=1 | y.acq z.sc | z.sc=1 x.sc",
      "00/0 00/1 01/0 01/1 10/1 11/0 11/1"},
     {"W+RWC, seq_cst but for a relaxed flag", "x.sc=1 y=1 | y z.sc | z.sc=1 x.sc",
@@ -335,6 +340,7 @@ namespace {
 // The waker writes the word, then wakes.
 constexpr row sleepers[] = {
     {"waking synchronises nothing", "y=1 x.rel=1 x.wake=1 | x.wait=0 y", "0 1"},
+    {"nor does a fence after it", "y=1 x.rel=1 x.wake=1 | x.wait=0 fence.acq y", "0 1"},
     {"the word read after waking may be old", "x=1 x.wake=1 | x.wait=0 x", "0 1"},
     {"the word says what is published", "y=1 x.rel=1 x.wake=1 | x.wait=0 x.acq y", "00 01 11"},
     {"a word that changed keeps nobody", "x=1 x.wait=0 x", "1"},
@@ -377,10 +383,12 @@ TEST_CASE("litmus: what fails for no reason does so within its budget", "[litmus
         expect({"none", "x~0:1 || x", "0/1"}, how);
         expect({"one", "x~0:1 x~0:1 || x", "01/1 f0/1"}, how, {.weak_failures = 1});
         expect({"two", "x~0:1 x~0:1 || x", "01/1 f0/1 ff/0"}, how, {.weak_failures = 2});
-        expect({"no sleep", "z x=1 x.wake=1 | x.wait=0 z=1", "0"}, how);
-        expect({"a sleep", "z x=1 x.wake=1 | x.wait=0 z=1", "0 1"}, how, {.spurious = 1});
+        expect({"one for each thread", "x~0:1 x~0:1 | y || x", "01/0/1 f0/0/1"}, how,
+               {.weak_failures = 1});
+        expect({"no sleep", "x.wait=0 z=1 | z x=1 x.wake=1", "0"}, how);
+        expect({"a sleep", "x.wait=0 z=1 | z x=1 x.wake=1", "0 1"}, how, {.spurious = 1});
         expect({"a time-out", "x.timed=0 x", "00"}, how, {.timeouts = 1});
-        expect({"in time, or not", "x=1 x.wake=1 | x.timed=0 || x", "0/1 1/1"}, how,
+        expect({"in time, or not", "x=1 x.wake=1 | x.timed=0 x.timed=0 || x", "00/1 11/1"}, how,
                {.timeouts = 1});
     }
 }

@@ -253,7 +253,8 @@ TEST_CASE("lock_bits: letting go is the last touch of the word", "[lock_bits]") 
                 }));
 }
 
-TEST_CASE("lock_bits: where it is waited for without a sleep, it excludes the same", "[lock_bits]") {
+TEST_CASE("lock_bits: where it is waited for without a sleep, it excludes the same",
+          "[lock_bits]") {
     using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
     model::check("three threads that do not sleep", {.weak_failures = 1}, [] {
         counter<awake> c;

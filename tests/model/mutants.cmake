@@ -14,7 +14,7 @@ foreach(program IN LISTS PROGRAMS)
     cmake_path(GET program FILENAME name)
     message(STATUS "${name}")
     execute_process(
-        COMMAND ${program} OUTPUT_VARIABLE output RESULT_VARIABLE status COMMAND_ERROR_IS_FATAL NONE
+        COMMAND ${program} OUTPUT_VARIABLE output RESULT_VARIABLE status
     )
     if(NOT status EQUAL 0)
         message(FATAL_ERROR "${name} fails without any mutation:\n${output}")

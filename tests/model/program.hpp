@@ -14,8 +14,8 @@
 //   p            load of plain data                p=1          store to it
 //
 // The atomics are w, x, y and z, the plain data is p; all begin at 0. An order is .acq, .rel, .ar
-// (acq_rel) or .sc, relaxed (.rlx) where there is none; a compare-exchange may have a second one, for
-// its failure. The last thread is the body's own, thread 0.
+// (acq_rel) or .sc, relaxed (.rlx) where there is none; a compare-exchange may have a second one,
+// for its failure. The last thread is the body's own, thread 0.
 //
 // An outcome is what was read, in order, a digit each, a / between threads. A futex_wait with a
 // time-out reads 0 if it timed out, a compare-exchange that failed for no reason reads f.

@@ -98,8 +98,7 @@ void three_posts() {
 
 } // namespace
 
-TEST_CASE("ready_queue: two posters' come out once each, each poster's in order",
-          "[ready_queue]") {
+TEST_CASE("ready_queue: two posters' come out once each, each poster's in order", "[ready_queue]") {
     model::check("two posters", {}, two_posters);
     model::options random;
     random.how = model::options::method::pct;
@@ -171,7 +170,8 @@ TEST_CASE("ready_queue: the owner's own posts mix with others'", "[ready_queue]"
     });
 }
 
-TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word", "[ready_queue]") {
+TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word",
+          "[ready_queue]") {
     model::check("one runnable to and fro", {}, [] {
         ready_queue there;
         ready_queue back;

@@ -437,8 +437,7 @@ TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]
 
 // ---- Lists
 
-TEST_CASE("waiter: all of a list are published in order, each gone as soon as it is",
-          "[waiter]") {
+TEST_CASE("waiter: all of a list are published in order, each gone as soon as it is", "[waiter]") {
     model::check("two of one list", {}, [] {
         bide::basic_waiter_queue<platform> queue;
         auto first = std::make_unique<waiter>();

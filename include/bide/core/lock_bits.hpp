@@ -54,9 +54,9 @@ template <class Platform, class Word> struct lock_bits {
     // Lets go, leaving `next` (without the two bits) in the word. For owners whose other bits
     // nobody changes while the lock is held.
     static void release_as(atomic& word, Word next) noexcept {
-        // Order: acq_rel [L1]; release for the next holder; acquire so that a chain of such stores
-        // passes on what fast paths released into this word before.
-        wake_after(&word, word.exchange(next, std::memory_order_acq_rel));
+        // Order: release [L1]; what this holder wrote is seen by the next. So is what others
+        // released into this word before: a read-modify-write continues their release sequences.
+        wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
     // After a step that let go and found `old`: wakes who sleeps. Uses the address alone.

@@ -260,10 +260,13 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     look.inside = true;
     look.known = &known;
     look.text = "futex_wait: the word";
-    if (x.step(look) != expected) {
+    const bool sleeps = x.step(look) == expected;
+    t.message = entered;
+    if (!sleeps) {
+        // The queue is as it was, but this, too, has its place in the order of who held it.
+        write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
         return true;
     }
-    t.message = entered;
     write_half(x, queue, joined(line, t.knows.thread), order::relaxed, true, s,
                "futex_wait: sleeps");
     const int mine = t.message;

@@ -210,9 +210,9 @@ template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) no
         if (enough) {
             next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
         }
-        // Order: acq_rel. Acquire [S1], for the permits that are taken, and [L1], for the queue
-        // behind the lock; release [L1] where it lets go. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+        // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
+        // lock. Where it lets go of the lock, nothing was written behind it. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             continue;
         }
@@ -301,9 +301,10 @@ template <class Platform> bool basic_permit_queue<Platform>::cancel(node& w, fat
 template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
     word seen = lock::acquire(word_);
     while ((seen & queued) == 0) {
-        // Order: acq_rel [S1] and [L1]; as lock_bits::release_as. Failure: look again.
+        // Order: release [S1]; what was done before is seen by whom it refuses. Failure: look
+        // again.
         if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
-                                        std::memory_order_acq_rel, std::memory_order_relaxed)) {
+                                        std::memory_order_release, std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
             return (seen & closed) == 0;
         }
