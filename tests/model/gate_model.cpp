@@ -262,6 +262,17 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         waiting.join();
         MODEL_REQUIRE(e.is_set());
     });
+    model::check("event: two time out, and nobody waits any more", {}, [] {
+        gate g(1);
+        node a(1);
+        node b(1);
+        g.enqueue(a);
+        g.enqueue(b);
+        model::thread waiting([&] { MODEL_REQUIRE(g.cancel(a, fate::timed_out)); });
+        MODEL_REQUIRE(g.cancel(b, fate::timed_out));
+        waiting.join();
+        g.require_no_waiters("gate", &g);
+    });
     model::check("event: one times out, the other is let through", {.timeouts = 1}, [] {
         gate g(1);
         node patient(1);
@@ -270,8 +281,7 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         g.enqueue(first ? impatient : patient);
         g.enqueue(first ? patient : impatient);
         model::thread waiting([&] {
-            if (!impatient.park(deadline::at_ns(1)) &&
-                !g.cancel(impatient, fate::timed_out)) {
+            if (!impatient.park(deadline::at_ns(1)) && !g.cancel(impatient, fate::timed_out)) {
                 await(impatient);
             }
         });
@@ -307,6 +317,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         }
         stopping.join();
         MODEL_REQUIRE(w.outcome() == fate::stopped);
+        g.require_no_waiters("gate", &g);
         MODEL_REQUIRE(g.arrive(1) && g.is_open());
     });
     model::check("event: the one who waited gives up, and looks", {}, [] {

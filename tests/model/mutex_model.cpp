@@ -205,8 +205,7 @@ TEST_CASE("mutex: a lock that times out is not held, and one that is in time is"
         q.enqueue(impatient);
         q.enqueue(patient);
         model::thread waiting([&] {
-            if (impatient.park(deadline::at_ns(1)) ||
-                !q.cancel(impatient, fate::timed_out)) {
+            if (impatient.park(deadline::at_ns(1)) || !q.cancel(impatient, fate::timed_out)) {
                 await(impatient);
                 increment(data);
                 q.give(1, 1);

@@ -22,7 +22,6 @@ constexpr deadline now = deadline::at_ns(1);
 constexpr deadline soon = deadline::at_ns(500'000);
 constexpr deadline later = deadline::at_ns(900'000);
 
-
 void start(service& s) {
     model::daemon([&s] { s.run(); });
 }

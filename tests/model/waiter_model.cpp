@@ -26,8 +26,6 @@ template <class P> using tokens = test::basic_tokens<P>;
 
 constexpr deadline soon = deadline::at_ns(1'000'000);
 
-constexpr auto relaxed = std::memory_order_relaxed;
-
 } // namespace
 
 // ---- Publication

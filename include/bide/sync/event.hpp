@@ -13,8 +13,9 @@ namespace bide::inline BIDE_ABI {
 
 // A flag to wait for, reset by hand: set() lets through all who wait and all who come, until
 // reset(). Whoever was let through stays let through, however soon the reset. Whoever saw it set
-// may destroy it at once, also while others that were let through are on their way out, unless a
-// stop or a time-out is ending a wait of theirs at that very moment.
+// may destroy it at once, whatever the setter still does, and also while others that it let out of
+// the queue are on their way, unless a stop or a time-out is ending a wait of theirs at that very
+// moment. One that is still on its way into wait() needs the event.
 template <class Platform> class basic_event {
 public:
     constexpr basic_event() noexcept : basic_event(false) {}

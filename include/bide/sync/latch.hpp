@@ -14,9 +14,10 @@
 namespace bide::inline BIDE_ABI {
 
 // A count that goes down to zero, once, and lets through all who wait for that: std::latch, for
-// coroutines too, with time-outs and stops. Whoever saw it at zero may destroy it at once, also
-// while others that were let through are on their way out, unless a stop or a time-out is ending a
-// wait of theirs at that very moment.
+// coroutines too, with time-outs and stops. Whoever saw it at zero may destroy it at once,
+// whatever those who counted down still do, and also while others that it let out of the queue are
+// on their way, unless a stop or a time-out is ending a wait of theirs at that very moment. One
+// that is still on its way into wait() needs the latch.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 

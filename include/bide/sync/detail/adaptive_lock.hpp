@@ -53,7 +53,7 @@ public:
     using node = basic_waiter<Platform>;
     using word = std::uint64_t;
 
-    static constexpr unsigned max_overtakes = Platform::model ? 2 : 512;
+    static constexpr unsigned max_overtakes = Platform::model ? 3 : 512;
     static constexpr std::chrono::microseconds patience{500};
 
     constexpr basic_adaptive_lock() noexcept = default;

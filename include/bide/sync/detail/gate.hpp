@@ -17,7 +17,8 @@
 // As with permits (permit_queue.hpp) the decision to wait is one CAS that fails if the gate opened:
 // it takes the lock and sets `queued` while the count is not zero. An arrival changes the same
 // word: by a CAS while nobody waits, under the lock otherwise. The step that makes the count zero
-// is the last touch of the gate, in both cases: who comes through may destroy it.
+// is the last touch of the gate, in both cases: who comes through may destroy it, once nobody is on
+// the way into the queue any more.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
