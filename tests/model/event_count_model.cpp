@@ -2,9 +2,6 @@
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
-#include <cstdint>
-#include <memory>
-
 // Sleeping for a condition that is somebody else's: a second look between prepare() and wait() is
 // enough, whatever the order of the condition itself.
 

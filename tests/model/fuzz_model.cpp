@@ -343,6 +343,8 @@ void for_each_program(statistics& s, maker make, std::uint64_t count, std::uint6
         generator g(seed);
         const test t = make(g);
         INFO("BIDE_TEST_SEED=" << seed << " BIDE_MODEL_PROGRAMS=1: " << t);
+        const std::string text = model::to_text(t.run);
+        REQUIRE(model::to_text(model::to_program(text)) == text);
         const result all = explore(t, method::exhaustive);
         ++s.programs;
         s.failing += all.fails() ? 1 : 0;

@@ -73,13 +73,12 @@ struct operation {
 
 struct program {
     static constexpr std::size_t max_threads = 4;
-    static constexpr std::size_t max_reads = 16;
 
     std::vector<std::vector<operation>> threads;
     std::string last; // objects that are read at the end
 };
 
-// Four bits for each read, the first one highest.
+// Four bits for each read, the first one highest: of a program that reads 16 times at most.
 using reads = std::uint64_t;
 
 // ---- Text
@@ -233,6 +232,9 @@ inline program to_program(std::string_view text) {
         } else if (!word.empty()) {
             p.threads.back().push_back(detail::word_reader(word).read());
         }
+    }
+    if (p.threads.size() > program::max_threads) {
+        throw std::invalid_argument("more than 4 threads");
     }
     return p;
 }

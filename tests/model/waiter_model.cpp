@@ -393,7 +393,7 @@ TEST_CASE("waiter: a token goes from hand to hand in every execution", "[waiter]
     model::check("three takers of one token", {}, three_takers);
 }
 
-// As thread_wait::stoppable, whose stop token is a thread here: the end of that thread is the end of
+// As thread_wait::stoppable, whose stop token is a thread here: the join of that thread stands for
 // the callback's destructor.
 TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]") {
     const auto body = [](bool grants) {
