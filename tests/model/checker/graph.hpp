@@ -48,7 +48,7 @@ struct event {
         write, // with `exclusive`, the second half of a read-modify-write
         fence,
         choice,
-        local,  // anything else that takes a place in its thread: start, end, join, wake-up
+        local, // anything else that takes a place in its thread: start, end, join, wake-up
     };
 
     event_id id;
