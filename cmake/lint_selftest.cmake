@@ -119,6 +119,11 @@ file(WRITE ${DIR}/tests/stress/a_stress.cpp "")
 expect("a test that is not run" listed tests/stress/a_stress.cpp:1)
 
 write_tree()
+file(WRITE ${DIR}/tests/model/a_model.cpp "")
+file(WRITE ${DIR}/tests/model/CMakeLists.txt "")
+expect("a model that is not run" listed tests/model/a_model.cpp:1)
+
+write_tree()
 file(REMOVE ${DIR}/tests/sync/b_test.cpp)
 expect("a header without a test" tested include/bide/sync/b.hpp:1)
 

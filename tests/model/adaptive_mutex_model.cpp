@@ -17,8 +17,6 @@ using adaptive_lock = bide::detail::basic_adaptive_lock<platform>;
 
 constexpr int most_overtakes = adaptive_lock::max_overtakes;
 
-void increment(var<int>& data) { data = data + 1; }
-
 // Of somebody foreign, who has the mutex when this is called.
 bide::waker increments(var<int>& data) {
     return {[](void* of) noexcept { increment(*static_cast<var<int>*>(of)); }, &data};
@@ -36,18 +34,7 @@ void until_asleep(const auto& w) {
 // ---- Exclusion
 
 TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mutex]") {
-    const auto twice = [] {
-        mutex m;
-        var<int> data{0};
-        const auto work = [&] {
-            const std::scoped_lock held(m);
-            increment(data);
-        };
-        model::thread other(work);
-        work();
-        other.join();
-        MODEL_REQUIRE(data == 2);
-    };
+    const auto twice = &two_lock_it<mutex>;
     model::check("adaptive_mutex: two threads", {}, twice);
     model::check("adaptive_mutex: two threads, woken for no reason", {.spurious = 1}, twice);
     model::check("adaptive_mutex: two that try", {}, [] {

@@ -13,25 +13,12 @@ namespace {
 using mutex = bide::basic_mutex<platform>;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
-void increment(var<int>& data) { data = data + 1; }
-
 } // namespace
 
 // ---- Exclusion
 
 TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
-    const auto twice = [] {
-        mutex m;
-        var<int> data{0};
-        const auto work = [&] {
-            const std::scoped_lock held(m);
-            increment(data);
-        };
-        model::thread other(work);
-        work();
-        other.join();
-        MODEL_REQUIRE(data == 2);
-    };
+    const auto twice = &two_lock_it<mutex>;
     model::check("mutex: two threads", {}, twice);
     model::check("mutex: two threads, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, twice);

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 
 namespace sync_model {
 
@@ -33,6 +34,22 @@ inline model::options random(std::uint64_t runs) {
 
 inline model::options bounded(int preemptions) {
     return {.how = model::options::method::bounded, .preemptions = preemptions};
+}
+
+inline void increment(var<int>& data) { data = data + 1; }
+
+// Two threads that lock it: neither increment is lost.
+template <class Mutex> void two_lock_it() {
+    Mutex m;
+    var<int> data{0};
+    const auto work = [&] {
+        const std::scoped_lock held(m);
+        increment(data);
+    };
+    model::thread other(work);
+    work();
+    other.join();
+    MODEL_REQUIRE(data == 2);
 }
 
 // Looks until the wait is over, asleep or not.

@@ -95,9 +95,10 @@ private:
 
     // Under the lock:
     detail::pairing_heap<timer> heap_;
-    const timer* firing_ = nullptr;
-    unsigned cancelling_ = 0; // who waits for firing_ to end
-    bool nudged_ = false;     // nudge_ is in the queue
+    template <class T> using var = typename Platform::template var<T>;
+    var<const timer*> firing_{nullptr};
+    var<unsigned> cancelling_{0}; // who waits for firing_ to end
+    var<bool> nudged_{false};     // nudge_ is in the queue
 };
 
 template <class Platform> bool basic_timer_service<Platform>::cancel(timer& t) noexcept {
@@ -108,13 +109,13 @@ template <class Platform> bool basic_timer_service<Platform>::cancel(timer& t) n
         t.armed = false;
     }
     while (firing_ == &t && !Platform::template local<on_service_thread>().value) {
-        ++cancelling_;
+        cancelling_ = cancelling_ + 1;
         // Order: relaxed; written and read under the lock.
         const word seen = fired_.load(std::memory_order_relaxed);
         unlock();
         futex_wait<Platform>(fired_, seen);
         lock();
-        --cancelling_;
+        cancelling_ = cancelling_ - 1;
     }
     unlock();
     return in_time;

@@ -422,6 +422,7 @@ void execution::finish() {
     bool all = true;
     bool asleep = false;
     bool daemons = false;
+    bool daemon_times_out = false; // it will do more than it did
     std::size_t own = 0;
     for (const auto& t : threads_) {
         if (!t->started) {
@@ -429,16 +430,18 @@ void execution::finish() {
         }
         own += t->locals.size();
         daemons = daemons || t->is_daemon;
-        if (t->finished || (t->is_daemon && t->wants.what == request::kind::sleep)) {
+        const auto what = t->wants.what;
+        const bool times_out = what == request::kind::sleep && t->timed && options_.timeouts > 0;
+        if (t->finished || (t->is_daemon && what == request::kind::sleep)) {
+            daemon_times_out = daemon_times_out || (!t->finished && times_out);
             continue;
         }
         all = false;
-        const auto what = t->wants.what;
         asleep = asleep || what == request::kind::sleep;
-        pruned_ = pruned_ || what == request::kind::never ||
-                  (what == request::kind::pause && !spins(*t)) ||
-                  (what == request::kind::sleep && t->timed && options_.timeouts > 0);
+        pruned_ = pruned_ || times_out || what == request::kind::never ||
+                  (what == request::kind::pause && !spins(*t));
     }
+    pruned_ = pruned_ || (!all && daemon_times_out);
     search_.end(*this, all);
     if (all) {
         if (heap::broken()) {
