@@ -96,14 +96,16 @@ struct options {
 
 enum class failure {
     none,
-    assertion,   // MODEL_REQUIRE
-    race,        // two accesses to plain data, one of them a write, not ordered
-    lifetime,    // an access to what was destroyed, or not ordered before the destruction
-    lost_wakeup, // threads sleep or wait for ever
-    livelock,    // a thread spins for ever, or takes too many steps
-    leak,        // memory is left at the end
-    terminated,  // std::terminate, an exception
-    too_large,   // max_executions
+    assertion,    // MODEL_REQUIRE
+    race,         // two accesses to plain data, one of them a write, not ordered
+    lifetime,     // an access to what was destroyed, or not ordered before the destruction
+    lost_wakeup,  // threads sleep or wait for ever
+    livelock,     // a thread spins for ever, or takes too many steps
+    leak,         // memory is left at the end
+    terminated,   // std::terminate, an exception
+    too_large,    // max_executions
+    not_repeated, // the body did not do the same again, or the path is not one of it
+    empty,        // no execution came to its end
 };
 std::ostream& operator<<(std::ostream&, failure);
 

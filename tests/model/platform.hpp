@@ -72,19 +72,29 @@ public:
     T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
         return modify(ops::rmw::exchange, value, o, {file, line});
     }
-    T fetch_add(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+    T fetch_add(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
+        requires std::is_integral_v<T>
+    {
         return modify(ops::rmw::add, value, o, {file, line});
     }
-    T fetch_sub(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+    T fetch_sub(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
+        requires std::is_integral_v<T>
+    {
         return modify(ops::rmw::sub, value, o, {file, line});
     }
-    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
+        requires std::is_integral_v<T>
+    {
         return modify(ops::rmw::bit_and, value, o, {file, line});
     }
-    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
+        requires std::is_integral_v<T>
+    {
         return modify(ops::rmw::bit_or, value, o, {file, line});
     }
-    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
+        requires std::is_integral_v<T>
+    {
         return modify(ops::rmw::bit_xor, value, o, {file, line});
     }
 

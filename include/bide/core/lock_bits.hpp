@@ -55,7 +55,8 @@ template <class Platform, class Word> struct lock_bits {
     // nobody changes while the lock is held.
     static void release_as(atomic& word, Word next) noexcept {
         // Order: release [L1]; what this holder wrote is seen by the next. So is what others
-        // released into this word before: a read-modify-write continues their release sequences.
+        // released into this word before: every change of it is a read-modify-write, which
+        // continues their release sequences.
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 

@@ -73,7 +73,7 @@ void execution::start(int t) {
     x.knows.thread = t;
     x.wants = {};
     x.started = true;
-    x.finished = x.out = x.timed = false;
+    x.finished = x.timed = false;
     x.spawned = 0;
     x.locals.clear();
     x.looked.clear();
@@ -191,7 +191,7 @@ order execution::weakened(order o, int slot, site where) {
 
 // ---- Which threads can go on
 
-// In a schedule, a paused thread goes on when something newer than it has seen is there.
+// Something newer than a paused thread has seen is there. In a schedule it goes on then.
 bool execution::may_look_again(const model_thread& t) const {
     return std::any_of(t.looked.begin(), t.looked.end(),
                        [&](const auto& l) { return memory_.newest(l.first) != l.second; });
@@ -347,7 +347,7 @@ void execution::write_outcomes(model_thread& t, std::vector<outcome>& out) {
 
 void execution::apply(model_thread& t, const outcome& o) {
     const request& r = t.wants;
-    if (r.what != request::kind::read && r.what != request::kind::pause) {
+    if (r.what == request::kind::write) {
         t.looked.clear();
         t.newer.clear();
     }
@@ -415,9 +415,6 @@ void execution::apply(model_thread& t, const outcome& o) {
 
 // ---- The end
 
-// A paused thread that has seen the newest of everything it looked at.
-bool execution::spins(const model_thread& t) const { return !may_look_again(t); }
-
 void execution::finish() {
     bool all = true;
     bool asleep = false;
@@ -439,7 +436,7 @@ void execution::finish() {
         all = false;
         asleep = asleep || what == request::kind::sleep;
         pruned_ = pruned_ || times_out || what == request::kind::never ||
-                  (what == request::kind::pause && !spins(*t));
+                  (what == request::kind::pause && may_look_again(*t));
     }
     pruned_ = pruned_ || (!all && daemon_times_out);
     search_.end(*this, all);

@@ -69,7 +69,6 @@ struct model_thread {
     bool started = false;
     bool finished = false;
     bool is_daemon = false;
-    bool out = false; // left out: see request::never
     clock final_hb;
     clock final_causes;
     int spawned = 0;
@@ -130,7 +129,6 @@ public:
 
     // ---- For searches
 
-    const options& limits() const noexcept { return options_; }
     memory& mem() noexcept { return memory_; }
     int threads() const noexcept { return thread_count_; }
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
@@ -176,7 +174,6 @@ private:
     void apply(model_thread& t, const outcome& o);
     bool may_look_again(const model_thread& t) const;
     int woken_by(const model_thread& t) const;
-    bool spins(const model_thread& t) const;
     void finish();
     std::string describe_blocked();
 

@@ -32,7 +32,7 @@ int exhaustive::thread(execution& x) {
     if (is_scripted()) {
         const int t = now_[at_].thread;
         if (t >= x.threads() || !x.enabled(t)) {
-            x.fail(failure::terminated, "the body does not repeat itself");
+            x.fail(failure::not_repeated, "the body does not repeat itself");
             return -1;
         }
         return t;

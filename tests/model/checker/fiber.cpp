@@ -10,6 +10,8 @@
 #if defined(__x86_64__)
 asm(R"(
 .text
+.globl model_switch
+.hidden model_switch
 .type model_switch,@function
 model_switch:
     pushq %rbp
@@ -28,6 +30,8 @@ model_switch:
     popq %rbp
     ret
 .size model_switch,.-model_switch
+.globl model_start
+.hidden model_start
 .type model_start,@function
 model_start:
     movq %rbx, %rdi
@@ -38,6 +42,8 @@ model_start:
 #elif defined(__aarch64__)
 asm(R"(
 .text
+.globl model_switch
+.hidden model_switch
 .type model_switch,%function
 model_switch:
     sub sp, sp, #160
@@ -67,6 +73,8 @@ model_switch:
     add sp, sp, #160
     ret
 .size model_switch,.-model_switch
+.globl model_start
+.hidden model_start
 .type model_start,%function
 model_start:
     mov x0, x19

@@ -18,6 +18,9 @@ using ops::site;
 
 inline constexpr int max_threads = 8;
 
+// The number of an object that no execution made.
+inline constexpr int outside = ops::outside;
+
 // An event by its place: the index-th step of a thread, from 1. The same in every execution in
 // which the thread came there.
 struct event_id {

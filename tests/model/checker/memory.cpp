@@ -79,9 +79,6 @@ std::string by(int thread) { return "T" + std::to_string(thread); }
 } // namespace
 
 std::string memory::touch(int o, const view& v) {
-    if (o < 0) {
-        return "an atomic that was not made by the body";
-    }
     object& x = at(o);
     if (!x.alive) {
         return "access to a destroyed atomic";
@@ -95,9 +92,6 @@ std::string memory::touch(int o, const view& v) {
 }
 
 std::string memory::drop(int o, const view& v) {
-    if (o < 0) {
-        return {};
-    }
     object& x = at(o);
     if (const int t = unknown(x.touched, v); t >= 0) {
         return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
@@ -107,13 +101,13 @@ std::string memory::drop(int o, const view& v) {
 }
 
 std::string memory::read_plain(int p, const view& v) {
-    if (p < 0) {
+    if (p == outside) {
         return {};
     }
-    plain& x = plains_[index(p)];
-    if (!x.alive) {
+    if (!is_plain(p)) {
         return "read of a destroyed var";
     }
+    plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
         return "data race: a read by " + by(v.thread) + " and a write by " + by(x.written.thread);
     }
@@ -122,13 +116,13 @@ std::string memory::read_plain(int p, const view& v) {
 }
 
 std::string memory::write_plain(int p, const view& v) {
-    if (p < 0) {
+    if (p == outside) {
         return {};
     }
-    plain& x = plains_[index(p)];
-    if (!x.alive) {
+    if (!is_plain(p)) {
         return "write to a destroyed var";
     }
+    plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
         return "data race: writes by " + by(v.thread) + " and " + by(x.written.thread);
     }
@@ -140,11 +134,13 @@ std::string memory::write_plain(int p, const view& v) {
 }
 
 std::string memory::drop_plain(int p, const view& v) {
-    if (p < 0) {
+    if (p == outside) {
         return {};
     }
     std::string wrong = write_plain(p, v);
-    plains_[index(p)].alive = false;
+    if (is_plain(p)) {
+        plains_[index(p)].alive = false;
+    }
     return wrong.empty() ? wrong : "at its destruction: " + wrong;
 }
 

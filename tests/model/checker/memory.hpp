@@ -80,7 +80,12 @@ public:
     }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
     int newest(int o) const { return at(o).messages.back(); }
-    std::size_t objects() const noexcept { return object_count_; }
+    // A number that stands in freed memory is no object's.
+    bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
+    bool is_plain(int p) const noexcept {
+        return p >= 0 && p < static_cast<int>(plain_count_) &&
+               plains_[static_cast<std::size_t>(p)].alive;
+    }
     bool seq_cst_overflow() const noexcept { return seq_cst_.full(); }
 
     // Empty, or what is wrong with the access or destruction.

@@ -2,6 +2,8 @@
 #include <model/checker/heap.hpp>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 
 namespace model {
@@ -9,12 +11,12 @@ namespace model {
 namespace {
 
 // While one lives, `new` is the checker's and not the body's.
-class outside {
+class own_memory {
 public:
-    explicit outside(execution& x) noexcept : thread_(x.self().knows.thread) { heap::enter(-1); }
-    outside(const outside&) = delete;
-    outside& operator=(const outside&) = delete;
-    ~outside() { heap::enter(thread_); }
+    explicit own_memory(execution& x) noexcept : thread_(x.self().knows.thread) { heap::enter(-1); }
+    own_memory(const own_memory&) = delete;
+    own_memory& operator=(const own_memory&) = delete;
+    ~own_memory() { heap::enter(thread_); }
 
 private:
     int thread_;
@@ -67,13 +69,21 @@ int choose_one(execution& x, int picks, site s, const char* text) {
 
 void leave_out(execution& x) { x.step(request_of(request::kind::never, {})); }
 
-// Who sleeps on a futex, first come first: four bits each, the thread's number and one.
+// Who sleeps on a futex: four bits each, the thread's number and one.
 bits joined(bits line, int thread) {
     int at = 0;
     while ((line >> at) != 0) {
         at += 4;
     }
     return line | (static_cast<bits>(thread + 1) << at);
+}
+
+int sleepers(bits line) {
+    int n = 0;
+    for (; line != 0; line >>= 4) {
+        ++n;
+    }
+    return n;
 }
 
 bits without(bits line, int thread) {
@@ -103,27 +113,38 @@ namespace ops {
 int make_atomic(bits initial) {
     execution* const x = execution::current();
     if (x == nullptr) {
-        return -1;
+        return outside;
     }
-    const outside guard(*x);
+    const own_memory guard(*x);
     return x->mem().make_object(initial, x->self().knows, false);
 }
 
 void drop_atomic(int object) noexcept {
-    if (execution* const x = execution::current(); x != nullptr && object >= 0) {
-        wrong(*x, failure::lifetime, x->mem().drop(object, x->self().knows));
+    if (execution* const x = execution::current(); x != nullptr && object != outside) {
+        wrong(*x, failure::lifetime,
+              x->mem().is_object(object) ? x->mem().drop(object, x->self().knows)
+                                         : "an atomic is destroyed again");
     }
 }
 
 namespace {
 
-execution& need(int object, site s) {
+execution& need(site) {
     execution* const x = execution::current();
     if (x == nullptr) {
-        std::abort(); // an atomic of the model is used outside of a body
+        std::fputs("model: an operation of the model outside of a body\n", stderr);
+        std::abort();
     }
-    if (object < 0) {
-        x->fail_now(failure::lifetime, "an atomic that was not made by the body", s);
+    return *x;
+}
+
+execution& need(int object, site s) {
+    execution* const x = &need(s);
+    if (!x->mem().is_object(object)) {
+        x->fail_now(failure::lifetime,
+                    object == outside ? "an atomic that was not made by the body"
+                                      : "access to a destroyed atomic",
+                    s);
     }
     return *x;
 }
@@ -190,7 +211,7 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
 }
 
 void fence(order o, site s) noexcept {
-    execution& x = need(0, s);
+    execution& x = need(s);
     request r = request_of(request::kind::fence, s);
     r.with = x.weakened(o, 0, s);
     if (r.with != order::relaxed) {
@@ -203,9 +224,9 @@ void fence(order o, site s) noexcept {
 int make_plain() {
     execution* const x = execution::current();
     if (x == nullptr) {
-        return -1;
+        return outside;
     }
-    const outside guard(*x);
+    const own_memory guard(*x);
     return x->mem().make_plain(x->self().knows);
 }
 
@@ -243,7 +264,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     }
     int queue = -1;
     {
-        const outside guard(x);
+        const own_memory guard(x);
         queue = x.queue_of(address);
     }
     request enter = request_of(request::kind::read, s);
@@ -260,7 +281,8 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     look.inside = true;
     look.known = &known;
     look.text = "futex_wait: the word";
-    const bool sleeps = x.step(look) == expected;
+    // Of a 64-bit word only the low half is sure to be compared (core/futex.hpp).
+    const bool sleeps = ((x.step(look) ^ expected) & mask(4)) == 0;
     t.message = entered;
     if (!sleeps) {
         // The queue is as it was, but this, too, has its place in the order of who held it.
@@ -304,10 +326,10 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
 }
 
 void futex_wake(const void* address, int count, site s) noexcept {
-    execution& x = need(0, s);
+    execution& x = need(s);
     int queue = -1;
     {
-        const outside guard(x);
+        const own_memory guard(x);
         queue = x.queue_of(address);
     }
     request enter = request_of(request::kind::read, s);
@@ -317,17 +339,20 @@ void futex_wake(const void* address, int count, site s) noexcept {
     enter.text = "futex_wake: enters";
     bits line = x.step(enter);
     for (; count > 0 && line != 0; --count) {
-        line >>= 4;
+        // Which of them is the system's business.
+        const int asleep = sleepers(line);
+        const int which = asleep > count ? choose_one(x, asleep, s, "futex_wake: which?") : 0;
+        line = without(line, static_cast<int>((line >> (4 * which)) & 15) - 1);
     }
     write_half(x, queue, line, order::release, true, s, "futex_wake");
 }
 
 // ---- The rest
 
-void pause() noexcept { need(0, {}).step(request_of(request::kind::pause, {})); }
+void pause() noexcept { need({}).step(request_of(request::kind::pause, {})); }
 
 std::int64_t now() noexcept {
-    execution& x = need(0, {});
+    execution& x = need({});
     model_thread& t = x.self();
     if (t.clock_jumps_left > 0 && choose_one(x, 2, {}, "the clock jumps?") == 1) {
         --t.clock_jumps_left;
@@ -337,17 +362,17 @@ std::int64_t now() noexcept {
 }
 
 void* local(const void* key, void* (*make)()) noexcept {
-    execution& x = need(0, {});
+    execution& x = need({});
     auto& mine = x.self().locals;
     if (const auto at = mine.find(key); at != mine.end()) {
         return at->second;
     }
     void* const made = make();
-    const outside guard(x);
+    const own_memory guard(x);
     return mine.emplace(key, made).first->second;
 }
 
-void* service() noexcept { return need(0, {}).service; }
+void* service() noexcept { return need({}).service; }
 
 void name(int object, const char* text) noexcept {
     if (execution* const x = execution::current(); x != nullptr && object >= 0) {
@@ -390,7 +415,7 @@ void assume(bool holds) noexcept {
 
 void record(std::string outcome) {
     execution& x = *execution::current();
-    const outside guard(x);
+    const own_memory guard(x);
     x.outcomes.emplace_back(outcome.c_str());
 }
 

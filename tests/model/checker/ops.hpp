@@ -13,6 +13,9 @@ namespace model::ops {
 using bits = std::uint64_t;
 using order = std::memory_order;
 
+// The number of an object that was not made in an execution.
+inline constexpr int outside = -1;
+
 // Where a step stands in the source.
 struct site {
     const char* file = nullptr;

@@ -85,9 +85,8 @@ bool pct::begin() {
     }
     --runs_;
     step_ = 0;
-    lowest_ = max_threads;
     for (auto& p : priority_) {
-        p = max_threads + 1 + below(1'000'000);
+        p = static_cast<std::uint64_t>(depth_) + below(1'000'000);
     }
     changes_.clear();
     for (int i = 1; i < depth_; ++i) {
@@ -110,11 +109,10 @@ int pct::thread(execution& x) {
         return found;
     };
     int t = best();
-    const bool change = std::find(changes_.begin(), changes_.end(), step_) != changes_.end();
+    const auto change = std::find(changes_.begin(), changes_.end(), step_);
     ++step_;
-    if (t >= 0 && change) {
-        lowest_ -= lowest_ > 0 ? 1 : 0;
-        priority_[index(t)] = lowest_;
+    if (t >= 0 && change != changes_.end()) {
+        priority_[index(t)] = static_cast<std::uint64_t>(change - changes_.begin());
         t = best();
     }
     return t;
@@ -164,7 +162,7 @@ int one_path::thread(execution& x) {
     }
     const int t = at_ == steps_.size() ? -1 : steps_[at_].first;
     if (t < 0 || t >= x.threads() || !x.enabled(t)) {
-        x.fail(failure::terminated, "the path is not one of this body");
+        x.fail(failure::not_repeated, "the path is not one of this body");
         return -1;
     }
     return t;

@@ -36,9 +36,10 @@ private:
     std::vector<int> ready_;
 };
 
-// Random priorities, lowered at depth - 1 random steps (Burckhardt, Kothari, Musuvathi,
-// Nagarakatte, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
-// 2010). A load reads the newest store half of the time.
+// Random priorities; at depth - 1 random steps the thread that would run gets one below all those, a
+// different one at each (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler with
+// Probabilistic Guarantees of Finding Bugs", ASPLOS 2010, whose guarantee is for schedules: which store
+// is read is chosen at random besides, the newest most of the time).
 class pct final : public search {
 public:
     pct(int depth, std::uint64_t runs, std::uint64_t seed)
@@ -59,7 +60,6 @@ private:
     std::size_t step_ = 0;
     std::array<std::uint64_t, max_threads> priority_{};
     std::vector<std::size_t> changes_;
-    std::uint64_t lowest_ = 0;
 };
 
 // One execution, by its path (trace.cpp).

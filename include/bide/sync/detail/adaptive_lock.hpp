@@ -219,7 +219,7 @@ template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) n
         const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
         const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
         // Order: acquire [A1], for the mutex. Where it lets go of the queue's lock, nothing was
-        // written behind it. Failure: look again.
+        // read or written behind it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             continue;

@@ -167,7 +167,7 @@ template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {
         const bool open = seen / one == 0;
         const word next = open ? seen & ~lock::both : seen | queued;
         // Order: acquire [G1]; what was done before the gate opened. Where it lets go of the lock,
-        // nothing was written behind it. Failure: look again.
+        // nothing was read or written behind it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             continue;

@@ -211,7 +211,8 @@ template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) no
             next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
         }
         // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
-        // lock. Where it lets go of the lock, nothing was written behind it. Failure: look again.
+        // lock. Where it lets go of the lock, nothing was read or written behind it. Failure: look
+        // again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             continue;
@@ -301,8 +302,8 @@ template <class Platform> bool basic_permit_queue<Platform>::cancel(node& w, fat
 template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
     word seen = lock::acquire(word_);
     while ((seen & queued) == 0) {
-        // Order: release [S1]; what was done before is seen by whom it refuses. Failure: look
-        // again.
+        // Order: release [S1]; what was done before is seen by whom it refuses. Of the queue
+        // behind the lock nothing was read or written. Failure: look again.
         if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
