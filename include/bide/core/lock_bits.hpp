@@ -68,14 +68,6 @@ template <class Platform, class Word> struct lock_bits {
     }
 
 private:
-    static constexpr int pauses = [] {
-        if constexpr (Platform::model) {
-            return Platform::lock_pauses;
-        } else {
-            return 64;
-        }
-    }();
-
     BIDE_NOINLINE static Word acquire_slow(atomic& word) noexcept {
         Word mark = held;
         for (int looked = 0;;) {
@@ -89,7 +81,7 @@ private:
                 }
                 continue;
             }
-            if (looked < pauses) {
+            if (looked < Platform::lock_pauses) {
                 ++looked;
                 Platform::pause();
                 continue;

@@ -8,9 +8,9 @@
 //
 // A platform P has
 //   P::model                    true where executions are explored rather than run: loops that only
-//                               buy time (spinning) are then left out, and P::lock_pauses and
-//                               P::timer_service() stand in for core/lock_bits.hpp's and
-//                               core/timer.hpp's own
+//                               buy time (spinning) are then left out, and P::timer_service()
+//                               stands in for core/timer.hpp's own
+//   P::lock_pauses              looks at a held lock_bits before its waiter sleeps
 //   P::atomic<T>, P::fence      std::atomic and its fence
 //   P::var<T>                   T, where races on plain shared data are to be found; T itself here
 //   P::pause()                  the only way to spin; a loop around it only reads
@@ -48,6 +48,7 @@ namespace bide::inline BIDE_ABI {
 
 template <class Futex> struct basic_native_platform {
     static constexpr bool model = false;
+    static constexpr int lock_pauses = 64;
 
     template <class T> using atomic = std::atomic<T>;
     template <class T> using var = T;

@@ -143,7 +143,45 @@ verdict replay(const std::string& path, const options& o, const body& run) {
     return exploration{o, run}.with(s);
 }
 
-void mutate(std::string_view name, const options& o, const body& run);
+namespace {
+
+// One step down; what does not apply to the operation behaves like relaxed there.
+std::vector<order> weaker(order o) {
+    switch (o) {
+    case order::seq_cst: return {order::acq_rel};
+    case order::acq_rel: return {order::acquire, order::release};
+    case order::acquire:
+    case order::consume:
+    case order::release: return {order::relaxed};
+    default: return {};
+    }
+}
+
+// A line for each mutant: killed or survived, where, the orders, the model.
+void mutate(std::string_view name, const options& o, const body& run) {
+    std::vector<weakening> seen;
+    exploration look{o, run};
+    look.seen = &seen;
+    look();
+    for (const weakening& w : seen) {
+        for (const order to : weaker(w.from)) {
+            weakening mutant = w;
+            mutant.to = to;
+            exploration e{o, run};
+            e.mutant = &mutant;
+            const verdict v = e();
+            const bool killed = v.what != failure::none && v.what != failure::too_large &&
+                                v.what != failure::not_repeated && v.what != failure::empty;
+            std::printf("mutant %s %s:%d%s %s->%s by \"%.*s\" (%s)\n",
+                        killed ? "killed" : "survived", w.where.file, w.where.line,
+                        w.slot == 1 ? " (failure)" : "", model::text(w.from), model::text(to),
+                        static_cast<int>(name.size()), name.data(), text(v.what));
+        }
+    }
+    std::fflush(stdout);
+}
+
+} // namespace
 
 void check(std::string_view name, const options& o, const body& run) {
     if (replayed(name, o, run)) {
@@ -179,54 +217,6 @@ std::string outcomes(const options& o, const body& run) {
         out += (out.empty() ? "" : " ") + s;
     }
     return out;
-}
-
-// ---- Mutants
-
-namespace {
-
-const char* text(order o) {
-    constexpr const char* names[] = {"relaxed", "consume", "acquire",
-                                     "release", "acq_rel", "seq_cst"};
-    return names[static_cast<int>(o)];
-}
-
-// One step down; what does not apply to the operation behaves like relaxed there.
-std::vector<order> weaker(order o) {
-    switch (o) {
-    case order::seq_cst: return {order::acq_rel};
-    case order::acq_rel: return {order::acquire, order::release};
-    case order::acquire:
-    case order::consume:
-    case order::release: return {order::relaxed};
-    default: return {};
-    }
-}
-
-} // namespace
-
-// A line for each mutant: killed or survived, where, the orders, the model.
-void mutate(std::string_view name, const options& o, const body& run) {
-    std::vector<weakening> seen;
-    exploration look{o, run};
-    look.seen = &seen;
-    look();
-    for (const weakening& w : seen) {
-        for (const order to : weaker(w.from)) {
-            weakening mutant = w;
-            mutant.to = to;
-            exploration e{o, run};
-            e.mutant = &mutant;
-            const verdict v = e();
-            const bool killed = v.what != failure::none && v.what != failure::too_large &&
-                                v.what != failure::not_repeated && v.what != failure::empty;
-            std::printf("mutant %s %s:%d%s %s->%s by \"%.*s\" (%s)\n",
-                        killed ? "killed" : "survived", w.where.file, w.where.line,
-                        w.slot == 1 ? " (failure)" : "", text(w.from), text(to),
-                        static_cast<int>(name.size()), name.data(), text(v.what));
-        }
-    }
-    std::fflush(stdout);
 }
 
 } // namespace model

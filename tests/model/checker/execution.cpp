@@ -1,5 +1,6 @@
 #include <model/checker/execution.hpp>
 #include <model/checker/heap.hpp>
+#include <model/checker/line.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +14,6 @@ namespace model {
 namespace {
 
 execution* running = nullptr; // whose body's code runs now
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 [[noreturn]] void on_terminate() {
     if (running != nullptr) {
@@ -49,7 +48,6 @@ void execution::run() {
     }
     if (threads_.empty()) {
         threads_.push_back(std::make_unique<model_thread>());
-        thread_count_ = 1;
     }
     const auto before = std::set_terminate(&on_terminate);
     thread(0).run = &body_;
@@ -152,7 +150,6 @@ int execution::spawn(std::function<void()> run, bool is_daemon) {
     const int t = at->second;
     if (fresh) {
         threads_.push_back(std::make_unique<model_thread>());
-        thread_count_ = t + 1;
     }
     heap::enter(parent);
     if (t >= max_threads) {
@@ -169,6 +166,7 @@ int execution::spawn(std::function<void()> run, bool is_daemon) {
 }
 
 int execution::queue_of(const void* address) {
+    const heap::leave guard;
     const auto [at, fresh] = queues_.try_emplace(address, -1);
     if (fresh) {
         at->second = memory_.make_object(0, self().knows, true);
@@ -182,9 +180,8 @@ order execution::weakened(order o, int slot, site where) {
                std::strcmp(w.where.file, where.file) == 0;
     };
     if (seen_orders != nullptr && std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
-        heap::enter(-1);
+        const heap::leave guard;
         seen_orders->push_back({where, slot, o, o});
-        heap::enter(running_);
     }
     return mutant != nullptr && same(*mutant) ? mutant->to : o;
 }
@@ -202,12 +199,7 @@ int execution::woken_by(const model_thread& t) const {
     const auto& all = memory_.at(t.wants.object).messages;
     const auto mine = std::find(all.begin(), all.end(), t.wants.from);
     for (auto m = mine; m != all.end(); ++m) {
-        const bits line = memory_.msg(*m).value;
-        bool inside = false;
-        for (bits rest = line; rest != 0; rest >>= 4) {
-            inside = inside || static_cast<int>(rest & 15) == t.knows.thread + 1;
-        }
-        if (!inside) {
+        if (!contains(memory_.msg(*m).value, t.knows.thread)) {
             return *m;
         }
     }
@@ -388,12 +380,10 @@ void execution::apply(model_thread& t, const outcome& o) {
     case request::kind::end:
         memory_.other(event::kind::local, t.knows, r.where, r.text);
         t.finished = true;
-        t.final_hb = t.knows.hb;
-        t.final_causes = t.knows.causes;
         break;
     case request::kind::join: {
-        t.knows.hb.join(thread(r.other).final_hb);
-        t.knows.causes.join(thread(r.other).final_causes);
+        t.knows.hb.join(thread(r.other).knows.hb);
+        t.knows.causes.join(thread(r.other).knows.causes);
         memory_.other(event::kind::local, t.knows, r.where, r.text).value = index(r.other);
         break;
     }

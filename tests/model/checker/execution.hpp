@@ -69,8 +69,6 @@ struct model_thread {
     bool started = false;
     bool finished = false;
     bool is_daemon = false;
-    clock final_hb;
-    clock final_causes;
     int spawned = 0;
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
@@ -130,7 +128,7 @@ public:
     // ---- For searches
 
     memory& mem() noexcept { return memory_; }
-    int threads() const noexcept { return thread_count_; }
+    int threads() const noexcept { return static_cast<int>(threads_.size()); }
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
     // It can make a step now.
     bool enabled(int t);
@@ -183,7 +181,6 @@ private:
     memory memory_;
     fiber main_;
     std::vector<std::unique_ptr<model_thread>> threads_;
-    int thread_count_ = 0;
     int running_ = 0;
     bool halted_ = false; // no step is made any more
     bool pruned_ = false;

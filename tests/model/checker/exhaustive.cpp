@@ -4,12 +4,6 @@
 
 namespace model {
 
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-} // namespace
-
 bool exhaustive::begin() {
     if (first_) {
         first_ = false;

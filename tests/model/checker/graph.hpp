@@ -21,6 +21,8 @@ inline constexpr int max_threads = 8;
 // The number of an object that no execution made.
 inline constexpr int outside = ops::outside;
 
+inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
+
 // An event by its place: the index-th step of a thread, from 1. The same in every execution in
 // which the thread came there.
 struct event_id {
@@ -69,6 +71,8 @@ struct event {
     site where;
     const char* text = ""; // for traces
 };
+
+const char* text(order o); // trace.cpp
 
 constexpr bool is_acquire(order o) noexcept {
     return o == order::acquire || o == order::consume || o == order::acq_rel || o == order::seq_cst;

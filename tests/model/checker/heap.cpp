@@ -94,6 +94,8 @@ void give(void* p) noexcept {
 
 void enter(int thread) noexcept { inside = thread; }
 
+leave::leave() noexcept : thread_(inside) { enter(-1); }
+
 void reset() noexcept {
     for (region& r : regions) {
         r.taken = 0;

@@ -13,6 +13,18 @@ namespace model::heap {
 // From here on `new` on this thread is that thread's of the model; -1: the program's own.
 void enter(int thread) noexcept;
 
+// While one lives, `new` is the program's own.
+class leave {
+public:
+    leave() noexcept;
+    leave(const leave&) = delete;
+    leave& operator=(const leave&) = delete;
+    ~leave() { enter(thread_); }
+
+private:
+    int thread_;
+};
+
 // Forgets everything.
 void reset() noexcept;
 

@@ -4,12 +4,6 @@
 
 namespace model {
 
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-} // namespace
-
 void memory::clear() {
     events.clear();
     object_count_ = message_count_ = plain_count_ = 0;
@@ -219,45 +213,10 @@ void memory::strongly_before(int thread, const clock& hb, int node, edges& out) 
 }
 
 // A read of the message at `position`: the stores up to there and the reads of older ones are
-// coherence-ordered before it, it is before the stores after it and the reads of those.
-void memory::read_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const {
-    const auto& mo = at(o).messages;
-    left_.clear();
-    right_.clear();
-    for (std::size_t i = 0; i < mo.size(); ++i) {
-        const message& m = msg(mo[i]);
-        auto& side = i <= position ? left_ : right_;
-        const bool first = i <= position;
-        if (m.event >= 0) {
-            const event& e = events[index(m.event)];
-            first ? before(e, side) : after(e, side);
-        }
-        if (i != position) {
-            for (const int r : m.readers) {
-                const event& e = events[index(r)];
-                first ? before(e, side) : after(e, side);
-            }
-        }
-    }
-    if (node >= 0) {
-        for (const int a : left_) {
-            out.emplace_back(a, node);
-        }
-    }
-    left_.clear();
-    fences_before(hb, left_);
-    if (node >= 0) {
-        left_.push_back(node);
-    }
-    for (const int a : left_) {
-        for (const int b : right_) {
-            out.emplace_back(a, b);
-        }
-    }
-}
-
-// A write behind the message at `position`.
-void memory::write_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const {
+// coherence-ordered before it, it is before the stores after it and the reads of those. A write
+// behind that message: the same, and the reads of the message are before it.
+void memory::access_edges(access kind, int o, std::size_t position, int node, const clock& hb,
+                          edges& out) const {
     const auto& mo = at(o).messages;
     left_.clear();
     right_.clear();
@@ -269,9 +228,11 @@ void memory::write_edges(int o, std::size_t position, int node, const clock& hb,
             const event& e = events[index(m.event)];
             first ? before(e, side) : after(e, side);
         }
-        for (const int r : m.readers) {
-            const event& e = events[index(r)];
-            first ? before(e, side) : after(e, side);
+        if (i != position || kind == access::write) {
+            for (const int r : m.readers) {
+                const event& e = events[index(r)];
+                first ? before(e, side) : after(e, side);
+            }
         }
     }
     if (node >= 0) {
@@ -332,25 +293,7 @@ void memory::fence_edges(int node, const clock& hb, edges& out) const {
     }
 }
 
-bool memory::may_read(int o, int m, order with, const view& v, const clock& sync_seen) {
-    if (seq_cst_.empty() || at(o).queue) {
-        return true;
-    }
-    scratch_.clear();
-    int node = -1;
-    if (with == order::seq_cst) {
-        node = seq_cst_.add(v.next(), false);
-        strongly_before(v.thread, v.hb, node, scratch_);
-    }
-    read_edges(o, position(o, m), node, sync_seen, scratch_);
-    const bool allowed = seq_cst_.allows(scratch_);
-    if (node >= 0) {
-        seq_cst_.drop_last();
-    }
-    return allowed;
-}
-
-bool memory::may_write(int o, int behind, order with, const view& v, int node) {
+bool memory::may(access kind, int o, int m, order with, const view& v, const clock& hb, int node) {
     if (seq_cst_.empty() || at(o).queue) {
         return true;
     }
@@ -360,7 +303,7 @@ bool memory::may_write(int o, int behind, order with, const view& v, int node) {
         node = seq_cst_.add(v.next(), false);
         strongly_before(v.thread, v.hb, node, scratch_);
     }
-    write_edges(o, position(o, behind), node, v.hb, scratch_);
+    access_edges(kind, o, position(o, m), node, hb, scratch_);
     const bool allowed = seq_cst_.allows(scratch_);
     if (temporary) {
         seq_cst_.drop_last();
@@ -409,7 +352,7 @@ event& memory::read(int o, int m, order with, bool exclusive, bool quiet, view& 
             e.node = seq_cst_.add(e.id, false);
             strongly_before(v.thread, old, e.node, scratch_);
         }
-        read_edges(o, position(o, m), e.node, v.hb, scratch_);
+        access_edges(access::read, o, position(o, m), e.node, v.hb, scratch_);
         seq_cst_.commit(scratch_);
     }
     auto& first = from.first_read[index(v.thread)];
@@ -453,7 +396,7 @@ event& memory::write(int o, int behind, bits value, order with, int exclusive_fr
             e.node = seq_cst_.add(e.id, false);
             strongly_before(v.thread, old, e.node, scratch_);
         }
-        write_edges(o, place, e.node, v.hb, scratch_);
+        access_edges(access::write, o, place, e.node, v.hb, scratch_);
         seq_cst_.commit(scratch_);
     }
     auto& mo = at(o).messages;

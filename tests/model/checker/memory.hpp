@@ -102,9 +102,14 @@ public:
     // Messages after which a store may be placed, newest first.
     void places(int o, const clock& known, std::vector<int>& out) const;
 
-    // What C++20's order S says to a read of `m`, to a write after `m`.
-    bool may_read(int o, int m, order with, const view& v, const clock& sync_seen);
-    bool may_write(int o, int after, order with, const view& v, int node);
+    // What C++20's order S says to a read of `m`, which knows `hb` then; to a write behind `m`, whose
+    // first half is `node` (-1: it has none).
+    bool may_read(int o, int m, order with, const view& v, const clock& hb) {
+        return may(access::read, o, m, with, v, hb, -1);
+    }
+    bool may_write(int o, int m, order with, const view& v, int node) {
+        return may(access::write, o, m, with, v, v.hb, node);
+    }
 
     // ---- Doing it. Returns the event.
 
@@ -117,6 +122,9 @@ public:
 
 private:
     using edges = std::vector<seq_cst_order::edge>;
+    enum class access : std::uint8_t { read, write };
+
+    bool may(access kind, int o, int m, order with, const view& v, const clock& hb, int node);
 
     event& add(event::kind what, view& v, site s);
     int make_message();
@@ -126,8 +134,8 @@ private:
     void after(const event& e, std::vector<int>& nodes) const;
     void fences_before(const clock& hb, std::vector<int>& nodes) const;
     void strongly_before(int thread, const clock& hb, int node, edges& out) const;
-    void read_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const;
-    void write_edges(int o, std::size_t position, int node, const clock& hb, edges& out) const;
+    void access_edges(access kind, int o, std::size_t position, int node, const clock& hb,
+                      edges& out) const;
     void fence_edges(int node, const clock& hb, edges& out) const;
 
     std::vector<object> objects_;

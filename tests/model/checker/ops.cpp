@@ -1,5 +1,6 @@
 #include <model/checker/execution.hpp>
 #include <model/checker/heap.hpp>
+#include <model/checker/line.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,18 +10,6 @@
 namespace model {
 
 namespace {
-
-// While one lives, `new` is the checker's and not the body's.
-class own_memory {
-public:
-    explicit own_memory(execution& x) noexcept : thread_(x.self().knows.thread) { heap::enter(-1); }
-    own_memory(const own_memory&) = delete;
-    own_memory& operator=(const own_memory&) = delete;
-    ~own_memory() { heap::enter(thread_); }
-
-private:
-    int thread_;
-};
 
 bits mask(unsigned width) {
     return width >= sizeof(bits) ? ~bits{0} : (bits{1} << (8 * width)) - 1;
@@ -69,35 +58,6 @@ int choose_one(execution& x, int picks, site s, const char* text) {
 
 void leave_out(execution& x) { x.step(request_of(request::kind::never, {})); }
 
-// Who sleeps on a futex: four bits each, the thread's number and one.
-bits joined(bits line, int thread) {
-    int at = 0;
-    while ((line >> at) != 0) {
-        at += 4;
-    }
-    return line | (static_cast<bits>(thread + 1) << at);
-}
-
-int sleepers(bits line) {
-    int n = 0;
-    for (; line != 0; line >>= 4) {
-        ++n;
-    }
-    return n;
-}
-
-bits without(bits line, int thread) {
-    bits out = 0;
-    int at = 0;
-    for (; line != 0; line >>= 4) {
-        if (static_cast<int>(line & 15) != thread + 1) {
-            out |= (line & 15) << at;
-            at += 4;
-        }
-    }
-    return out;
-}
-
 void wrong(execution& x, failure what, const std::string& message, site s = {}) {
     if (!message.empty()) {
         x.fail_now(what, message, s);
@@ -115,7 +75,7 @@ int make_atomic(bits initial) {
     if (x == nullptr) {
         return outside;
     }
-    const own_memory guard(*x);
+    const heap::leave guard;
     return x->mem().make_object(initial, x->self().knows, false);
 }
 
@@ -129,7 +89,7 @@ void drop_atomic(int object) noexcept {
 
 namespace {
 
-execution& need(site) {
+execution& need() {
     execution* const x = execution::current();
     if (x == nullptr) {
         std::fputs("model: an operation of the model outside of a body\n", stderr);
@@ -139,7 +99,7 @@ execution& need(site) {
 }
 
 execution& need(int object, site s) {
-    execution* const x = &need(s);
+    execution* const x = &need();
     if (!x->mem().is_object(object)) {
         x->fail_now(failure::lifetime,
                     object == outside ? "an atomic that was not made by the body"
@@ -211,7 +171,7 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
 }
 
 void fence(order o, site s) noexcept {
-    execution& x = need(s);
+    execution& x = need();
     request r = request_of(request::kind::fence, s);
     r.with = x.weakened(o, 0, s);
     if (r.with != order::relaxed) {
@@ -226,7 +186,7 @@ int make_plain() {
     if (x == nullptr) {
         return outside;
     }
-    const own_memory guard(*x);
+    const heap::leave guard;
     return x->mem().make_plain(x->self().knows);
 }
 
@@ -254,6 +214,20 @@ void plain_write(int object) noexcept {
 // order. A wait looks at the word with the queue held: it may see an old value, but not one that is
 // older than what a waker before it in that order knew. Neither side synchronises with the other.
 
+namespace {
+
+// The first half of what modifies the queue of an address.
+request to_enter(execution& x, const void* address, site s, const char* text) {
+    request r = request_of(request::kind::read, s);
+    r.object = x.queue_of(address);
+    r.exclusive = true;
+    r.quiet = true;
+    r.text = text;
+    return r;
+}
+
+} // namespace
+
 bool futex_wait(int object, const void* address, bits expected, std::int64_t until,
                 site s) noexcept {
     execution& x = need(object, s);
@@ -262,16 +236,8 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     if (timed && until <= t.now) {
         return false;
     }
-    int queue = -1;
-    {
-        const own_memory guard(x);
-        queue = x.queue_of(address);
-    }
-    request enter = request_of(request::kind::read, s);
-    enter.object = queue;
-    enter.exclusive = true;
-    enter.quiet = true;
-    enter.text = "futex_wait: enters";
+    const request enter = to_enter(x, address, s, "futex_wait: enters");
+    const int queue = enter.object;
     const bits line = x.step(enter);
     const int entered = t.message;
     const clock known = x.mem().msg(entered).sync;
@@ -314,7 +280,7 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
     request leave = enter;
     leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
     const bits now = x.step(leave);
-    if (without(now, t.knows.thread) == now) {
+    if (!contains(now, t.knows.thread)) {
         leave_out(x); // it was woken before
     }
     write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
@@ -326,17 +292,9 @@ bool futex_wait(int object, const void* address, bits expected, std::int64_t unt
 }
 
 void futex_wake(const void* address, int count, site s) noexcept {
-    execution& x = need(s);
-    int queue = -1;
-    {
-        const own_memory guard(x);
-        queue = x.queue_of(address);
-    }
-    request enter = request_of(request::kind::read, s);
-    enter.object = queue;
-    enter.exclusive = true;
-    enter.quiet = true;
-    enter.text = "futex_wake: enters";
+    execution& x = need();
+    const request enter = to_enter(x, address, s, "futex_wake: enters");
+    const int queue = enter.object;
     bits line = x.step(enter);
     for (; count > 0 && line != 0; --count) {
         // Which of them is the system's business.
@@ -349,10 +307,10 @@ void futex_wake(const void* address, int count, site s) noexcept {
 
 // ---- The rest
 
-void pause() noexcept { need({}).step(request_of(request::kind::pause, {})); }
+void pause() noexcept { need().step(request_of(request::kind::pause, {})); }
 
 std::int64_t now() noexcept {
-    execution& x = need({});
+    execution& x = need();
     model_thread& t = x.self();
     if (t.clock_jumps_left > 0 && choose_one(x, 2, {}, "the clock jumps?") == 1) {
         --t.clock_jumps_left;
@@ -362,17 +320,17 @@ std::int64_t now() noexcept {
 }
 
 void* local(const void* key, void* (*make)()) noexcept {
-    execution& x = need({});
+    execution& x = need();
     auto& mine = x.self().locals;
     if (const auto at = mine.find(key); at != mine.end()) {
         return at->second;
     }
     void* const made = make();
-    const own_memory guard(x);
+    const heap::leave guard;
     return mine.emplace(key, made).first->second;
 }
 
-void* service() noexcept { return need({}).service; }
+void* service() noexcept { return need().service; }
 
 void name(int object, const char* text) noexcept {
     if (execution* const x = execution::current(); x != nullptr && object >= 0) {
@@ -415,7 +373,7 @@ void assume(bool holds) noexcept {
 
 void record(std::string outcome) {
     execution& x = *execution::current();
-    const own_memory guard(x);
+    const heap::leave guard;
     x.outcomes.emplace_back(outcome.c_str());
 }
 

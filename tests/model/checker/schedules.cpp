@@ -7,8 +7,6 @@ namespace model {
 
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // A thread in the middle of something that is one step of the machine; -1: none.
 int inside(execution& x) {
     for (int t = 0; t < x.threads(); ++t) {

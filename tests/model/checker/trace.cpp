@@ -6,8 +6,6 @@
 
 namespace model {
 
-namespace {
-
 const char* text(order o) {
     switch (o) {
     case order::relaxed: return "relaxed";
@@ -19,6 +17,8 @@ const char* text(order o) {
     }
     return "?";
 }
+
+namespace {
 
 std::string text(bits value) {
     char out[32];

@@ -1,0 +1,42 @@
+#ifndef BIDE_TESTS_MODEL_CHECKER_LINE_HPP
+#define BIDE_TESTS_MODEL_CHECKER_LINE_HPP
+
+// Who sleeps on a futex, as the value of its queue: four bits each, the thread's number and one.
+
+#include <model/checker/graph.hpp>
+
+namespace model {
+
+inline bits joined(bits line, int thread) {
+    int at = 0;
+    while ((line >> at) != 0) {
+        at += 4;
+    }
+    return line | (static_cast<bits>(thread + 1) << at);
+}
+
+inline int sleepers(bits line) {
+    int n = 0;
+    for (; line != 0; line >>= 4) {
+        ++n;
+    }
+    return n;
+}
+
+inline bits without(bits line, int thread) {
+    bits out = 0;
+    int at = 0;
+    for (; line != 0; line >>= 4) {
+        if (static_cast<int>(line & 15) != thread + 1) {
+            out |= (line & 15) << at;
+            at += 4;
+        }
+    }
+    return out;
+}
+
+inline bool contains(bits line, int thread) { return without(line, thread) != line; }
+
+} // namespace model
+
+#endif
