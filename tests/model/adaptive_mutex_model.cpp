@@ -37,36 +37,9 @@ TEST_CASE("adaptive_mutex: two threads are never inside together", "[adaptive_mu
     const auto twice = &two_lock_it<mutex>;
     model::check("adaptive_mutex: two threads", {}, twice);
     model::check("adaptive_mutex: two threads, woken for no reason", {.spurious = 1}, twice);
-    model::check("adaptive_mutex: two that try", {}, [] {
-        mutex m;
-        var<int> data{0};
-        bool other = false;
-        model::thread trying([&] {
-            other = m.try_lock();
-            if (other) {
-                increment(data);
-            }
-        });
-        const bool mine = m.try_lock();
-        if (mine) {
-            increment(data);
-        }
-        trying.join();
-        MODEL_REQUIRE(mine != other);
-    });
-    model::check("adaptive_mutex: one that tries, one that locks", {.weak_failures = 1}, [] {
-        mutex m;
-        var<int> data{0};
-        model::thread trying([&] {
-            if (m.try_lock()) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        m.lock();
-        increment(data);
-        m.unlock();
-    });
+    model::check("adaptive_mutex: two that try", {}, &two_try_it<mutex>);
+    model::check("adaptive_mutex: one that tries, one that locks", {.weak_failures = 1},
+                 &one_tries_one_locks_it<mutex>);
     model::check("adaptive_mutex: destroyed by the last of two", {}, [] {
         struct object {
             mutex m;

@@ -38,36 +38,8 @@ TEST_CASE("mutex: two threads are never inside together", "[mutex]") {
 }
 
 TEST_CASE("mutex: try_lock takes a free one, and only a free one", "[mutex]") {
-    model::check("mutex: two that try", {}, [] {
-        mutex m;
-        var<int> data{0};
-        bool other = false;
-        model::thread trying([&] {
-            other = m.try_lock();
-            if (other) {
-                increment(data);
-            }
-        });
-        const bool mine = m.try_lock();
-        if (mine) {
-            increment(data);
-        }
-        trying.join();
-        MODEL_REQUIRE(mine != other);
-    });
-    model::check("mutex: one that tries, one that locks", {}, [] {
-        mutex m;
-        var<int> data{0};
-        model::thread trying([&] {
-            if (m.try_lock()) {
-                increment(data);
-                m.unlock();
-            }
-        });
-        m.lock();
-        increment(data);
-        m.unlock();
-    });
+    model::check("mutex: two that try", {}, &two_try_it<mutex>);
+    model::check("mutex: one that tries, one that locks", {}, &one_tries_one_locks_it<mutex>);
 }
 
 namespace {

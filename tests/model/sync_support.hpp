@@ -52,6 +52,40 @@ template <class Mutex> void two_lock_it() {
     MODEL_REQUIRE(data == 2);
 }
 
+// Two threads that try: one of them has it.
+template <class Mutex> void two_try_it() {
+    Mutex m;
+    var<int> data{0};
+    bool other = false;
+    model::thread trying([&] {
+        other = m.try_lock();
+        if (other) {
+            increment(data);
+        }
+    });
+    const bool mine = m.try_lock();
+    if (mine) {
+        increment(data);
+    }
+    trying.join();
+    MODEL_REQUIRE(mine != other);
+}
+
+// One tries, one locks.
+template <class Mutex> void one_tries_one_locks_it() {
+    Mutex m;
+    var<int> data{0};
+    model::thread trying([&] {
+        if (m.try_lock()) {
+            increment(data);
+            m.unlock();
+        }
+    });
+    m.lock();
+    increment(data);
+    m.unlock();
+}
+
 // Looks until the wait is over, asleep or not.
 template <class Waiter> void await(const Waiter& w) {
     while (!w.is_complete()) {
