@@ -1,7 +1,8 @@
 #ifndef BIDE_BENCH_SUPPORT_CHILD_HPP
 #define BIDE_BENCH_SUPPORT_CHILD_HPP
 
-// Measures a row in a process of its own: this program again, which prints the row's numbers.
+// Measures a row in a process of its own: this program again, or another one, which prints the row's
+// numbers.
 
 #include "support/cpus.hpp"
 #include "support/options.hpp"
@@ -35,7 +36,9 @@ inline void print_sample(const sample& numbers) {
 
 class child_process {
 public:
-    child_process(std::vector<std::string> arguments, const cpu_list& cpus) {
+    // arguments[0] is for the program to call itself. It may use `cpus` only.
+    child_process(const char* program, std::vector<std::string> arguments, const cpu_list& cpus)
+        : name_(arguments.front()) {
         int ends[2];
         if (::pipe2(ends, O_CLOEXEC) != 0) {
             throw std::system_error(errno, std::generic_category(), "pipe2");
@@ -50,13 +53,12 @@ public:
         }
         argv.push_back(nullptr);
         const scoped_affinity inherited(cpus);
-        const int failed =
-            ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+        const int failed = ::posix_spawn(&pid_, program, &actions, nullptr, argv.data(), environ);
         ::posix_spawn_file_actions_destroy(&actions);
         ::close(ends[1]);
         if (failed != 0) {
             ::close(output_);
-            throw std::system_error(failed, std::generic_category(), "posix_spawn");
+            throw std::system_error(failed, std::generic_category(), program);
         }
     }
     child_process(const child_process&) = delete;
@@ -77,12 +79,13 @@ public:
         int status = 0;
         ::waitpid(pid_, &status, 0);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-            throw std::runtime_error("a row in a process of its own failed");
+            throw std::runtime_error("a row in a process of its own failed: " + name_);
         }
         return text;
     }
 
 private:
+    std::string name_;
     int output_ = -1;
     pid_t pid_ = -1;
 };
@@ -101,14 +104,15 @@ inline sample parse_sample(const std::string& text) {
 }
 
 inline sample measure_in_child(const options& opts, const std::string& row_name, placement where) {
-    std::vector<std::string> arguments{"bench", "--row", row_name};
+    std::vector<std::string> arguments{"bench " + row_name, "--row", row_name};
     if (opts.quick) {
         arguments.push_back("--quick");
     }
     const bool one = where == placement::one_processor;
     const cpu_list cpus = one ? cpu_list{opts.cpus.front()} : opts.cpus;
     arguments.insert(arguments.end(), {"--cpu-list", to_string(cpus)});
-    return parse_sample(child_process(std::move(arguments), cpus).wait_for_output());
+    child_process child("/proc/self/exe", std::move(arguments), cpus);
+    return parse_sample(child.wait_for_output());
 }
 
 } // namespace bench

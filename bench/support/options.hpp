@@ -23,13 +23,14 @@ inline constexpr const char* usage_text =
     "  --repetitions N    how often each row is measured, 1 to 1000 (7; 3 with --quick)\n"
     "  --cpu-list LIST    processors to pin threads to, as in 0,2-4 (all that are allowed)\n"
     "  --json FILE        write every sample to FILE as well\n"
+    "  --svg FILE         draw the medians to FILE as well\n"
     "  --list             print the names of all rows and stop\n"
     "  --row TABLE/ROW    measure one row once and print its bare numbers (how the program calls\n"
     "                     itself for rows that need a process of their own)\n"
     "  --help             this\n"
     "For numbers worth quoting leave the machine alone and run it as `nice -n -10 %s`.\n"
     "What is measured while other programs use the processors is measured again once, and\n"
-    "marked where that did not help. The full run takes about twelve minutes.\n";
+    "marked where that did not help. A full run takes about a quarter of an hour.\n";
 
 struct options {
     bool quick = false;
@@ -38,6 +39,7 @@ struct options {
     std::optional<int> repetitions_given;
     std::optional<std::string> filter_given;
     std::string json;
+    std::string svg;
     std::string row;
     cpu_list cpus = allowed_cpus();
 
@@ -82,6 +84,8 @@ private:
             take_cpus(value_of(name));
         } else if (name == "--json") {
             parsed_.json = value_of(name);
+        } else if (name == "--svg") {
+            parsed_.svg = value_of(name);
         } else if (name == "--row") {
             parsed_.row = value_of(name);
         } else {

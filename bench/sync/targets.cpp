@@ -2,20 +2,18 @@
 
 #include "sync/targets.hpp"
 
-#include "support/report.hpp"
 #include "support/stats.hpp"
 #include "support/table.hpp"
+#include "support/verdicts.hpp"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 namespace bench {
 namespace {
 
-enum class relation { at_most, at_least };
 enum class pick { median, worst }; // of the rounds: the worst where one exception breaks a promise
 
 struct target {
@@ -74,13 +72,6 @@ constexpr target targets[] = {
     {"sizes", "bide::semaphore::waiter", "size", "", at_most, 64},
 };
 
-struct verdict {
-    double measured;
-    std::string unit;
-    bool noisy;
-    bool met;
-};
-
 double picked(const target& wanted, const std::vector<double>& all) {
     if (wanted.which == pick::median) {
         return median(all);
@@ -88,68 +79,39 @@ double picked(const target& wanted, const std::vector<double>& all) {
     return wanted.wanted == at_most ? largest(all) : smallest(all);
 }
 
-// Not a number where the rows were not run.
-verdict judge(const target& wanted, const std::vector<table>& tables) {
-    const auto same = [&](const table& t) { return t.name == wanted.table; };
-    const auto t = std::find_if(tables.begin(), tables.end(), same);
-    const bool absolute = *wanted.baseline == '\0';
-    const row* subject = t == tables.end() ? nullptr : t->find_row(wanted.row);
-    const row* baseline = subject == nullptr || absolute ? subject : t->find_row(wanted.baseline);
-    if (baseline == nullptr) {
-        return {not_measured, "", false, false};
-    }
-    const std::size_t column = t->column_index(wanted.column);
-    const double measured =
-        picked(wanted, absolute ? values(*subject, column) : ratios(*subject, *baseline, column));
-    const bool met = wanted.wanted == at_most ? measured <= wanted.limit : measured >= wanted.limit;
-    const std::string unit = absolute ? ' ' + t->columns[column].unit : "x";
-    return {measured, unit, subject->is_noisy() || baseline->is_noisy(), met};
-}
-
-const char* sign(const target& wanted) { return wanted.wanted == at_most ? "<=" : ">="; }
-
 std::string describe(const target& wanted) {
     const std::string subject =
         std::string(wanted.table) + ": " + wanted.row + ", " + wanted.column;
     return *wanted.baseline == '\0' ? subject : subject + " / " + wanted.baseline;
 }
 
-const char* name_of(const verdict& v) {
-    return v.measured != v.measured ? "not measured" : v.met ? "met" : "NOT MET";
+// Not measured where the rows were not run.
+verdict judge(const target& wanted, const std::vector<table>& tables) {
+    verdict v{describe(wanted), wanted.wanted, wanted.limit};
+    const auto same = [&](const table& t) { return t.name == wanted.table; };
+    const auto t = std::find_if(tables.begin(), tables.end(), same);
+    const bool absolute = *wanted.baseline == '\0';
+    const row* subject = t == tables.end() ? nullptr : t->find_row(wanted.row);
+    const row* baseline = subject == nullptr || absolute ? subject : t->find_row(wanted.baseline);
+    if (baseline == nullptr) {
+        return v;
+    }
+    const std::size_t column = t->column_index(wanted.column);
+    v.measured =
+        picked(wanted, absolute ? values(*subject, column) : ratios(*subject, *baseline, column));
+    v.unit = absolute ? ' ' + t->columns[column].unit : "x";
+    v.noisy = subject->is_noisy() || baseline->is_noisy();
+    return v;
 }
 
 } // namespace
 
-void print_targets(const std::vector<table>& tables) {
-    int met = 0;
-    int judged = 0;
-    std::printf("\ntargets (median of rounds; overtakes: the worst round)\n");
+std::vector<verdict> judge_all(const std::vector<table>& tables) {
+    std::vector<verdict> all;
     for (const target& wanted : targets) {
-        const verdict v = judge(wanted, tables);
-        const bool known = v.measured == v.measured;
-        judged += known ? 1 : 0;
-        met += v.met ? 1 : 0;
-        std::printf("  %-12s %8s%-9s %s %-6g %s%s\n", name_of(v), number(v.measured, 3).c_str(),
-                    v.unit.c_str(), sign(wanted), wanted.limit, describe(wanted).c_str(),
-                    v.noisy ? " (noisy)" : "");
+        all.push_back(judge(wanted, tables));
     }
-    std::printf("%d of %d measured targets met\n", met, judged);
-}
-
-void write_targets(json_writer& json, const std::vector<table>& tables) {
-    json.key("targets").begin_array();
-    for (const target& wanted : targets) {
-        const verdict v = judge(wanted, tables);
-        json.begin_object()
-            .member("target", describe(wanted))
-            .member("relation", sign(wanted))
-            .member("limit", wanted.limit)
-            .member("measured", v.measured)
-            .member("noisy", v.noisy)
-            .member("verdict", name_of(v))
-            .end_object();
-    }
-    json.end_array();
+    return all;
 }
 
 } // namespace bench

@@ -3,6 +3,14 @@
 
 // Everything but durable/ and interop/.
 
+#include <bide/channel/broadcast.hpp>
+#include <bide/channel/channel.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/channel/oneshot.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/channel/selector.hpp>
+#include <bide/channel/unbounded_channel.hpp>
+#include <bide/channel/watch.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -137,7 +137,9 @@ struct offer {
     bide::async_op<answer> async_place() noexcept {
         using ops = bide::wait_ops<answer, bide::native_platform>;
         static constexpr ops how{
-            [](const bide::wait_target& t) noexcept { return self(t).where.try_take(); },
+            [](const bide::wait_target& t) noexcept {
+                return self(t).where.try_take() ? bide::fate::granted : bide::fate::waiting;
+            },
             [](const bide::wait_target& t, ops::waiter& w) noexcept {
                 return self(t).where.enqueue(w) != bide::fate::waiting;
             },

@@ -45,6 +45,25 @@ says() { # FILE TEXT
     grep -F -e "$2" "$1" > seen || { cat "$1"; fail "$1 does not say: $2"; }
 }
 
+# until_true COMMAND...: waits until it succeeds, but not for ever.
+until_true() {
+    tries=0
+    while ! "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { cat out err; fail "never: $*"; }
+        sleep 0.1
+    done
+}
+
+# Interrupts $running, which then ends and says so.
+interrupt() {
+    kill -INT $running
+    status=0
+    wait $running || status=$?
+    [ $status = 130 ] || { cat out err; fail "status $status instead of 130"; }
+    says out 'stopped early'
+}
+
 canonical() {
     sort -t "$tab" -k 1,1 -k 3 | awk -F '\t' '
         $1 != group { if (NR > 1) print line; group = $1; line = $2 }
@@ -104,6 +123,7 @@ function(case name script)
         RESULT_VARIABLE status
         OUTPUT_VARIABLE output
         ERROR_VARIABLE output
+        TIMEOUT 150 # or it waits for ever
     )
     if(NOT status EQUAL 0)
         message(FATAL_ERROR "dupes: ${name}: failed (${status})\n${output}")
@@ -212,6 +232,39 @@ says typed ' MB read, '
 says typed 'duplicates  '
 ]==])
 
+case("tells of its progress on request, and finds the same" [==[
+expect 0 "$DUPES" --select tree
+agree tree
+tail -n 1 err > last
+says last "$(awk '$1 == "files" { print $2 }' out) files, "
+says last " MB read, $(awk '$1 == "duplicates" { print $2 }' out) duplicates"
+]==])
+
+# Nothing comes from stdin any more, so this is told by a tick.
+case("tells of its progress while it waits" [==[
+mkfifo ticks.fifo
+: > err
+"$DUPES" --select --stdin --summary < ticks.fifo > out 2> err &
+running=$!
+exec 3> ticks.fifo
+printf 'tree/a.17\0tree/sub/b.17\0' >&3
+until_true grep -q '^2 files, 0.0 MB read, 1 duplicates$' err
+exec 3>&-
+wait $running || fail "status $? instead of 0"
+says out 'duplicates  1 in 1 groups'
+]==])
+
+# Each file is hashed and compared, and each channel filled.
+case("goes round with more files than the channels hold" [==[
+mkdir same
+(cd same && yes x | head -n 4000 | split -l 1 -a 3 -)
+for crew in '1 0' '0 1' '8 8'; do
+    set -- $crew
+    expect 0 "$DUPES" --summary --threads $1 --coroutines $2 same
+    says out 'duplicates  3999 in 1 groups'
+done
+]==])
+
 case("takes names from stdin, and survives those that are gone" [==[
 printf 'gone\0tree/a.17\0tree/sub/b.17\0tree/sub/deep\0' | expect 0 "$DUPES" --stdin
 says err 'dupes: gone: No such file'
@@ -305,13 +358,30 @@ for crew in '2 2' '3 0' '0 3'; do
     running=$!
     exec 3> names.fifo
     cat big >&3
-    kill -INT $running
-    status=0
-    wait $running || status=$?
+    interrupt
     exec 3>&-
-    [ $status = 130 ] || { cat out err; fail "status $status instead of 130"; }
-    says out 'stopped early'
     grep '^files ' out | diff files - || fail "it lost what it had"
     [ ! -s err ] || { cat err; fail "complaints about an interruption"; }
 done
+]==])
+
+# The first files take long, so the channels are full behind them: all stages wait, or read.
+case("stops when interrupted with its hands full" [==[
+mkdir long
+for name in a b; do
+    dd if=/dev/null of=long/$name bs=1 seek=64000000000 2> seen ||
+        { echo "not checked: no files of that size here"; exit 0; }
+done
+{ find long -type f -print0; find same -type f -print0; } > names
+for crew in '2 0' '0 2' '1 1'; do
+    set -- $crew
+    : > err # the old one says that it is time already
+    "$DUPES" --select --summary --stdin --threads $1 --coroutines $2 < names > out 2> err &
+    running=$!
+    until_true grep -q '^[0-9]\{4\} files, [1-9][0-9]*.[0-9] MB read' err
+    interrupt
+    grep -v ' MB read, ' err && fail "complaints about an interruption"
+    awk '{ mb = $3 } END { exit mb >= 64000 }' err || fail "it read a file to its end"
+done
+rm -r long same
 ]==])

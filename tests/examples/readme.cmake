@@ -42,6 +42,7 @@ file(GLOB_RECURSE sources "${TESTS}/*.cpp")
 set(tests "")
 foreach(source IN LISTS sources)
     file(READ "${source}" content)
+    string(REGEX REPLACE "\"[ \n]+\"" "" content "${content}") # a name over several lines
     string(APPEND tests "${content}")
 endforeach()
 file(STRINGS "${README}" rows REGEX "^[|].*`[a-z_]+: ")

@@ -2,7 +2,8 @@
 #
 # The mutation run: each memory order that the models come across in HEADERS is weakened by one step,
 # one at a time, and every model that came across it is explored again. Prints a line for each mutant
-# and fails where one survives all models, or where an order in core/ or sync/ was never come across.
+# and fails where one survives all models, or where an order in core/, sync/ or channel/ was never come
+# across.
 
 cmake_minimum_required(VERSION 3.25)
 cmake_path(ABSOLUTE_PATH HEADERS NORMALIZE)
@@ -63,7 +64,7 @@ endforeach()
 
 # What no model came across. A call's place is the line it begins on, its order may stand below.
 set(missed 0)
-file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp)
+file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp ${HEADERS}/channel/*.hpp)
 list(FILTER headers EXCLUDE REGEX "core/(platform|detail/futex_.*)[.]hpp$")
 foreach(header IN LISTS headers)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${HEADERS} OUTPUT_VARIABLE name)

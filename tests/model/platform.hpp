@@ -185,6 +185,7 @@ template <int LockPauses> struct basic_platform {
     // Goes on when something that was read may have changed: a loop around it only reads, and has
     // no other end than that.
     static void pause() noexcept { ops::pause(); }
+    static void yield() noexcept { ops::pause(); }
     static void prefetch(const void*) noexcept {}
     static std::int64_t now() noexcept { return ops::now(); }
     static bool single_cpu() noexcept { return false; }

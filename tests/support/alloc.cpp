@@ -14,18 +14,31 @@
 namespace {
 
 thread_local std::size_t here = 0;
+thread_local bool none_left = false;
 std::atomic<std::size_t> everywhere{0};
 
 } // namespace
 
 std::size_t test::allocations_here() noexcept { return here; }
 std::size_t test::allocations() noexcept { return everywhere.load(std::memory_order_relaxed); }
+test::out_of_memory::out_of_memory() noexcept { none_left = true; }
+test::out_of_memory::~out_of_memory() { none_left = false; }
+bool test::counts_allocations() noexcept {
+#if defined(BIDE_TESTS_ALLOC_IS_TAKEN)
+    return false;
+#else
+    return true;
+#endif
+}
 
 #if !defined(BIDE_TESTS_ALLOC_IS_TAKEN)
 
 namespace {
 
 void* allocate(std::size_t size, std::size_t alignment) noexcept {
+    if (none_left) {
+        return nullptr;
+    }
     ++here;
     everywhere.fetch_add(1, std::memory_order_relaxed);
     size = size == 0 ? 1 : size;

@@ -11,6 +11,18 @@ namespace test {
 std::size_t allocations_here() noexcept;
 std::size_t allocations() noexcept;
 
+// While one lives, this thread gets no memory from those operators.
+class out_of_memory {
+public:
+    out_of_memory() noexcept;
+    out_of_memory(const out_of_memory&) = delete;
+    out_of_memory& operator=(const out_of_memory&) = delete;
+    ~out_of_memory();
+};
+
+// Whether the operators are ours.
+bool counts_allocations() noexcept;
+
 } // namespace test
 
 #endif

@@ -78,7 +78,9 @@ public:
 
     bide::basic_async_op<token, Platform> async_take() noexcept {
         static constexpr bide::wait_ops<bide::result<token>, Platform> ops{
-            [](const bide::wait_target& t) noexcept { return self(t).try_take(); },
+            [](const bide::wait_target& t) noexcept {
+                return self(t).try_take() ? bide::fate::granted : bide::fate::waiting;
+            },
             [](const bide::wait_target& t, node& w) noexcept {
                 return self(t).enqueue(w) != bide::fate::waiting;
             },

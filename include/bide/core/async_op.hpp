@@ -18,7 +18,7 @@
 //                   other thread may be about to resume it: one that releases to it is, until its
 //                   release returns
 //
-// A primitive supplies the four functions of wait_ops.
+// A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -27,6 +27,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
 #include <chrono>
@@ -39,43 +40,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-template <class T> struct as_result {
-    using type = result<T>;
-};
-template <class U, class E> struct as_result<result<U, E>> {
-    using type = result<U, E>;
-};
-template <class T> using as_result_t = typename as_result<T>::type;
-
-// What is waited for. `queue` is the object that has the queue, `owner` what the result refers to.
-struct wait_target {
-    void* queue = nullptr;
-    void* owner = nullptr;
-    std::ptrdiff_t amount = 1;
-};
-
-// How a primitive is waited on; R is a result<...>. None of them throws.
-template <class R, class Platform> struct wait_ops {
-    using waiter = basic_waiter<Platform>;
-    bool (*try_now)(const wait_target&) noexcept;                   // true: granted
-    bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
-    bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
-    R (*collect)(const wait_target&, fate what) noexcept;           // the outcome as a value
-};
-
-// errc of a fate that is not `granted`.
-inline errc errc_of(fate what) noexcept {
-    switch (what) {
-    case fate::stopped: return errc::stopped;
-    case fate::timed_out: return errc::timeout;
-    default: return errc::closed;
-    }
-}
-
 namespace detail {
-
-template <class T> inline constexpr bool is_result = false;
-template <class U, class E> inline constexpr bool is_result<result<U, E>> = true;
 
 // Where a wait may end early. Only operations whose result can say so have it.
 struct wait_limits {
@@ -144,6 +109,7 @@ private:
 template <class T, class Platform> class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
+    using cargo = wait_cargo_t<R>;
     using limits = std::conditional_t<detail::is_result<T>, detail::wait_limits, detail::no_limits>;
     template <class U> using same = basic_async_op<U, Platform>;
 
@@ -151,7 +117,8 @@ public:
     using value_type = T;
 
     // For primitives: `what` is a constant of the primitive's.
-    basic_async_op(const ops& what, wait_target target) noexcept : ops_(&what), target_(target) {}
+    basic_async_op(const ops& what, wait_target target, cargo carried = {}) noexcept
+        : ops_(&what), target_(target), cargo_(std::move(carried)) {}
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
@@ -194,6 +161,9 @@ public:
     class awaiter;
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
+    // The same as a case of a select. Limits and executor are the select's affair.
+    basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(cargo_)}; }
+
 private:
     template <class, class> friend class basic_async_op;
 
@@ -201,7 +171,7 @@ private:
         if constexpr (detail::is_result<T>) {
             return std::move(*this);
         } else {
-            same<R> op(*ops_, target_);
+            same<R> op(*ops_, target_, std::move(cargo_));
             op.executor_ = executor_;
             return op;
         }
@@ -210,6 +180,7 @@ private:
     const ops* ops_;
     wait_target target_;
     executor_ref executor_;
+    [[no_unique_address]] cargo cargo_;
     [[no_unique_address]] limits limits_;
 };
 
@@ -225,7 +196,11 @@ public:
         }
     }
 
-    bool await_ready() noexcept { return op_.ops_->try_now(op_.target_); }
+    bool await_ready() noexcept {
+        op_.target_.carry(op_.cargo_);
+        ready_ = op_.ops_->try_now(op_.target_);
+        return ready_ != fate::waiting;
+    }
 
     // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
     // another thread may have resumed and destroyed that.
@@ -246,7 +221,7 @@ public:
     T await_resume() {
         suspended_ = false;
         disarm();
-        R outcome = op_.ops_->collect(op_.target_, wait_ ? wait_->node.outcome() : fate::granted);
+        R outcome = op_.ops_->collect(op_.target_, wait_ ? wait_->node.outcome() : ready_);
         if constexpr (detail::is_result<T>) {
             return outcome;
         } else if constexpr (std::is_void_v<T>) {
@@ -309,14 +284,14 @@ private:
     BIDE_NOINLINE void abandon() noexcept {
         disarm();
         wait_->forget();
-        if (wait_->node.is_complete() ||
-            !op_.ops_->cancel(op_.target_, wait_->node, fate::stopped)) {
-            static_cast<void>(op_.ops_->collect(op_.target_, wait_->node.await_outcome()));
-        }
+        const bool ended =
+            !wait_->node.is_complete() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
+        op_.ops_->give_back(op_.target_, ended ? fate::stopped : wait_->node.await_outcome());
     }
 
-    const basic_async_op& op_; // lives as long as the await expression
+    basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false;
+    fate ready_ = fate::waiting;                           // what await_ready found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };

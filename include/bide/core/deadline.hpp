@@ -68,19 +68,8 @@ public:
     // yet.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
-private:
-    using clock_function = std::int64_t (*)();
-    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
-    static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
-
-    constexpr deadline(std::int64_t ns, clock_function other_clock) noexcept
-        : ns_(ns), other_clock_(other_clock) {}
-
-    template <class C> static std::int64_t clock_now_ns() {
-        return saturated_ns(C::now().time_since_epoch());
-    }
-
-    // Rounded up: a wait is never shorter than asked for.
+    // A duration in nanoseconds: rounded up, so that no wait is shorter than asked for, and never
+    // beyond what never() and poll() are made of.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
         const std::chrono::duration<double> seconds(d);
@@ -91,6 +80,18 @@ private:
             return past;
         }
         return std::chrono::ceil<std::chrono::nanoseconds>(d).count();
+    }
+
+private:
+    using clock_function = std::int64_t (*)();
+    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
+
+    constexpr deadline(std::int64_t ns, clock_function other_clock) noexcept
+        : ns_(ns), other_clock_(other_clock) {}
+
+    template <class C> static std::int64_t clock_now_ns() {
+        return saturated_ns(C::now().time_since_epoch());
     }
 
     // What is left on the deadline's own clock; zero when it has passed.

@@ -14,6 +14,7 @@
 //   P::atomic<T>, P::fence      std::atomic and its fence
 //   P::var<T>                   T, where races on plain shared data are to be found; T itself here
 //   P::pause()                  the only way to spin; a loop around it only reads
+//   P::yield()                  lets another thread run; for loops that pause() was not enough for
 //   P::prefetch(address)        a line that is going to be written
 //   P::now()                    steady nanoseconds
 //   P::futex_wait, futex_wake   see core/futex.hpp
@@ -29,7 +30,6 @@
 
 #if defined(__linux__)
 #include <bide/core/detail/futex_linux.hpp>
-#include <sched.h>
 #include <unistd.h>
 #elif defined(_WIN32)
 #include <bide/core/detail/futex_windows.hpp>
@@ -42,6 +42,9 @@ namespace detail {
 using os_futex = portable_futex;
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
+#endif
+#if !defined(_WIN32)
+#include <sched.h>
 #endif
 
 namespace bide::inline BIDE_ABI {
@@ -62,6 +65,14 @@ template <class Futex> struct basic_native_platform {
         _mm_pause();
 #elif defined(__aarch64__)
         asm volatile("isb" ::: "memory"); // `yield` is a no-op on most cores
+#endif
+    }
+
+    static void yield() noexcept {
+#if defined(_WIN32)
+        ::SwitchToThread();
+#else
+        ::sched_yield();
 #endif
     }
 

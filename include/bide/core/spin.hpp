@@ -49,6 +49,53 @@ public:
         }
     }
 
+    // Asks `done()` a few times, less and less often, within half a microsecond or so: for what
+    // another thread is about to do.
+    template <class Done> static bool glance(Done&& done) noexcept {
+        if constexpr (!Platform::model) {
+            if (!Platform::template local<history>().single) {
+                for (int pauses = 1; pauses <= 16; pauses *= 2) {
+                    for (int i = 0; i < pauses; ++i) {
+                        Platform::pause();
+                    }
+                    if (done()) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
+
+    // Lets others run, up to `times`, and asks `done()` after each: for what takes a thread that
+    // has no processor yet.
+    template <class Done> static bool yielding(Done&& done, int times) noexcept {
+        if constexpr (!Platform::model) {
+            for (int i = 0; i < times; ++i) {
+                Platform::yield();
+                if (done()) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    // A glance, and then yields for `ns`.
+    template <class Done> static bool patiently(Done&& done, std::int64_t ns) noexcept {
+        if constexpr (!Platform::model) {
+            if (glance(done)) {
+                return true;
+            }
+            for (const std::int64_t end = Platform::now() + ns; Platform::now() < end;) {
+                if (yielding(done, 1)) {
+                    return true;
+                }
+            }
+        }
+        return done();
+    }
+
     // A futex wake by `call`, which one time in sixteen is timed.
     template <class Call> static void measured_wake(Call&& call) noexcept {
         if constexpr (Platform::model) {

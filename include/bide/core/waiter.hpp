@@ -16,8 +16,13 @@
 //   field                    who may touch it, when
 //   next_, prev_, phase_,    the holder of the primitive's lock; once decided, the one who decided,
 //   amount, missing          until publication; the owner before it is queued and after publication
-//   waker_                   the owner before it is queued; read by the one who decided
+//   waker_, contested_       the owner before it is queued; read by the holder of the lock and by
+//                            the one who decided
+//
+// A wait may be one of several of which only one is to happen: then whoever wants to decide it
+// under a primitive's lock claims their common choice first (core/choice.hpp).
 
+#include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/futex.hpp>
@@ -50,6 +55,13 @@ public:
     // --- the owner
 
     void set_waker(waker wake) noexcept { waker_ = wake; }
+
+    // Makes it one of several waits. `wake` gets the choice as its context, and runs when this wait
+    // was the one.
+    void contest(waker::function wake, basic_choice<Platform>& with) noexcept {
+        waker_ = waker(wake, &with);
+        contested_ = true;
+    }
 
     // Order: acquire [W1]; a published outcome brings what the publisher did before.
     fate outcome() const noexcept { return state_.load(std::memory_order_acquire); }
@@ -107,6 +119,27 @@ public:
 
     bool has_waker() const noexcept { return static_cast<bool>(waker_); }
 
+    // Before it is decided. True: it may be, and commit() or abandon() follows without waiting for
+    // anything in between. False: another wait of the same choice was; take this one out.
+    bool claim() const noexcept { return !contested_ || choice()->claim(); }
+    void commit() const noexcept {
+        if (contested_) {
+            choice()->commit();
+        }
+    }
+    void abandon() const noexcept {
+        if (contested_) {
+            choice()->abandon();
+        }
+    }
+    // Its choice fell on another wait, and its owner has not taken it out yet. A false answer may
+    // be old.
+    bool is_lost() const noexcept { return contested_ && choice()->is_decided(); }
+
+    basic_choice<Platform>* choice() const noexcept {
+        return contested_ ? static_cast<basic_choice<Platform>*>(waker_.context()) : nullptr;
+    }
+
     // Ends one sleep() of the owner without an outcome. True: it slept, and the caller owes it a
     // rouse_by(where()) after the lock was released.
     bool rouse() noexcept {
@@ -149,6 +182,7 @@ private:
     var<fate> forbidden_{fate::waiting};
     var<phase> phase_{phase::idle};
     bool was_first_ = false; // the owner's: nobody was queued before it
+    bool contested_ = false;
 
     // Last, so that it can have a cache line of its own (thread_wait.hpp).
     typename Platform::template atomic<fate> state_{fate::waiting};

@@ -118,11 +118,20 @@ public:
         return w;
     }
 
-    // Moves all to `list`, in order.
+    // Moves all to `list`, in order, but for those whose choice fell on another wait.
     void pop_all(wake_list& list) noexcept {
         while (!empty()) {
-            list.push(pop());
+            if (waiter& w = pop(); w.claim()) {
+                w.commit();
+                list.push(w);
+            }
         }
+    }
+
+    // The one behind `w`, which is queued here; nullptr: none.
+    waiter* after(const waiter& w) const noexcept {
+        waiter* const last = last_;
+        return &w == last ? nullptr : static_cast<waiter*>(w.next_);
     }
 
     // For the destructor of a primitive that somebody waits on: says how many, and terminates.

@@ -25,6 +25,8 @@ public:
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
+    void* context() const noexcept { return context_; }
+
 private:
     function call_ = nullptr;
     void* context_ = nullptr;

@@ -85,8 +85,8 @@ public:
     bool await(node& w, deadline until) noexcept;
 
     // For wait_ops; target.queue is the adaptive_lock.
-    static bool try_now(const wait_target& t) noexcept {
-        return self(t).take_free() || self(t).barge();
+    static fate try_now(const wait_target& t) noexcept {
+        return self(t).take_free() || self(t).barge() ? fate::granted : fate::waiting;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
         return self(t).enqueue(w) != fate::waiting;

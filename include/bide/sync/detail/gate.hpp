@@ -93,7 +93,9 @@ private:
     static basic_gate& self(const wait_target& t) noexcept {
         return *static_cast<basic_gate*>(t.queue);
     }
-    static bool try_now(const wait_target& t) noexcept { return self(t).is_open(); }
+    static fate try_now(const wait_target& t) noexcept {
+        return self(t).is_open() ? fate::granted : fate::waiting;
+    }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
         return self(t).enqueue(w) != fate::waiting;
     }
@@ -165,14 +167,22 @@ template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {
     word seen = lock::acquire(word_);
     for (;;) {
         const bool open = seen / one == 0;
+        if (open && !w.claim()) { // its choice fell on another wait, so it need not even queue
+            lock::release(word_);
+            return fate::waiting;
+        }
         const word next = open ? seen & ~lock::both : seen | queued;
         // Order: acquire [G1]; what was done before the gate opened. Where it lets go of the lock,
         // nothing was read or written behind it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
+            if (open) {
+                w.abandon();
+            }
             continue;
         }
         if (open) {
+            w.commit();
             lock::wake_after(&word_, seen);
             w.settle(fate::granted);
             return fate::granted;

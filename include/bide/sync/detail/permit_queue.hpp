@@ -107,8 +107,11 @@ public:
     word forget(word n) noexcept;
 
     // For wait_ops; target.queue is the permit_queue.
-    static bool try_now(const wait_target& t) noexcept {
-        return self(t).try_take(static_cast<word>(t.amount));
+    static fate try_now(const wait_target& t) noexcept {
+        auto& q = self(t);
+        return q.try_take(static_cast<word>(t.amount)) ? fate::granted
+               : q.is_closed()                         ? fate::closed
+                                                       : fate::waiting;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
         return self(t).enqueue(w) != fate::waiting;
@@ -210,14 +213,24 @@ template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) no
         if (enough) {
             next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
         }
+        if (enough && !w.claim()) { // its choice fell on another wait, so it need not even queue
+            if (locked) {
+                lock::release(word_);
+            }
+            return fate::waiting;
+        }
         // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
         // lock. Where it lets go of the lock, nothing was read or written behind it. Failure: look
         // again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
+            if (enough) {
+                w.abandon();
+            }
             continue;
         }
         if (enough) {
+            w.commit();
             if (locked) {
                 lock::wake_after(&word_, seen);
             }
@@ -245,13 +258,19 @@ auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& gra
     while (waiting != 0) {
         node& head = queue_.front();
         const word missing = static_cast<word>(head.missing);
-        if (missing > free) {
+        if (missing > free && !head.is_lost()) {
             head.missing = static_cast<std::ptrdiff_t>(missing - free);
             return queued | waiting * one;
         }
-        free -= missing;
-        granted.push(queue_.pop());
+        queue_.remove(head);
         --waiting;
+        if (missing <= free && head.claim()) {
+            head.commit();
+            free -= missing;
+            granted.push(head);
+        } else { // its choice fell on another wait: what it had in part goes on
+            free += static_cast<word>(head.amount) - missing;
+        }
     }
     return free * one;
 }

@@ -1,0 +1,78 @@
+#ifndef BIDE_CHANNEL_CHANNEL_HPP
+#define BIDE_CHANNEL_CHANNEL_HPP
+
+// A bounded queue of many senders and many receivers, threads and coroutines alike, that can be
+// closed.
+//
+// Items go through a lock-free ring; who finds it full, or empty, waits in a queue, and gets its
+// item put in, or handed out, by whoever makes that possible. channel/ring.hpp has the ring,
+// channel/detail/channel_core.hpp the protocol between ring and queues, and its proof.
+
+#include <bide/channel/detail/channel_core.hpp>
+#include <bide/channel/detail/recv_face.hpp>
+#include <bide/channel/detail/send_face.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+// First in, first out. At most `capacity` items are inside, exactly; with a capacity of 0 an item
+// goes from hand to hand, and a send lasts until somebody receives. Those who wait on one side are
+// served in the order in which they came; whoever comes while something can be had at once takes
+// it, waiting or not waiting others.
+//
+// A send that succeeded is received, or its item is still inside, across close() too.
+//
+// T is moved into the channel, inside it, and out, and may be moved by other threads than those
+// that send or receive it. Neither its moves nor the destructor of what was moved from may use the
+// channel; the destructor of an item may.
+//
+// Whoever received what was sent may destroy the channel, whatever the sender still does, and the
+// other way round; unless the other sends or receives several at once, or a time-out or a stop is
+// ending its wait at that very moment.
+template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
+class basic_channel : public detail::send_face<basic_channel<T, Platform, Stamp>, T, Platform>,
+                      public detail::recv_face<basic_channel<T, Platform, Stamp>, T, Platform> {
+public:
+    using value_type = T;
+
+    // Throws: std::length_error where no memory could hold that many, std::bad_alloc. Allocates
+    // here and nowhere else.
+    explicit basic_channel(std::size_t capacity) : core_(capacity) {}
+
+    // Destroys what is inside.
+    // Requires: nobody waits; terminates otherwise.
+    ~basic_channel() = default;
+
+    basic_channel(const basic_channel&) = delete;
+    basic_channel& operator=(const basic_channel&) = delete;
+
+    // No more sends: who waits to send gets its item back, who waits to receive is told, unless
+    // something is inside. True the first time.
+    bool close() noexcept { return core_.close(); }
+    bool is_closed() const noexcept { return core_.is_closed(); }
+
+    std::size_t capacity() const noexcept { return core_.capacity(); }
+
+    // How many were inside at one instant; never more than capacity().
+    std::size_t size() const noexcept { return core_.size(); }
+    bool empty() const noexcept { return size() == 0; }
+
+private:
+    friend detail::send_face<basic_channel, T, Platform>;
+    friend detail::recv_face<basic_channel, T, Platform>;
+
+    auto& source() noexcept { return core_; }
+    detail::keeper hold() noexcept { return {}; } // the caller's affair
+
+    detail::basic_channel_core<T, Platform, Stamp> core_;
+};
+
+template <class T> using channel = basic_channel<T>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,199 @@
+#ifndef BIDE_CHANNEL_DETAIL_BULLETIN_HPP
+#define BIDE_CHANNEL_DETAIL_BULLETIN_HPP
+
+// News that all may read: what a broadcast and a watch are made of. Each item is numbered, each
+// reader knows how many it has seen, and waits while that is all of them. What an item is, and how
+// many are kept, is the owner's affair.
+//
+// A wait is granted when there is something new, and nothing more: the reader looks for it when it
+// goes on, and only then counts it as seen. So a wait that was granted and that nobody is there to
+// collect leaves no trace.
+
+#include <bide/channel/detail/shared_state.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <stop_token>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_bulletin : public basic_shared_state<Platform> {
+    using base = basic_shared_state<Platform>;
+
+public:
+    using typename base::node;
+    using typename base::wake_list;
+
+    // Stays where it is while it waits.
+    struct reader {
+        explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
+
+        std::uint64_t seen;                                       // the reader's own
+        typename Platform::template var<std::ptrdiff_t> waits{0}; // queued; under the lock
+    };
+
+    basic_bulletin() noexcept : base(1) {}
+
+    // ---- Under the lock
+
+    std::uint64_t latest() const noexcept { return latest_; }
+    std::size_t readers() const noexcept { return readers_; }
+    bool is_closed() const noexcept { return closed_; }
+
+    void add_reader() noexcept {
+        readers_ = readers_ + 1;
+        base::add_reference();
+    }
+
+    // True: the caller frees the state. Terminates when `r` still waits.
+    bool drop_reader(const reader& r, const char* name) noexcept {
+        if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
+            fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
+        }
+        readers_ = readers_ - 1;
+        return base::drop_reference();
+    }
+
+    // granted: there is something new for it; closed: there never will be; waiting.
+    fate look(const reader& r) const noexcept {
+        return r.seen < latest_ ? fate::granted : closed_ ? fate::closed : fate::waiting;
+    }
+
+    // One more item; and who waited for it, to be published as granted after unlock().
+    void post(wake_list& out) noexcept {
+        latest_ = latest_ + 1;
+        let_all_go(out);
+    }
+
+    // No more items; and who waited for one, to be published as closed. True the first time.
+    bool end(wake_list& out) noexcept {
+        const bool first = !closed_;
+        closed_ = true;
+        let_all_go(out);
+        return first;
+    }
+
+    // ---- Not under the lock
+
+    bool close() noexcept {
+        wake_list told;
+        base::lock();
+        const bool first = end(told);
+        base::unlock();
+        told.publish(fate::closed);
+        return first;
+    }
+
+    // As look(), but waits. `limit` is a deadline or a stop token.
+    fate wait(reader& r, deadline until) noexcept {
+        const fate now = try_now(wait_target{this, &r});
+        half mine{*this, r};
+        return now != fate::waiting ? now : waits::until(mine, 1, until);
+    }
+    fate wait(reader& r, const std::stop_token& token) noexcept {
+        const fate now = try_now(wait_target{this, &r});
+        half mine{*this, r};
+        return now != fate::waiting ? now : waits::stoppable(mine, 1, token);
+    }
+
+    // The same as wait_ops, for a target of (bulletin, reader).
+    template <class R>
+    static constexpr wait_ops<R, Platform> ops(R (*collect)(const wait_target&, fate)) noexcept {
+        return {&try_now, &enqueue_op, &cancel_op, collect,
+                [](const wait_target&, fate) noexcept {}}; // nothing was taken
+    }
+
+private:
+    struct half { // as thread_wait wants it
+        basic_bulletin& of;
+        reader& who;
+        fate enqueue(node& w) noexcept { return of.enqueue(w, who); }
+        bool cancel(node& w, fate why) noexcept { return of.cancel(w, why); }
+    };
+    using waits = thread_wait<half, Platform>;
+
+    static basic_bulletin& self(const wait_target& t) noexcept {
+        return *static_cast<basic_bulletin*>(t.queue);
+    }
+    static reader& reader_of(const wait_target& t) noexcept {
+        return *static_cast<reader*>(t.owner);
+    }
+    static fate try_now(const wait_target& t) noexcept {
+        self(t).lock();
+        const fate now = self(t).look(reader_of(t));
+        self(t).unlock();
+        return now;
+    }
+    static bool enqueue_op(const wait_target& t, node& w) noexcept {
+        return self(t).enqueue(w, reader_of(t)) != fate::waiting;
+    }
+    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+        return self(t).cancel(w, why);
+    }
+
+    fate enqueue(node& w, reader& r) noexcept;
+    bool cancel(node& w, fate why) noexcept;
+
+    // A queued node's amount is the address of its reader's count.
+    static void count(const node& w, std::ptrdiff_t more) noexcept {
+        auto& waits_of =
+            *reinterpret_cast<decltype(reader::waits)*>(static_cast<std::ptrdiff_t>(w.amount));
+        waits_of = waits_of + more;
+    }
+    void let_all_go(wake_list& out) noexcept;
+
+    // Under the lock.
+    typename Platform::template var<std::uint64_t> latest_{0};
+    typename Platform::template var<std::size_t> readers_{0};
+    typename Platform::template var<bool> closed_{false};
+    typename base::wait_queue queue_;
+};
+
+template <class Platform> fate basic_bulletin<Platform>::enqueue(node& w, reader& r) noexcept {
+    base::lock();
+    fate what = look(r);
+    if (what != fate::waiting) {
+        what = base::complete(w, what);
+    } else {
+        w.amount = reinterpret_cast<std::ptrdiff_t>(&r.waits);
+        what = base::queue(queue_, w);
+        if (what == fate::waiting) {
+            count(w, 1);
+        }
+    }
+    base::unlock();
+    return what;
+}
+
+template <class Platform> bool basic_bulletin<Platform>::cancel(node& w, fate why) noexcept {
+    base::lock();
+    const bool ended = base::unqueue(queue_, w, why);
+    if (ended) {
+        count(w, -1);
+    }
+    base::unlock();
+    return ended;
+}
+
+template <class Platform> void basic_bulletin<Platform>::let_all_go(wake_list& out) noexcept {
+    while (!queue_.empty()) {
+        node& w = queue_.pop();
+        count(w, -1);
+        if (w.claim()) { // else its choice fell on another wait
+            w.commit();
+            out.push(w);
+        }
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,333 @@
+#ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
+#define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
+
+// Waits in which an item changes hands: those of threads, and the wait_ops of coroutines and
+// selects. What is waited on, a Source, has
+//
+//   fate send(T&)                 moves it in: granted; waiting (full) or closed: untouched
+//   fate recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
+//   fate enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
+//   bool cancel(node&, side, fate)    the T, or of the receiver's destination
+//   bool pass_on(T&)              to the next receiver that waits; false: there is none
+//   bool linger(try_again)        a thread's patience before it queues: true as soon as
+//                                 try_again() is
+//   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()
+
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+
+// Why an item was not sent, and the item: it always comes back.
+template <class T> struct send_error {
+    errc code; // closed, full, stopped or timeout
+    T value;
+};
+
+namespace detail {
+
+enum class side : unsigned char { sending, receiving };
+
+inline std::ptrdiff_t address_of(const void* object) noexcept {
+    return reinterpret_cast<std::ptrdiff_t>(object);
+}
+
+// Where a waiting receiver wants its item. `put` moves it there, under the source's lock.
+struct destination {
+    void (*put)(void* where, void* item) noexcept = nullptr;
+    void* where = nullptr;
+
+    template <class T> explicit destination(std::optional<T>& to) noexcept : where(&to) {
+        put = [](void* out, void* item) noexcept {
+            static_cast<std::optional<T>*>(out)->emplace(std::move(*static_cast<T*>(item)));
+        };
+    }
+    // Requires: there is room for one more in it.
+    template <class T> explicit destination(std::vector<T>& to) noexcept : where(&to) {
+        put = [](void* out, void* item) noexcept {
+            static_cast<std::vector<T>*>(out)->push_back(std::move(*static_cast<T*>(item)));
+        };
+    }
+    destination() noexcept = default;
+};
+
+template <class Self, class T, class Platform> class send_face;
+
+// Keeps an object alive; empty, it keeps nothing.
+class keeper {
+public:
+    using release = void (*)(void*) noexcept;
+
+    keeper() noexcept = default;
+    keeper(void* object, release how) noexcept : object_(object), how_(how) {}
+    keeper(keeper&& other) noexcept
+        : object_(std::exchange(other.object_, nullptr)), how_(other.how_) {}
+    keeper& operator=(keeper&& other) noexcept {
+        std::swap(object_, other.object_);
+        std::swap(how_, other.how_);
+        return *this;
+    }
+    ~keeper() {
+        if (object_ != nullptr) {
+            how_(object_);
+        }
+    }
+
+    // What keeps the channel behind a sending face alive.
+    template <class Self, class T, class Platform>
+    static keeper of(send_face<Self, T, Platform>& face) noexcept {
+        return face.hold();
+    }
+
+private:
+    void* object_ = nullptr;
+    release how_ = nullptr;
+};
+
+// What a coroutine's or a select's wait for an item carries: the item, and where it is to go.
+template <class T> struct recv_cargo {
+    std::optional<T> item;
+    destination to;
+    keeper alive;
+
+    recv_cargo() noexcept = default;
+    explicit recv_cargo(keeper k) noexcept : alive(std::move(k)) {}
+    recv_cargo(recv_cargo&& unused) noexcept : alive(std::move(unused.alive)) {}
+};
+template <class T> struct send_cargo {
+    T value;
+    keeper alive;
+
+    send_cargo(T&& v, keeper k) noexcept : value(std::move(v)), alive(std::move(k)) {}
+};
+struct recv_n_cargo {
+    destination to;
+    keeper alive;
+
+    recv_n_cargo() noexcept = default;
+    explicit recv_n_cargo(keeper k) noexcept : alive(std::move(k)) {}
+};
+
+} // namespace detail
+
+template <class T> struct wait_cargo<result<std::optional<T>>> {
+    using type = detail::recv_cargo<T>;
+};
+template <class T> struct wait_cargo<result<void, send_error<T>>> {
+    using type = detail::send_cargo<T>;
+};
+template <> struct wait_cargo<result<std::size_t>> {
+    using type = detail::recv_n_cargo;
+};
+
+namespace detail {
+
+// What takes an item that is moved out of somewhere.
+template <class T> auto into(std::optional<T>& item) noexcept {
+    return [&item](T& from) noexcept { item.emplace(std::move(from)); };
+}
+template <class T> auto into(std::vector<T>& items) noexcept { // with room for one more
+    return [&items](T& from) noexcept { items.push_back(std::move(from)); };
+}
+
+// Room for `more`, as push_back would make it: many small appends cost what they move.
+template <class T> void make_room(std::vector<T>& out, std::size_t more) {
+    if (out.capacity() - out.size() < more) {
+        out.reserve(std::max(out.size() + more, 2 * out.capacity()));
+    }
+}
+
+// Appends up to `max` of what there is.
+template <class Source, class T>
+std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
+    std::size_t all = 0;
+    while (all < max) {
+        const std::size_t inside = s.size();
+        const std::size_t most = std::min(max - all, inside == 0 ? 1 : inside);
+        make_room(out, most);
+        const std::size_t n = s.recv_n(into(out), most);
+        if (n == 0) {
+            break;
+        }
+        all += n;
+    }
+    return all;
+}
+
+template <class T> result<void, send_error<T>> to_result(fate what, T& value) noexcept {
+    if (what == fate::granted) {
+        return {};
+    }
+    const errc code = what == fate::waiting ? errc::full : errc_of(what);
+    return unexpected<send_error<T>>{send_error<T>{code, std::move(value)}};
+}
+template <class T> result<T> to_result(fate what, std::optional<T>& item) noexcept {
+    if (what == fate::granted) {
+        return std::move(*item);
+    }
+    return unexpected{what == fate::waiting ? errc::empty : errc_of(what)};
+}
+
+template <class T, class Platform, class Source> class item_wait {
+    using node = basic_waiter<Platform>;
+
+    // One side of a source, as thread_wait wants it.
+    struct half {
+        Source& of;
+        side which;
+        std::int64_t patience_ns = of.patience_ns(); // asked now: soon the source may be gone
+        fate enqueue(node& w) noexcept { return of.enqueue(w, which); }
+        bool cancel(node& w, fate why) noexcept { return of.cancel(w, which, why); }
+        bool await(node& w, deadline until) noexcept {
+            if (patience_ns == 0) {
+                return w.park(until);
+            }
+            basic_spin<Platform>::patiently([&w]() noexcept { return w.is_complete(); },
+                                            patience_ns);
+            while (!w.is_complete()) {
+                if (!w.sleep(until)) {
+                    return w.is_complete();
+                }
+            }
+            return true;
+        }
+    };
+    using waits = thread_wait<half, Platform>;
+
+    static fate block(half h, std::ptrdiff_t amount, deadline until) noexcept {
+        return waits::until(h, amount, until);
+    }
+    static fate block(half h, std::ptrdiff_t amount, const std::stop_token& token) noexcept {
+        return waits::stoppable(h, amount, token);
+    }
+    static bool is_poll(deadline until) noexcept { return until.is_poll(); }
+    static bool is_poll(const std::stop_token&) noexcept { return false; }
+
+    static Source& source(const wait_target& t) noexcept { return *static_cast<Source*>(t.queue); }
+    static recv_cargo<T>& received(const wait_target& t) noexcept {
+        return *static_cast<recv_cargo<T>*>(t.cargo);
+    }
+    static T& sent(const wait_target& t) noexcept {
+        return static_cast<send_cargo<T>*>(t.cargo)->value;
+    }
+    static std::vector<T>& items(const wait_target& t) noexcept {
+        return *static_cast<std::vector<T>*>(t.owner);
+    }
+
+    static bool queues(const wait_target& t, node& w, side which, const void* what) noexcept {
+        w.amount = address_of(what);
+        return source(t).enqueue(w, which) != fate::waiting;
+    }
+    template <side Which> static bool cancel(const wait_target& t, node& w, fate why) noexcept {
+        return source(t).cancel(w, Which, why);
+    }
+
+public:
+    // ---- Threads, after a first attempt. `limit` is a deadline or a stop token.
+
+    // `out`: an empty optional, or a vector with room for one more.
+    template <class Out, class Limit>
+    static fate recv(Source& s, Out& out, const Limit& limit) noexcept {
+        fate got = fate::waiting;
+        if (!is_poll(limit) &&
+            s.linger([&]() noexcept { return (got = s.recv(into(out))) != fate::waiting; })) {
+            return got;
+        }
+        destination to(out);
+        return block({s, side::receiving}, address_of(&to), limit);
+    }
+
+    template <class Limit> static fate send(Source& s, T& value, const Limit& limit) noexcept {
+        fate got = fate::waiting;
+        if (!is_poll(limit) &&
+            s.linger([&]() noexcept { return (got = s.send(value)) != fate::waiting; })) {
+            return got;
+        }
+        return block({s, side::sending}, address_of(&value), limit);
+    }
+
+    // ---- Coroutines and selects
+
+    using recv_result = result<std::optional<T>>;
+    using send_result = result<void, send_error<T>>;
+
+    // Nothing: closed and drained.
+    static constexpr wait_ops<recv_result, Platform> recv_ops{
+        [](const wait_target& t) noexcept { return source(t).recv(into(received(t).item)); },
+        [](const wait_target& t, node& w) noexcept {
+            received(t).to = destination(received(t).item);
+            return queues(t, w, side::receiving, &received(t).to);
+        },
+        &cancel<side::receiving>,
+        [](const wait_target& t, fate what) -> recv_result {
+            if (what == fate::granted || what == fate::closed) {
+                return std::exchange(received(t).item, std::nullopt);
+            }
+            return unexpected{errc_of(what)};
+        },
+        [](const wait_target& t, fate what) noexcept {
+            if (what == fate::granted) {
+                source(t).pass_on(*received(t).item);
+            }
+        }};
+
+    static constexpr wait_ops<send_result, Platform> send_ops{
+        [](const wait_target& t) noexcept { return source(t).send(sent(t)); },
+        [](const wait_target& t, node& w) noexcept {
+            return queues(t, w, side::sending, &sent(t));
+        },
+        &cancel<side::sending>,
+        [](const wait_target& t, fate what) { return to_result(what, sent(t)); },
+        [](const wait_target&, fate) noexcept {}};
+
+    // target.owner is the T, which stays where it is unless it is sent.
+    static constexpr wait_ops<result<void>, Platform> send_from_ops{
+        [](const wait_target& t) noexcept { return source(t).send(*static_cast<T*>(t.owner)); },
+        [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
+        &cancel<side::sending>,
+        [](const wait_target&, fate what) -> result<void> {
+            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+        },
+        [](const wait_target&, fate) noexcept {}};
+
+    // target.owner is a vector with room for one more, target.amount the most to be received.
+    static constexpr wait_ops<result<std::size_t>, Platform> recv_n_ops{
+        [](const wait_target& t) noexcept {
+            return t.amount == 0 ? fate::granted : source(t).recv(into(items(t)));
+        },
+        [](const wait_target& t, node& w) noexcept {
+            auto& to = static_cast<recv_n_cargo*>(t.cargo)->to;
+            to = destination(items(t));
+            return queues(t, w, side::receiving, &to);
+        },
+        &cancel<side::receiving>,
+        [](const wait_target& t, fate what) -> result<std::size_t> {
+            if (what == fate::granted && t.amount != 0) {
+                return 1 + recv_more(source(t), items(t), static_cast<std::size_t>(t.amount) - 1);
+            }
+            if (what == fate::granted || what == fate::closed) {
+                return std::size_t{0};
+            }
+            return unexpected{errc_of(what)};
+        },
+        [](const wait_target&, fate) noexcept {}}; // the vector is the caller's
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

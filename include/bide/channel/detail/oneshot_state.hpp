@@ -1,0 +1,247 @@
+#ifndef BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
+#define BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
+
+// What lies between the two ends of a oneshot. All of it under the lock:
+//
+//   value_   finished_ closed_
+//   none     no        no       at the beginning; both sides may wait
+//   none     no        yes      the receiver wants no more; nobody waits
+//   there    yes       any      sent, not received yet; nobody waits
+//   none     yes       any      received, or never sent; nobody waits
+//   there    no        any      never: a sender that has sent has finished
+//
+// A value goes straight to the first who waits for it, or stays here.
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/shared_state.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A Source of item_wait.hpp; the sending side waits for close() instead.
+template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {
+    static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
+                  "oneshot<T>: T's move constructor and destructor must not throw; send a "
+                  "std::unique_ptr to it otherwise");
+
+    using base = basic_shared_state<Platform>;
+
+    static oneshot_state& self(const wait_target& t) noexcept {
+        return *static_cast<oneshot_state*>(t.queue);
+    }
+
+public:
+    using typename base::node;
+    using typename base::wake_list;
+
+    oneshot_state() noexcept : base(2) {}
+
+    // ---- The two ends, and who keeps them
+
+    // The sender is gone, having sent `value` if there is one. True: it was sent, else it is
+    // untouched.
+    static bool finish(oneshot_state* s, T* value) noexcept;
+
+    // The receiver wants no more, or is gone. True the first time.
+    static bool close(oneshot_state* s, bool leaves) noexcept;
+
+    static void drop(oneshot_state* s) noexcept {
+        s->lock();
+        const bool last = s->drop_reference();
+        s->unlock();
+        if (last) {
+            delete s;
+        }
+    }
+    static keeper keep(oneshot_state* s) noexcept {
+        s->lock();
+        s->add_reference();
+        s->unlock();
+        return {s, [](void* p) noexcept { drop(static_cast<oneshot_state*>(p)); }};
+    }
+
+    // ---- The sender
+
+    bool is_closed() const noexcept {
+        base::lock();
+        const bool closed = closed_;
+        base::unlock();
+        return closed;
+    }
+
+    fate wait_closed(deadline until) noexcept {
+        half mine{*this};
+        return is_closed() ? fate::granted : waits::until(mine, 1, until);
+    }
+    fate wait_closed(const std::stop_token& token) noexcept {
+        half mine{*this};
+        return is_closed() ? fate::granted : waits::stoppable(mine, 1, token);
+    }
+    static constexpr wait_ops<result<void>, Platform> closed_ops{
+        [](const wait_target& t) noexcept {
+            return self(t).is_closed() ? fate::granted : fate::waiting;
+        },
+        [](const wait_target& t, node& w) noexcept {
+            return self(t).enqueue(w, side::sending) != fate::waiting;
+        },
+        [](const wait_target& t, node& w, fate why) noexcept {
+            return self(t).cancel(w, side::sending, why);
+        },
+        [](const wait_target&, fate what) -> result<void> {
+            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+        }};
+
+    // ---- The receiver
+
+    template <class Put> fate recv(Put&& put) noexcept {
+        base::lock();
+        const fate now = look(side::receiving);
+        if (now == fate::granted) {
+            put(*value_);
+            value_.reset();
+        }
+        base::unlock();
+        return now;
+    }
+
+    // Back to where it came from: nobody waits any more once it was sent.
+    bool pass_on(T& item) noexcept {
+        base::lock();
+        value_.emplace(std::move(item));
+        base::unlock();
+        return true;
+    }
+
+    template <class Try> bool linger(Try&&) noexcept { return false; }
+    std::int64_t patience_ns() const noexcept { return 0; }
+
+    // ---- Both
+
+    fate enqueue(node& w, side which) noexcept;
+    bool cancel(node& w, side which, fate why) noexcept {
+        base::lock();
+        const bool ended = base::unqueue(queue_of(which), w, why);
+        base::unlock();
+        return ended;
+    }
+
+private:
+    struct half { // as thread_wait wants it
+        oneshot_state& of;
+        fate enqueue(node& w) noexcept { return of.enqueue(w, side::sending); }
+        bool cancel(node& w, fate why) noexcept { return of.cancel(w, side::sending, why); }
+    };
+    using waits = thread_wait<half, Platform>;
+    template <class U> using var = typename Platform::template var<U>;
+
+    typename base::wait_queue& queue_of(side which) noexcept {
+        return which == side::sending ? senders_ : receivers_;
+    }
+
+    // Under the lock: what a wait on that side would come to now.
+    fate look(side which) const noexcept {
+        if (which == side::sending) {
+            return closed_ ? fate::granted : fate::waiting;
+        }
+        if (value_) {
+            return fate::granted;
+        }
+        return finished_ || closed_ ? fate::closed : fate::waiting;
+    }
+
+    static void deliver(T& item, const node& receiver) noexcept {
+        const auto& to =
+            *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
+        to.put(to.where, &item);
+    }
+
+    std::optional<T> value_;
+    var<bool> finished_{false};
+    var<bool> closed_{false};
+    typename base::wait_queue receivers_; // their amount is the address of a destination
+    typename base::wait_queue senders_;
+};
+
+template <class T, class Platform>
+bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
+    wake_list granted;
+    wake_list closed;
+    s->lock();
+    if (!s->senders_.empty()) {
+        s->senders_.fatal_destroyed("oneshot sender", s);
+    }
+    const bool sends = value != nullptr && !s->closed_;
+    bool received = !sends;
+    while (!received && !s->receivers_.empty()) {
+        node& w = s->receivers_.pop();
+        received = w.claim(); // else its choice fell on another wait
+        if (received) {
+            deliver(*value, w);
+            w.commit();
+            granted.push(w);
+        }
+    }
+    if (!received) {
+        s->value_.emplace(std::move(*value));
+    }
+    s->finished_ = true;
+    s->receivers_.pop_all(closed);
+    const bool last = s->drop_reference();
+    s->unlock();
+    granted.publish(fate::granted);
+    closed.publish(fate::closed);
+    if (last) {
+        delete s;
+    }
+    return sends;
+}
+
+template <class T, class Platform>
+bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
+    wake_list granted;
+    wake_list closed;
+    s->lock();
+    const bool first = !s->closed_;
+    s->closed_ = true;
+    s->senders_.pop_all(granted);
+    s->receivers_.pop_all(closed);
+    const bool last = leaves && s->drop_reference();
+    s->unlock();
+    granted.publish(fate::granted);
+    closed.publish(fate::closed);
+    if (last) {
+        delete s;
+    }
+    return first;
+}
+
+template <class T, class Platform>
+fate oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
+    base::lock();
+    fate what = look(which);
+    if (what == fate::waiting) {
+        what = base::queue(queue_of(which), w);
+    } else if (what = base::complete(w, what); what == fate::granted && which == side::receiving) {
+        deliver(*value_, w);
+        value_.reset();
+    }
+    base::unlock();
+    return what;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,241 @@
+#ifndef BIDE_CHANNEL_DETAIL_SEGMENT_QUEUE_HPP
+#define BIDE_CHANNEL_DETAIL_SEGMENT_QUEUE_HPP
+
+// A queue without a limit, for use under its owner's lock: items lie in segments, chained from the
+// oldest to the youngest.
+//
+// The queue itself neither allocates nor frees: what it needs it takes from `loose` segments of the
+// caller's, which were allocated before the lock was taken, and what it has no use for goes there,
+// to be freed after the lock was let go. One emptied segment is kept as a spare, so that a flow in
+// which sends and receives keep up with each other allocates nothing.
+//
+//   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
+//   every one       but the last is full to its end; but the first and the last, from its begin
+//   an empty queue  has no segment, or one with begin == end == 0
+
+#include <bide/core/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T, class Platform> class basic_segment_queue {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
+    static_assert(std::is_nothrow_move_constructible_v<T>,
+                  "bide: a channel's elements must not throw when moved: declare the move "
+                  "constructor noexcept, or send a std::unique_ptr<T>");
+    static_assert(std::is_nothrow_destructible_v<T>,
+                  "bide: a channel's elements must not throw when destroyed");
+
+    template <class U> using var = typename Platform::template var<U>;
+    using index = std::uint32_t;
+    struct segment;
+
+public:
+    // How many items a segment has room for: one where they are large.
+    static constexpr std::size_t segment_size =
+        Platform::model ? 2 : std::clamp<std::size_t>(4096 / sizeof(T), 1, 64);
+
+    // Segments that belong to no queue: the caller's own.
+    class segments {
+    public:
+        segments() noexcept = default;
+        segments(const segments&) = delete;
+        segments& operator=(const segments&) = delete;
+        ~segments() {
+            while (first_ != nullptr) {
+                delete pop();
+            }
+        }
+
+        std::size_t size() const noexcept { return size_; }
+
+        // One more. False: there is no memory.
+        bool allocate() noexcept {
+            segment* const more = new (std::nothrow) segment;
+            if (more != nullptr) {
+                push(*more);
+            }
+            return more != nullptr;
+        }
+
+    private:
+        friend class basic_segment_queue;
+
+        void push(segment& s) noexcept {
+            s.next = first_;
+            first_ = &s;
+            ++size_;
+        }
+        // nullptr: none.
+        segment* pop() noexcept {
+            segment* const s = first_;
+            if (s != nullptr) {
+                first_ = s->next;
+                --size_;
+            }
+            return s;
+        }
+
+        segment* first_ = nullptr;
+        std::size_t size_ = 0;
+    };
+
+    basic_segment_queue() noexcept = default;
+    basic_segment_queue(const basic_segment_queue&) = delete;
+    basic_segment_queue& operator=(const basic_segment_queue&) = delete;
+
+    // Destroys what is inside.
+    ~basic_segment_queue();
+
+    void swap(basic_segment_queue& other) noexcept {
+        std::swap(first_, other.first_);
+        std::swap(last_, other.last_);
+        std::swap(spare_, other.spare_);
+    }
+
+    bool empty() const noexcept {
+        segment* const first = first_;
+        return first == nullptr || first->begin == first->end;
+    }
+
+    // How many loose segments it takes to push n items.
+    std::size_t lacking(std::size_t n) const noexcept;
+
+    // Moves an item in, behind all others or before them. False: it lacks a segment.
+    bool push_back(T& item, segments& loose) noexcept;
+    bool push_front(T& item, segments& loose) noexcept;
+
+    // Has put(T&) move the first item out.
+    // Requires: not empty.
+    template <class Put> void pop_front(Put& put, segments& loose) noexcept;
+
+private:
+    struct segment {
+        var<segment*> next{nullptr};
+        var<index> begin{0};
+        var<index> end{0};
+        alignas(T) std::byte places[segment_size * sizeof(T)];
+
+        void* place(index i) noexcept { return places + i * sizeof(T); }
+        T& item(index i) noexcept { return *std::launder(static_cast<T*>(place(i))); }
+    };
+
+    // An unused one. nullptr: there is none.
+    segment* take(segments& loose) noexcept {
+        segment* more = spare_;
+        if (more != nullptr) {
+            spare_ = nullptr;
+        } else {
+            more = loose.pop();
+        }
+        if (more != nullptr) {
+            more->next = nullptr;
+        }
+        return more;
+    }
+
+    var<segment*> first_{nullptr};
+    var<segment*> last_{nullptr};
+    var<segment*> spare_{nullptr};
+};
+
+template <class T, class Platform> basic_segment_queue<T, Platform>::~basic_segment_queue() {
+    segments emptied;
+    while (!empty()) {
+        segment* const first = first_;
+        const index at = first->begin;
+        first->item(at).~T();
+        first->begin = at + 1;
+        if (first->begin == first->end && first != last_) {
+            first_ = first->next;
+            emptied.push(*first);
+        }
+    }
+    for (segment* const left : {static_cast<segment*>(first_), static_cast<segment*>(spare_)}) {
+        if (left != nullptr) {
+            emptied.push(*left);
+        }
+    }
+}
+
+template <class T, class Platform>
+std::size_t basic_segment_queue<T, Platform>::lacking(std::size_t n) const noexcept {
+    segment* const last = last_;
+    const std::size_t room =
+        (last == nullptr ? 0 : segment_size - last->end) + (spare_ == nullptr ? 0 : segment_size);
+    return n <= room ? 0 : (n - room - 1) / segment_size + 1;
+}
+
+template <class T, class Platform>
+bool basic_segment_queue<T, Platform>::push_back(T& item, segments& loose) noexcept {
+    segment* last = last_;
+    if (last == nullptr || last->end == segment_size) {
+        segment* const more = take(loose);
+        if (more == nullptr) {
+            return false;
+        }
+        (last == nullptr ? first_ : last->next) = more;
+        last_ = last = more;
+    }
+    const index at = last->end;
+    ::new (last->place(at)) T(std::move(item));
+    last->end = at + 1;
+    return true;
+}
+
+template <class T, class Platform>
+bool basic_segment_queue<T, Platform>::push_front(T& item, segments& loose) noexcept {
+    if (empty()) {
+        return push_back(item, loose);
+    }
+    segment* first = first_;
+    if (first->begin == 0) {
+        segment* const more = take(loose);
+        if (more == nullptr) {
+            return false;
+        }
+        more->begin = more->end = static_cast<index>(segment_size);
+        more->next = first;
+        first_ = first = more;
+    }
+    const index at = first->begin - 1;
+    ::new (first->place(at)) T(std::move(item));
+    first->begin = at;
+    return true;
+}
+
+template <class T, class Platform>
+template <class Put>
+void basic_segment_queue<T, Platform>::pop_front(Put& put, segments& loose) noexcept {
+    segment* const first = first_;
+    const index at = first->begin;
+    T& item = first->item(at);
+    put(item);
+    item.~T();
+    if (at + 1 != first->end) {
+        first->begin = at + 1;
+        return;
+    }
+    first->begin = first->end = 0;
+    if (first == last_) {
+        return;
+    }
+    first_ = first->next;
+    if (spare_ == nullptr) {
+        spare_ = first;
+    } else {
+        loose.push(*first);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

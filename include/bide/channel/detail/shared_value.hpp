@@ -1,0 +1,66 @@
+#ifndef BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
+#define BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
+
+// A reference to a value that nobody changes any more, and that goes with the last reference to it:
+// so it is copied, and destroyed, under no lock. (std::shared_ptr does the same, but on atomics that
+// are not the platform's.)
+
+#include <bide/core/config.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T, class Platform> class basic_shared_value {
+    static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
+                  "everybody gets a copy: T is copyable, and its destructor does not throw");
+
+public:
+    basic_shared_value() noexcept = default;
+
+    // Throws: std::bad_alloc, and what T's move does.
+    explicit basic_shared_value(T&& value) : cell_(new cell(std::move(value))) {}
+
+    basic_shared_value(const basic_shared_value& other) noexcept : cell_(other.cell_) {
+        if (cell_ != nullptr) {
+            // Order: relaxed; `other` keeps it meanwhile.
+            cell_->references.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    basic_shared_value(basic_shared_value&& other) noexcept
+        : cell_(std::exchange(other.cell_, nullptr)) {}
+    basic_shared_value& operator=(basic_shared_value other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~basic_shared_value() {
+        // Order: acq_rel; release [V1]: it was read before it goes; acquire [V1]: that is so for
+        // all who read it.
+        if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete cell_;
+        }
+    }
+
+    void swap(basic_shared_value& other) noexcept { std::swap(cell_, other.cell_); }
+
+    explicit operator bool() const noexcept { return cell_ != nullptr; }
+    const T& operator*() const noexcept { return cell_->value; }
+
+private:
+    struct cell {
+        explicit cell(T&& v) : value(std::move(v)) {}
+        T value;
+        typename Platform::template atomic<std::size_t> references{1};
+    };
+
+    typename Platform::template var<cell*> cell_{nullptr};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,162 @@
+#ifndef BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
+#define BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
+
+// The cases of a select that have nothing to give but that they happened: an event, and what ends a
+// select, a time-out or a stop.
+
+#include <bide/channel/detail/select_core.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <variant>
+
+namespace bide::inline BIDE_ABI {
+
+template <class Result, class Platform> class basic_select_case;
+
+namespace detail {
+
+// Ends the select, unless something has. `node` is a basic_waiter<Platform>.
+template <class Platform> void end_by(void* node) noexcept {
+    auto& w = *static_cast<basic_waiter<Platform>*>(node);
+    if (w.claim()) {
+        w.commit();
+        w.publish(fate::granted);
+    }
+}
+
+// A time-out or a stop, or nothing where the case is another's. Moved only before it begins.
+class signal_cargo {
+public:
+    signal_cargo() noexcept = default;
+    explicit signal_cargo(select_timeout t) noexcept : timeout_(t) {}
+    explicit signal_cargo(std::stop_token t) noexcept : stop_(std::move(t)) {}
+    signal_cargo(signal_cargo&& other) noexcept
+        : timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
+
+    const select_timeout* timeout() const noexcept {
+        return timeout_.has_value() ? &*timeout_ : nullptr;
+    }
+
+    // True: complete.
+    template <class Platform> bool arm_timeout(basic_waiter<Platform>& w) noexcept {
+        const deadline end = timeout_->from_now();
+        if (end.is_never()) {
+            return false;
+        }
+        if (end.is_poll()) {
+            return end_now(w);
+        }
+        clock_.when = end;
+        clock_.fire = waker(&end_by<Platform>, &w);
+        timer_service<Platform>().add(clock_);
+        return false;
+    }
+    template <class Platform> void disarm_timeout() noexcept {
+        if (clock_.fire) {
+            timer_service<Platform>().cancel(clock_);
+            clock_.fire = {};
+        }
+    }
+
+    template <class Platform> bool arm_stop(basic_waiter<Platform>& w) noexcept {
+        if (stop_.stop_requested()) {
+            return end_now(w);
+        }
+        if (stop_.stop_possible()) {
+            on_stop_.emplace(stop_, on_stop{&w, &stopped<Platform>}); // it may run here and now
+        }
+        return false;
+    }
+    void disarm_stop() noexcept { on_stop_.reset(); }
+
+private:
+    struct on_stop {
+        void* node;
+        void (*run)(void*) noexcept;
+        void operator()() const noexcept { run(node); }
+    };
+
+    // Whom it lets go on does not do so on the thread that requested the stop.
+    template <class Platform> static void stopped(void* node) noexcept {
+        wake_scope<Platform> away(&service_executor<Platform>);
+        end_by<Platform>(node);
+    }
+
+    template <class Platform> static bool end_now(basic_waiter<Platform>& w) noexcept {
+        if (!w.claim()) {
+            return false;
+        }
+        w.commit();
+        w.settle(fate::granted);
+        return true;
+    }
+
+    std::optional<select_timeout> timeout_;
+    timer clock_;
+    std::stop_token stop_;
+    std::optional<std::stop_callback<on_stop>> on_stop_;
+};
+
+} // namespace detail
+
+template <> struct wait_cargo<result<std::monostate>> {
+    using type = detail::signal_cargo;
+};
+
+namespace detail {
+
+inline signal_cargo& signal_of(const wait_target& t) noexcept {
+    return *static_cast<signal_cargo*>(t.cargo);
+}
+
+template <class Platform>
+inline constexpr wait_steps<Platform> timeout_steps{
+    [](const wait_target&) noexcept { return fate::waiting; },
+    [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
+        return signal_of(t).arm_timeout(w);
+    },
+    [](const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
+        signal_of(t).template disarm_timeout<Platform>();
+        return true;
+    }};
+
+template <class Platform>
+inline constexpr wait_steps<Platform> stop_steps{
+    [](const wait_target&) noexcept { return fate::waiting; },
+    [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
+        return signal_of(t).arm_stop(w);
+    },
+    [](const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
+        signal_of(t).disarm_stop();
+        return true;
+    }};
+
+template <class Platform>
+basic_select_case<std::monostate, Platform> timeout_case(select_timeout t) noexcept {
+    return {timeout_steps<Platform>, wait_target{}, signal_cargo(t), true};
+}
+template <class Platform>
+basic_select_case<std::monostate, Platform> stop_case(std::stop_token t) noexcept {
+    return {stop_steps<Platform>, wait_target{}, signal_cargo(std::move(t)), true};
+}
+
+// A wait whose result says nothing but that it is over.
+template <class Platform>
+basic_select_case<std::monostate, Platform> signal_case(basic_wait<result<void>, Platform>&& w) {
+    return {*w.ops, w.target, signal_cargo(), false};
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

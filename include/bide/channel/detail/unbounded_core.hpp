@@ -1,0 +1,348 @@
+#ifndef BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
+#define BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
+
+// The items of an unbounded channel and a queue of receivers, under one lock: a Source of
+// item_wait.hpp. The word:
+//
+//   bit 0, 1   the lock (core/lock_bits.hpp)
+//   closed     no more sends; changes under the lock, once
+//
+// A send gives its item to the first receiver that waits, or puts it behind the others. A receive
+// takes the first item, or queues. Both decide under the lock, so there is nothing to re-check: at
+// every instant at which the lock is free, somebody waits only if nothing is inside. (A select
+// whose choice has fallen elsewhere may still be queued then; it counts for nobody.)
+//
+// A wait that was decided under the lock is published after it, segments are allocated before it
+// and freed after it. Letting go of it is each operation's last touch of the channel, and the
+// destructor takes it first: who got the item, or saw the channel closed, may destroy it at once.
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/segment_queue.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/futex.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T, class Platform> class basic_unbounded_core {
+public:
+    // Its amount is the address of the T to be sent, or of the receiver's destination.
+    using node = basic_waiter<Platform>;
+
+    basic_unbounded_core() noexcept = default;
+    ~basic_unbounded_core();
+
+    basic_unbounded_core(const basic_unbounded_core&) = delete;
+    basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
+
+    // Moves `value` in: granted; or closed, and it is untouched.
+    // Throws: std::bad_alloc; nothing has changed.
+    fate send(T& value) { return send_one(value, nullptr); }
+
+    // Has put(T&) move an item away: granted; else waiting (empty) or closed.
+    template <class Put> fate recv(Put&& put) noexcept;
+
+    // The same for up to `most` items, at once: say how many. make(i) is the i-th to be sent; fewer
+    // than all where it is closed or memory has run out.
+    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+
+    // Queues a receiver (answers waiting), or completes `w` at once (answers and settles its
+    // outcome). A sender never queues.
+    fate enqueue(node& w, side which) noexcept;
+
+    // Ends the wait of `w`. False: it is decided already, or not queued yet, and queueing it will
+    // be refused with `why`.
+    bool cancel(node& w, side which, fate why) noexcept;
+
+    // An item that came to a receiver which is not there any more: gives it to the next one that
+    // waits, or puts it back before the others. False: it takes memory, and there is none.
+    bool pass_on(T& item) noexcept;
+
+    // No more sends. True the first time.
+    bool close() noexcept;
+    // Order: relaxed; a snapshot.
+    bool is_closed() const noexcept {
+        return (word_.load(std::memory_order_relaxed) & closed) != 0;
+    }
+
+    // Order: relaxed; a snapshot.
+    std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+
+    // A thread's patience before it queues: a few yields let the senders supply many at a time.
+    template <class Try> bool linger(Try&& try_again) noexcept {
+        if constexpr (!Platform::model) {
+            for (int i = 0; i < yields; ++i) {
+                Platform::yield();
+                if (try_again()) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+    std::int64_t patience_ns() const noexcept { return 0; }
+
+private:
+    using lock = lock_bits<Platform, futex_word>;
+    using queue = basic_segment_queue<T, Platform>;
+    using segments = typename queue::segments;
+    using wake_list = basic_wake_list<Platform>;
+
+    static constexpr futex_word closed = 4;
+    static constexpr int yields = 8;
+
+    static T& item_of(const node& sender) noexcept {
+        return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
+    }
+    static void deliver(T& item, const node& receiver) noexcept {
+        const auto& to =
+            *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
+        to.put(to.where, &item);
+    }
+
+    // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
+    // choice fell on another.
+    fate send_one(T& value, const node* w);
+    template <class Make>
+    fate insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
+
+    // Takes the lock, with what it takes to push `most` items at hand, as far as there is memory.
+    // Returns the word.
+    futex_word acquire_with(segments& loose, std::size_t most) noexcept;
+
+    // Under the lock:
+
+    // Gives the item to the first receiver that may have it. False: nobody waits.
+    bool meet(T& item, wake_list& granted) noexcept;
+
+    void count(std::size_t more) noexcept {
+        // Order: relaxed; it changes under the lock alone, and is a snapshot for all others.
+        size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    }
+
+    typename Platform::template atomic<futex_word> word_{0};
+    basic_waiter_queue<Platform> receivers_;                  // under the lock
+    queue items_;                                             // under the lock
+    typename Platform::template atomic<std::size_t> size_{0}; // of items_; changes under the lock
+};
+
+template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unbounded_core() {
+    lock::acquire(word_); // whoever let go of it last is done
+    if (!receivers_.empty()) {
+        receivers_.fatal_destroyed("unbounded_channel", this);
+    }
+    // They are destroyed when the channel is an empty one: their destructors may come back here.
+    queue rest;
+    rest.swap(items_);
+    // Order: relaxed; nobody else is here.
+    size_.store(0, std::memory_order_relaxed);
+    lock::release_as(word_, closed);
+}
+
+template <class T, class Platform>
+futex_word basic_unbounded_core<T, Platform>::acquire_with(segments& loose,
+                                                           std::size_t most) noexcept {
+    for (bool memory = true;;) {
+        const futex_word seen = lock::acquire(word_);
+        if ((seen & closed) != 0 || !memory) {
+            return seen;
+        }
+        const std::size_t needed = items_.lacking(most);
+        if (needed <= loose.size()) {
+            return seen;
+        }
+        lock::release(word_);
+        while (memory && loose.size() < needed) {
+            memory = loose.allocate();
+        }
+    }
+}
+
+template <class T, class Platform>
+template <class Make>
+fate basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most, std::size_t& sent,
+                                               const node* w) noexcept {
+    segments loose;
+    wake_list granted;
+    const futex_word seen = acquire_with(loose, most);
+    if (w != nullptr && !w->claim()) {
+        lock::release(word_);
+        return fate::waiting;
+    }
+    if (w != nullptr) {
+        w->commit(); // at once: it does not wait for what follows, and meets no other choice
+    }
+    if ((seen & closed) != 0) {
+        lock::release(word_);
+        return fate::closed;
+    }
+    while (sent < most && meet(make(sent), granted)) {
+        ++sent;
+    }
+    const std::size_t handed = sent;
+    while (sent < most && items_.push_back(make(sent), loose)) {
+        ++sent;
+    }
+    count(sent - handed);
+    lock::release(word_);
+    granted.publish(fate::granted);
+    return fate::granted;
+}
+
+template <class T, class Platform>
+fate basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) {
+    std::size_t sent = 0;
+    auto make = [&value](std::size_t) noexcept -> T& { return value; };
+    const fate what = insert(make, 1, sent, w);
+    if (what == fate::granted && sent == 0) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    return what;
+}
+
+template <class T, class Platform>
+template <class Make>
+std::size_t basic_unbounded_core<T, Platform>::send_n(Make&& make, std::size_t most) noexcept {
+    std::size_t sent = 0;
+    if (most != 0) {
+        insert(make, most, sent, nullptr);
+    }
+    return sent;
+}
+
+template <class T, class Platform>
+template <class Put>
+fate basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
+    segments emptied;
+    const futex_word seen = lock::acquire(word_);
+    const bool any = !items_.empty();
+    if (any) {
+        items_.pop_front(put, emptied);
+        count(static_cast<std::size_t>(-1));
+    }
+    lock::release(word_);
+    return any ? fate::granted : (seen & closed) != 0 ? fate::closed : fate::waiting;
+}
+
+template <class T, class Platform>
+template <class Put>
+std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
+    segments emptied;
+    std::size_t received = 0;
+    lock::acquire(word_);
+    for (; received < most && !items_.empty(); ++received) {
+        items_.pop_front(put, emptied);
+    }
+    count(std::size_t{0} - received);
+    lock::release(word_);
+    return received;
+}
+
+template <class T, class Platform>
+bool basic_unbounded_core<T, Platform>::meet(T& item, wake_list& granted) noexcept {
+    while (!receivers_.empty()) {
+        node& w = receivers_.pop();
+        if (w.claim()) {
+            deliver(item, w);
+            w.commit();
+            granted.push(w);
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class T, class Platform>
+fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
+    if (which == side::sending) {
+        const fate what = send_one(item_of(w), &w);
+        if (what != fate::waiting) {
+            w.settle(what);
+        }
+        return what;
+    }
+    segments emptied;
+    const futex_word seen = lock::acquire(word_);
+    const bool any = !items_.empty();
+    fate what = any ? fate::granted : (seen & closed) != 0 ? fate::closed : w.forbidden();
+    if (what == fate::waiting) {
+        receivers_.push(w);
+    } else if (any || (seen & closed) != 0) {
+        if (w.claim()) {
+            if (any) {
+                auto put = [&w](T& item) noexcept { deliver(item, w); };
+                items_.pop_front(put, emptied);
+                count(static_cast<std::size_t>(-1));
+            }
+            w.commit();
+        } else {
+            what = fate::waiting; // its choice fell on another wait, so it need not even queue
+        }
+    }
+    lock::release(word_);
+    if (what != fate::waiting) {
+        w.settle(what);
+    }
+    return what;
+}
+
+template <class T, class Platform>
+bool basic_unbounded_core<T, Platform>::cancel(node& w, side, fate why) noexcept {
+    lock::acquire(word_);
+    const bool waits_still = w.is_queued();
+    if (waits_still) {
+        receivers_.remove(w);
+    } else {
+        w.forbid(why);
+    }
+    lock::release(word_);
+    return waits_still;
+}
+
+template <class T, class Platform>
+bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
+    segments loose;
+    wake_list granted;
+    for (;;) {
+        lock::acquire(word_);
+        const bool handed = meet(item, granted);
+        const bool put_back = !handed && items_.push_front(item, loose);
+        if (put_back) {
+            count(1);
+        }
+        lock::release(word_);
+        if (handed || put_back) {
+            break;
+        }
+        if (!loose.allocate()) {
+            return false;
+        }
+    }
+    granted.publish(fate::granted);
+    return true;
+}
+
+template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close() noexcept {
+    wake_list failed;
+    const bool first = (lock::acquire(word_) & closed) == 0;
+    receivers_.pop_all(failed);
+    lock::release_as(word_, closed);
+    failed.publish(fate::closed);
+    return first;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,359 @@
+#ifndef BIDE_CHANNEL_SELECT_HPP
+#define BIDE_CHANNEL_SELECT_HPP
+
+// The first of several waits that can happen: receive, send, acquire, an event, a time-out, a stop.
+//
+// Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
+// swallowed. Of the cases that can happen at once one is taken fairly, by looking from a random one
+// on; the forms called _biased look from the first on. A closed channel can be received from, and
+// sent to, at once, which says closed. Time-outs and stops come after all others: a select that
+// always finds something ready never takes them. A case of a null pointer never happens.
+//
+//   auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
+//   if (s.index() == 0) handle(s.get<0>());
+//
+// A select waits in the queues of all its cases at once, under the same rules as any other that
+// waits there; channel/detail/select_core.hpp has the protocol. Nothing is allocated.
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/select_core.hpp>
+#include <bide/channel/detail/signal_wait.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <stop_token>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace bide::inline BIDE_ABI {
+
+// One case, that has not begun to wait. Made by the functions below; used once.
+template <class Result, class Platform> class basic_select_case {
+    using R = as_result_t<Result>;
+
+public:
+    using result_type = Result;
+    using platform = Platform;
+
+    // A case that never happens.
+    basic_select_case() noexcept = default;
+
+    basic_select_case(basic_wait<R, Platform>&& what) noexcept
+        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
+
+    // One of which only counts that it happened, or what ends a select.
+    basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
+                      wait_cargo_t<R> carried, bool ends) noexcept
+        : how_(&how), target_(what), cargo_(std::move(carried)), ends_(ends) {}
+
+    basic_select_case(basic_select_case&&) noexcept = default;
+    basic_select_case& operator=(basic_select_case&&) = delete;
+
+    // --- for selects
+
+    // Something that is to live as long as the case.
+    void keep(detail::keeper what) noexcept { alive_ = std::move(what); }
+
+    // Tells its place; from here on neither moves.
+    void fill(detail::select_entry<Platform>& e) noexcept {
+        e.how = how_;
+        e.target = target_;
+        e.target.carry(cargo_);
+        e.ends = ends_;
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            e.timeout = cargo_.timeout();
+        }
+    }
+    bool ends() const noexcept { return ends_; }
+
+    Result collect(const detail::select_entry<Platform>& e) {
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            return {};
+        } else if constexpr (detail::is_result<Result>) {
+            return ops_->collect(e.target, e.node.outcome());
+        } else {
+            return *ops_->collect(e.target, e.node.outcome());
+        }
+    }
+    void give_back(const detail::select_entry<Platform>& e) noexcept {
+        if (ops_ != nullptr) {
+            ops_->give_back(e.target, e.node.outcome());
+        }
+    }
+
+private:
+    const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
+    const wait_ops<R, Platform>* ops_ = nullptr;
+    wait_target target_;
+    [[no_unique_address]] wait_cargo_t<R> cargo_{};
+    detail::keeper alive_;
+    bool ends_ = false;
+};
+
+template <class Result> using select_case = basic_select_case<Result, native_platform>;
+
+// ---- Cases. Each in two forms: of an object, and of a pointer, where nullptr means never.
+
+namespace detail {
+
+template <class T, class Platform>
+basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
+    return std::move(op).as_case();
+}
+template <class Op> struct case_type;
+template <class T, class Platform> struct case_type<basic_async_op<T, Platform>> {
+    using type = basic_select_case<T, Platform>;
+};
+template <class Op> using case_type_t = typename case_type<Op>::type;
+
+} // namespace detail
+
+// Receives: as recv(), from anything that has async_recv(). Nothing: closed and drained.
+template <class Channel> auto on_recv(Channel& from) { return detail::case_of(from.async_recv()); }
+template <class Channel> auto on_recv(Channel* from) {
+    using none = detail::case_type_t<decltype(from->async_recv())>;
+    return from != nullptr ? on_recv(*from) : none();
+}
+
+// Sends: as send(). `value` stays where it is until the select returns, and is moved from only if
+// this case is chosen and the result is not an error.
+template <class Channel> auto on_send(Channel& to, typename Channel::value_type& value) {
+    auto made = detail::case_of(to.async_send_from(value));
+    made.keep(detail::keeper::of(to));
+    return made;
+}
+template <class Channel> auto on_send(Channel* to, typename Channel::value_type& value) {
+    using none = detail::case_type_t<decltype(to->async_send_from(value))>;
+    return to != nullptr ? on_send(*to, value) : none();
+}
+
+// The same where there may be nothing to send.
+template <class Channel> auto on_send(Channel& to, typename Channel::value_type* value) {
+    using none = detail::case_type_t<decltype(to.async_send_from(*value))>;
+    return value != nullptr ? on_send(to, *value) : none();
+}
+
+// Acquires permits: as semaphore::acquire(n). Throws: std::invalid_argument, as that does.
+template <class Semaphore> auto on_acquire(Semaphore& from, std::ptrdiff_t n = 1) {
+    return detail::case_of(from.async_acquire(n).as_result());
+}
+template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1) {
+    using none = detail::case_type_t<decltype(from->async_acquire(n).as_result())>;
+    return from != nullptr ? on_acquire(*from, n) : none();
+}
+
+// An event that is set, a latch that is open.
+template <class Event> auto on_event(Event& what) {
+    return detail::signal_case(what.async_wait().as_case());
+}
+template <class Event> auto on_event(Event* what) {
+    return what != nullptr ? on_event(*what) : decltype(on_event(*what))();
+}
+
+// A time from the beginning of the select, or a point in time.
+template <class R, class P>
+select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {
+    return detail::timeout_case<native_platform>(detail::select_timeout(rest));
+}
+template <class C, class D>
+select_case<std::monostate> on_timeout(const std::chrono::time_point<C, D>& when) {
+    return detail::timeout_case<native_platform>(detail::select_timeout(deadline::at(when)));
+}
+
+// A stop that is requested.
+inline select_case<std::monostate> on_stop(std::stop_token token) {
+    return detail::stop_case<native_platform>(std::move(token));
+}
+
+// ---- What happened
+
+// The case that was chosen, and what came of it.
+template <class... Cases> class [[nodiscard]] selected {
+public:
+    using results = std::variant<typename Cases::result_type...>;
+
+    template <std::size_t I, class... Args>
+    explicit selected(std::in_place_index_t<I> which, Args&&... args)
+        : result_(which, std::forward<Args>(args)...) {}
+
+    std::size_t index() const noexcept { return result_.index(); }
+
+    // Requires: I == index(); terminates otherwise.
+    template <std::size_t I>
+    typename std::tuple_element_t<I, std::tuple<Cases...>>::result_type& get() noexcept {
+        auto* const r = std::get_if<I>(&result_);
+        if (r == nullptr) {
+            detail::fatal("selected: asked for the result of a case that was not chosen");
+        }
+        return *r;
+    }
+
+private:
+    results result_;
+};
+
+namespace detail {
+
+// The cases of one select, where they and their nodes stay.
+template <class... Cases> class select_frame {
+    using first = std::tuple_element_t<0, std::tuple<Cases...>>;
+
+public:
+    using platform = typename first::platform;
+    using core = basic_select_core<platform>;
+    using node = typename core::node;
+    static constexpr std::size_t count = sizeof...(Cases);
+    static_assert((std::is_same_v<typename Cases::platform, platform> && ...));
+
+    select_frame(std::tuple<Cases...>&& cases, bool biased) noexcept
+        : cases_(std::move(cases)), biased_(biased) {}
+
+    // While it has not begun.
+    select_frame(select_frame&& other) noexcept
+        : cases_(std::move(other.cases_)), biased_(other.biased_) {}
+
+    bool try_all() noexcept {
+        fill(std::index_sequence_for<Cases...>());
+        start_ = biased_ ? 0 : core::any_start(count);
+        return core_.try_all(at(), count, start_);
+    }
+    bool begin(node& main, bool timers) noexcept {
+        return core_.begin(at(), count, start_, main, timers);
+    }
+    bool cancel(fate why) noexcept { return core_.cancel(why); }
+
+    // A thread's wait, after try_all().
+    void wait(bool may_wait) noexcept {
+        thread_select<platform>::wait(core_, at(), count, start_, may_wait);
+    }
+
+    // After it has happened, or was ended (nothing).
+    std::optional<selected<Cases...>> collect() {
+        std::optional<selected<Cases...>> out;
+        const std::size_t happened = core_.finish(at(), count);
+        with(happened, [&](auto index, auto& c, auto& entry) {
+            out.emplace(std::in_place_index<index()>, c.collect(entry));
+        });
+        return out;
+    }
+    void give_back() noexcept {
+        with(core_.finish(at(), count), [](auto, auto& c, auto& entry) { c.give_back(entry); });
+    }
+
+private:
+    auto at() noexcept {
+        return [this](std::size_t i) noexcept -> select_entry<platform>& { return entries_[i]; };
+    }
+    template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
+        (std::get<I>(cases_).fill(entries_[I]), ...);
+    }
+    template <class F> void with(std::size_t happened, F&& f) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            ((I == happened
+                  ? f(std::integral_constant<std::size_t, I>(), std::get<I>(cases_), entries_[I])
+                  : void()),
+             ...);
+        }(std::index_sequence_for<Cases...>());
+    }
+
+    std::tuple<Cases...> cases_;
+    select_entry<platform> entries_[count];
+    core core_;
+    std::size_t start_ = 0;
+    bool biased_;
+};
+
+} // namespace detail
+
+template <class... Cases> struct wait_cargo<result<selected<Cases...>>> {
+    using type = detail::select_frame<Cases...>;
+};
+
+namespace detail {
+
+template <class... Cases> struct select_ops {
+    using frame = select_frame<Cases...>;
+    using platform = typename frame::platform;
+    using node = typename frame::node;
+    using outcome = result<selected<Cases...>>;
+
+    static frame& of(const wait_target& t) noexcept { return *static_cast<frame*>(t.cargo); }
+
+    static constexpr wait_ops<outcome, platform> value{
+        [](const wait_target& t) noexcept {
+            return of(t).try_all() ? fate::granted : fate::waiting;
+        },
+        [](const wait_target& t, node& w) noexcept { return of(t).begin(w, true); },
+        [](const wait_target& t, node&, fate why) noexcept { return of(t).cancel(why); },
+        [](const wait_target& t, fate what) -> outcome {
+            if (auto chosen = of(t).collect()) {
+                return std::move(*chosen);
+            }
+            return unexpected{errc_of(what)};
+        },
+        [](const wait_target& t, fate) noexcept { of(t).give_back(); }};
+
+    static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
+                                                             bool biased) {
+        const bool has_end = std::apply([](const auto&... c) { return (c.ends() || ...); }, cases);
+        if (has_end) {
+            timer_service<platform>();
+        }
+        return {value, wait_target{}, frame(std::move(cases), biased)};
+    }
+};
+
+template <class... Cases>
+std::optional<selected<Cases...>> select_now(bool may_wait, bool biased, Cases&&... cases) {
+    static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
+    select_frame<Cases...> frame(std::tuple<Cases...>(std::move(cases)...), biased);
+    if (!frame.try_all()) {
+        frame.wait(may_wait);
+    }
+    return frame.collect();
+}
+
+} // namespace detail
+
+// ---- Selects
+
+// Blocks: until a case happens; for ever where none can.
+// Throws: what making the result of the case throws, which none of the cases above does.
+template <class... Cases> selected<Cases...> select(Cases... cases) {
+    return *detail::select_now(true, false, std::move(cases)...);
+}
+template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
+    return *detail::select_now(true, true, std::move(cases)...);
+}
+
+// Never waits. Nothing: there was an instant at which no case could have happened.
+template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
+    return detail::select_now(false, false, std::move(cases)...);
+}
+template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Cases... cases) {
+    return detail::select_now(false, true, std::move(cases)...);
+}
+
+// For a coroutine.
+// Throws: std::system_error when there is a time-out or a stop among the cases and bide's service
+// thread cannot be started.
+template <class... Cases> auto async_select(Cases... cases) {
+    return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
+}
+template <class... Cases> auto async_select_biased(Cases... cases) {
+    return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), true);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

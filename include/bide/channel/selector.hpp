@@ -1,0 +1,216 @@
+#ifndef BIDE_CHANNEL_SELECTOR_HPP
+#define BIDE_CHANNEL_SELECTOR_HPP
+
+#include <bide/channel/detail/select_core.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+
+// A select whose set of cases is known at run time only, and may be used again and again. Each case
+// brings a handler, which is called with what came of it by the select that chose it, when nothing
+// of that select waits any more:
+//
+//   bide::selector any;
+//   for (auto& inbox : inboxes)
+//       any.add(bide::on_recv(inbox), [&](std::optional<message> m) { ... });
+//   while (running) any.select();
+//
+// A handler may add and remove cases, its own too. A time-out counts from the beginning of each
+// select. Used by one thread, or one coroutine, at a time.
+template <class Platform = native_platform> class basic_selector {
+public:
+    basic_selector() = default;
+    basic_selector(const basic_selector&) = delete;
+    basic_selector& operator=(const basic_selector&) = delete;
+
+    // Adds a case; handler(result), or for a case without one, handler(). Returns its index, which
+    // stays its own until it is removed.
+    // Throws: std::bad_alloc.
+    template <class Result, class Handler>
+    std::size_t add(basic_select_case<Result, Platform> c, Handler handler);
+
+    // False: there is no such case.
+    bool remove(std::size_t index) noexcept;
+
+    // How many cases there are.
+    std::size_t size() const noexcept { return size_; }
+
+    // Waits until one of the cases happens, calls its handler, and returns its index.
+    // Blocks: as select(), for ever where there is no case.
+    // Throws: what the handler throws.
+    std::size_t select() { return *run(true); }
+
+    // Never waits. Nothing: there was an instant at which no case could have happened.
+    std::optional<std::size_t> try_select() { return run(false); }
+
+    // As select(), for a coroutine; the handler is called in it.
+    // Throws: also std::system_error, as async_select() in select.hpp.
+    struct chosen {
+        std::size_t index;
+    };
+    basic_async_op<chosen, Platform> async_select();
+
+private:
+    using core = detail::basic_select_core<Platform>;
+    using entry = detail::select_entry<Platform>;
+    using node = basic_waiter<Platform>;
+
+    struct slot {
+        virtual ~slot() = default;
+        virtual void fill() noexcept = 0;
+        virtual void handle() = 0;
+        virtual void give_back() noexcept = 0;
+        entry at;
+    };
+    template <class Result, class Handler> struct slot_of;
+
+    bool try_all() noexcept;
+    std::optional<std::size_t> run(bool may_wait);
+    std::optional<std::size_t> finish();
+
+    auto at() noexcept {
+        return [this](std::size_t i) noexcept -> entry& {
+            slot* const s = slots_[i].get();
+            return s != nullptr ? s->at : none_;
+        };
+    }
+
+    std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
+    std::vector<std::unique_ptr<slot>> removed_; // since the last select: one may be running
+    std::size_t size_ = 0;
+    bool has_end_ = false; // a time-out or a stop has been among the cases
+    std::size_t start_ = 0;
+    std::optional<core> core_; // of the current select
+    entry none_;
+};
+
+using selector = basic_selector<>;
+
+template <class Platform>
+template <class Result, class Handler>
+struct basic_selector<Platform>::slot_of final : slot {
+    slot_of(basic_select_case<Result, Platform>&& c, Handler&& h)
+        : what(std::move(c)), handler(std::move(h)) {}
+
+    void fill() noexcept override { what.fill(this->at); }
+    void handle() override {
+        if constexpr (std::is_invocable_v<Handler&, Result>) {
+            handler(what.collect(this->at));
+        } else {
+            static_cast<void>(what.collect(this->at));
+            handler();
+        }
+    }
+    void give_back() noexcept override { what.give_back(this->at); }
+
+    basic_select_case<Result, Platform> what;
+    Handler handler;
+};
+
+template <class Platform>
+template <class Result, class Handler>
+std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c, Handler handler) {
+    std::size_t index = 0;
+    while (index < slots_.size() && slots_[index] != nullptr) {
+        ++index;
+    }
+    has_end_ = has_end_ || c.ends();
+    removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
+    auto added = std::make_unique<slot_of<Result, Handler>>(std::move(c), std::move(handler));
+    if (index == slots_.size()) {
+        slots_.push_back(std::move(added));
+    } else {
+        slots_[index] = std::move(added);
+    }
+    ++size_;
+    return index;
+}
+
+template <class Platform> bool basic_selector<Platform>::remove(std::size_t index) noexcept {
+    if (index >= slots_.size() || slots_[index] == nullptr) {
+        return false;
+    }
+    removed_.push_back(std::move(slots_[index]));
+    --size_;
+    return true;
+}
+
+template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
+    removed_.clear();
+    for (const auto& s : slots_) {
+        if (s != nullptr) {
+            s->at.node.reset(1);
+            s->at.queued = false;
+            s->fill();
+        }
+    }
+    core_.emplace();
+    start_ = slots_.empty() ? 0 : core::any_start(slots_.size());
+    return core_->try_all(at(), slots_.size(), start_);
+}
+
+template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
+    if (!try_all()) {
+        detail::thread_select<Platform>::wait(*core_, at(), slots_.size(), start_, may_wait);
+    }
+    return finish();
+}
+
+// Takes the others out and calls the handler; nothing: the wait was ended.
+template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
+    const std::size_t index = core_->finish(at(), slots_.size());
+    if (index == core::none) {
+        return std::nullopt;
+    }
+    slots_[index]->handle();
+    return index;
+}
+
+template <class Platform>
+auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform> {
+    static constexpr auto of = [](const wait_target& t) noexcept -> basic_selector& {
+        return *static_cast<basic_selector*>(t.queue);
+    };
+    static constexpr wait_ops<result<chosen>, Platform> ops{
+        [](const wait_target& t) noexcept {
+            return of(t).try_all() ? fate::granted : fate::waiting;
+        },
+        [](const wait_target& t, node& w) noexcept {
+            basic_selector& s = of(t);
+            return s.core_->begin(s.at(), s.slots_.size(), s.start_, w, true);
+        },
+        [](const wait_target& t, node&, fate why) noexcept { return of(t).core_->cancel(why); },
+        [](const wait_target& t, fate what) -> result<chosen> {
+            if (const auto index = of(t).finish()) {
+                return chosen{*index};
+            }
+            return unexpected{errc_of(what)};
+        },
+        [](const wait_target& t, fate) noexcept {
+            basic_selector& s = of(t);
+            const std::size_t index = s.core_->finish(s.at(), s.slots_.size());
+            if (index != core::none) {
+                s.slots_[index]->give_back();
+            }
+        }};
+    if (has_end_) {
+        timer_service<Platform>();
+    }
+    return {ops, wait_target{this, this}};
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

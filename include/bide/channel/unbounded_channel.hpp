@@ -1,0 +1,68 @@
+#ifndef BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
+#define BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
+
+#include <bide/channel/detail/recv_face.hpp>
+#include <bide/channel/detail/send_face.hpp>
+#include <bide/channel/detail/unbounded_core.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+#include <cstddef>
+
+namespace bide::inline BIDE_ABI {
+
+// A channel without a capacity, first in, first out: a send never waits, and never answers full,
+// timeout or stopped. Who sends faster than others receive fills the memory.
+//
+// Receivers are served in the order in which they came. A send that succeeded is received, or its
+// item is still inside, across close() too. An item that came to a coroutine which was destroyed
+// goes to the next receiver that waits, or back to where it came from.
+//
+// T is moved into the channel and out of it, under its lock, and may be moved by other threads than
+// those that send or receive it. Neither its moves nor the destructor of what was moved from may
+// use the channel; the destructor of an item may.
+//
+// Whoever received what was sent may destroy the channel, whatever the sender still does.
+//
+// Throws: std::bad_alloc from send() where there is no memory for one more, and nothing has
+// changed; try_send_n() stops there. A coroutine's send, which cannot throw, terminates.
+template <class T, class Platform = native_platform>
+class basic_unbounded_channel
+    : public detail::send_face<basic_unbounded_channel<T, Platform>, T, Platform>,
+      public detail::recv_face<basic_unbounded_channel<T, Platform>, T, Platform> {
+public:
+    using value_type = T;
+
+    // Allocates nothing; the first send does.
+    basic_unbounded_channel() noexcept = default;
+
+    // Destroys what is inside.
+    // Requires: nobody waits; terminates otherwise.
+    ~basic_unbounded_channel() = default;
+
+    basic_unbounded_channel(const basic_unbounded_channel&) = delete;
+    basic_unbounded_channel& operator=(const basic_unbounded_channel&) = delete;
+
+    // No more sends: who waits to receive is told. True the first time.
+    bool close() noexcept { return core_.close(); }
+    bool is_closed() const noexcept { return core_.is_closed(); }
+
+    // How many were inside at one instant.
+    std::size_t size() const noexcept { return core_.size(); }
+    bool empty() const noexcept { return size() == 0; }
+
+private:
+    friend detail::send_face<basic_unbounded_channel, T, Platform>;
+    friend detail::recv_face<basic_unbounded_channel, T, Platform>;
+
+    auto& source() noexcept { return core_; }
+    detail::keeper hold() noexcept { return {}; } // the caller's affair
+
+    detail::basic_unbounded_core<T, Platform> core_;
+};
+
+template <class T> using unbounded_channel = basic_unbounded_channel<T>;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

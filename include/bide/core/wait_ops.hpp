@@ -1,0 +1,116 @@
+#ifndef BIDE_CORE_WAIT_OPS_HPP
+#define BIDE_CORE_WAIT_OPS_HPP
+
+// How a wait of a primitive is tried, queued, ended and made a value: what a primitive supplies so
+// that coroutines (core/async_op.hpp) and selects (channel/select.hpp) can wait on it.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/waiter.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+template <class T> struct as_result {
+    using type = result<T>;
+};
+template <class U, class E> struct as_result<result<U, E>> {
+    using type = result<U, E>;
+};
+template <class T> using as_result_t = typename as_result<T>::type;
+
+namespace detail {
+
+template <class T> inline constexpr bool is_result = false;
+template <class U, class E> inline constexpr bool is_result<result<U, E>> = true;
+
+struct no_cargo {};
+
+} // namespace detail
+
+// What a wait for an R carries along until it is over: the item that is to be sent, the place for
+// one that is to be received. Nothing, unless specialised. Default-constructible, nothrow-movable
+// while the wait has not begun.
+template <class R> struct wait_cargo {
+    using type = detail::no_cargo;
+};
+template <class R> using wait_cargo_t = typename wait_cargo<R>::type;
+
+// What is waited for.
+struct wait_target {
+    void* queue = nullptr; // the object that has the queue
+    void* owner = nullptr; // what the result refers to
+    std::ptrdiff_t amount = 1;
+    void* cargo = nullptr; // the wait_cargo, where there is any
+
+    // From here on the cargo stays where it is.
+    template <class Cargo> void carry(Cargo& c) noexcept {
+        if constexpr (!std::is_same_v<Cargo, detail::no_cargo>) {
+            cargo = &c;
+        }
+    }
+};
+
+// What can be done with a wait, whatever it is for.
+template <class Platform> struct wait_steps {
+    using waiter = basic_waiter<Platform>;
+
+    fate (*try_now)(const wait_target&) noexcept;                   // waiting: it would have to
+    bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
+    bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
+};
+
+// The same with its outcome as a value; R is a result<...>.
+template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
+    using typename wait_steps<Platform>::waiter;
+    using steps = wait_steps<Platform>;
+    using collector = R (*)(const wait_target&, fate what);
+    using returner = void (*)(const wait_target&, fate what) noexcept;
+
+    // `returns`: undoes an outcome, whichever, that nobody is there to collect; to collect it and
+    // let it go suffices for most.
+    constexpr wait_ops(decltype(steps::try_now) tries, decltype(steps::enqueue) enqueues,
+                       decltype(steps::cancel) cancels, collector collects,
+                       returner returns = nullptr) noexcept
+        : steps{tries, enqueues, cancels}, collect(collects), returns_(returns) {}
+
+    collector collect; // throws only where the primitive says so
+
+    void give_back(const wait_target& t, fate what) const noexcept {
+        if (returns_ != nullptr) {
+            returns_(t, what);
+        } else {
+            static_cast<void>(collect(t, what));
+        }
+    }
+
+private:
+    returner returns_;
+};
+
+// A wait that has not begun.
+template <class R, class Platform> struct basic_wait {
+    const wait_ops<R, Platform>* ops;
+    wait_target target;
+    [[no_unique_address]] wait_cargo_t<R> cargo;
+
+    basic_wait(const wait_ops<R, Platform>& how, wait_target what,
+               wait_cargo_t<R> carried = {}) noexcept
+        : ops(&how), target(what), cargo(std::move(carried)) {}
+};
+
+// errc of a fate that is not `granted`.
+inline errc errc_of(fate what) noexcept {
+    switch (what) {
+    case fate::stopped: return errc::stopped;
+    case fate::timed_out: return errc::timeout;
+    default: return errc::closed;
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

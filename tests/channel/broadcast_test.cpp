@@ -1,0 +1,656 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/contested.hpp"
+#include "support/coroutines.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/broadcast.hpp>
+#include <bide/sched/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(!std::is_copy_constructible_v<bide::broadcast<int>>);
+static_assert(!std::is_move_constructible_v<bide::broadcast<int>>);
+static_assert(std::is_nothrow_copy_constructible_v<bide::broadcast_subscriber<int>>);
+static_assert(std::is_nothrow_move_constructible_v<bide::broadcast_subscriber<int>>);
+static_assert(std::is_copy_assignable_v<bide::broadcast_subscriber<int>>);
+
+namespace {
+
+using bide::errc;
+using std::chrono::steady_clock;
+using watched = test::observing<test::native>;
+using broadcast = bide::basic_broadcast<int, watched>;
+using subscriber = broadcast::subscriber;
+using values = std::vector<int>;
+
+template <class Result> bool is(const Result& got, errc error, std::uint64_t missed = 0) {
+    return !got && got.error().code == error && got.error().missed == missed;
+}
+
+// A value, or the errc as a negative number.
+int number(const bide::result<int, bide::recv_error>& got) {
+    return got ? *got : -static_cast<int>(got.error().code);
+}
+constexpr int nothing_yet = 0;
+constexpr int closed = -static_cast<int>(errc::closed);
+constexpr int stopped = -static_cast<int>(errc::stopped);
+constexpr int late = -static_cast<int>(errc::timeout);
+
+// What there is: values, and for a lag -100 - missed.
+template <class Subscriber> values all_of(Subscriber& s) {
+    values out;
+    for (;;) {
+        const auto got = s.try_recv();
+        if (got) {
+            out.push_back(*got);
+        } else if (got.error().code == errc::lagged) {
+            out.push_back(-100 - static_cast<int>(got.error().missed));
+        } else {
+            return out;
+        }
+    }
+}
+
+template <class Subscriber> test::detached note(Subscriber& from, test::journal& turns) {
+    const auto got = co_await from.async_recv();
+    turns.add(number(got));
+}
+template <class Subscriber> test::held take(Subscriber& from, int& out) {
+    const auto got = co_await from.async_recv();
+    out = number(got);
+}
+template <class Subscriber>
+test::held take_on(test::manual_executor& on, Subscriber& from, int& out) {
+    const auto got = co_await from.async_recv().resume_on(on);
+    out = number(got);
+}
+template <class Subscriber>
+test::detached take_until(Subscriber& from, std::stop_token stop, std::atomic<int>& out) {
+    const auto got = co_await from.async_recv().with_stop(std::move(stop));
+    out = number(got);
+}
+template <class Subscriber>
+test::detached take_for(Subscriber& from, std::chrono::nanoseconds rest, std::atomic<int>& out) {
+    const auto got = co_await from.async_recv().with_timeout(rest);
+    out = number(got);
+}
+
+} // namespace
+
+// ---- Values
+
+TEST_CASE("broadcast: each subscriber receives all that is sent after it subscribed, in order") {
+    const test::watchdog guard;
+    broadcast b(4);
+    CHECK(b.capacity() == 4);
+    CHECK(b.send(1) == 0); // to nobody
+    auto first = b.subscribe();
+    CHECK(b.subscribers() == 1);
+    CHECK(b.send(2) == 1);
+    auto second = b.subscribe();
+    CHECK(b.send(3) == 2);
+    CHECK(b.send(4) == 2);
+    CHECK(all_of(first) == values{2, 3, 4});
+    CHECK(all_of(second) == values{3, 4});
+    CHECK(is(first.try_recv(), errc::empty));
+    {
+        const auto gone = std::move(second);
+        CHECK(b.subscribers() == 2);
+    }
+    CHECK(b.subscribers() == 1);
+    CHECK(b.send(5) == 1);
+    CHECK(number(first.recv()) == 5);
+}
+
+TEST_CASE("broadcast: who lags is told once how many it missed, and goes on with the oldest") {
+    const std::size_t capacity = GENERATE(1u, 2u, 3u, 5u, 8u);
+    const int sent = GENERATE(1, 2, 3, 4, 5, 9, 40);
+    CAPTURE(capacity, sent);
+    broadcast b(capacity);
+    b.send(-1);
+    auto s = b.subscribe();
+    for (int i = 1; i <= sent; ++i) {
+        b.send(i);
+    }
+    const int missed = sent > static_cast<int>(capacity) ? sent - static_cast<int>(capacity) : 0;
+    values expected;
+    if (missed != 0) {
+        expected.push_back(-100 - missed);
+    }
+    for (int i = missed + 1; i <= sent; ++i) {
+        expected.push_back(i);
+    }
+    CHECK(all_of(s) == expected);
+}
+
+TEST_CASE("broadcast: one that lags again is told again, with the values missed since") {
+    const test::watchdog guard;
+    broadcast b(2);
+    auto s = b.subscribe();
+    for (int i = 1; i <= 5; ++i) {
+        b.send(i);
+    }
+    CHECK(is(s.recv(), errc::lagged, 3));
+    b.send(6); // pushes 4 out
+    CHECK(is(s.recv(), errc::lagged, 1));
+    CHECK(number(s.recv()) == 5);
+    CHECK(number(s.recv()) == 6);
+    CHECK(is(s.try_recv(), errc::empty));
+}
+
+TEST_CASE("broadcast: a copy of a subscriber goes on from the same place by itself") {
+    const test::watchdog guard;
+    broadcast b(4);
+    auto first = b.subscribe();
+    b.send(1);
+    b.send(2);
+    CHECK(number(first.recv()) == 1);
+    auto second = first;
+    CHECK(b.subscribers() == 2);
+    CHECK(b.send(3) == 2);
+    CHECK(all_of(first) == values{2, 3});
+    CHECK(all_of(second) == values{2, 3});
+    auto third = std::move(first);
+    CHECK(b.subscribers() == 2);
+    second = third;
+    b.send(4);
+    CHECK(all_of(second) == values{4});
+    CHECK(all_of(third) == values{4});
+    CHECK(b.subscribers() == 2);
+}
+
+TEST_CASE("broadcast: a capacity of 0 is refused") {
+    CHECK_THROWS_AS(broadcast(0), std::invalid_argument);
+}
+
+// ---- Waiting
+
+TEST_CASE("broadcast: one send reaches all who wait, of every kind, in the order they came") {
+    const test::watchdog guard;
+    broadcast b(2);
+    std::vector<subscriber> subscribers;
+    for (int i = 0; i < 9; ++i) {
+        subscribers.push_back(b.subscribe());
+    }
+    std::stop_source never = test::new_stop();
+    test::journal turns;
+    std::atomic<int> ends[2] = {};
+    int got[4] = {};
+    for (int i = 4; i < 7; ++i) {
+        note(subscribers[static_cast<std::size_t>(i)], turns);
+    }
+    take_until(subscribers[7], never.get_token(), ends[0]);
+    take_for(subscribers[8], 1h, ends[1]);
+    test::team threads(4, [&](int i) {
+        auto& mine = subscribers[static_cast<std::size_t>(i)];
+        switch (i) {
+        case 0: got[i] = number(mine.recv()); break;
+        case 1: got[i] = number(mine.recv(never.get_token())); break;
+        case 2: got[i] = number(mine.try_recv_for(1h)); break;
+        default: got[i] = number(mine.try_recv_until(steady_clock::now() + 1h)); break;
+        }
+    });
+    REQUIRE(test::are_asleep<test::native>(4));
+    const bool sends = GENERATE(true, false);
+    if (sends) {
+        CHECK(b.send(7) == 9);
+    } else {
+        CHECK(b.close());
+    }
+    const int expected = sends ? 7 : closed;
+    threads.join();
+    CHECK(turns.entries() == values(3, expected));
+    for (const int g : got) {
+        CHECK(g == expected);
+    }
+    CHECK(ends[0] == expected);
+    CHECK(ends[1] == expected);
+}
+
+TEST_CASE("broadcast: those who wait go on in the order in which they came") {
+    broadcast b(2);
+    auto first = b.subscribe();
+    auto second = b.subscribe();
+    auto third = b.subscribe();
+    test::journal turns;
+    const auto wait = [&turns](subscriber& s, int name) {
+        [](subscriber& from, test::journal& to, int who) -> test::detached {
+            const auto got = co_await from.async_recv();
+            to.add(got ? who : -1);
+        }(s, turns, name);
+    };
+    wait(third, 3);
+    wait(first, 1);
+    wait(second, 2);
+    b.send(7);
+    CHECK(turns.entries() == values{3, 1, 2});
+}
+
+TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
+    const test::watchdog guard(20s);
+    broadcast b(2);
+    auto s = b.subscribe();
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    CHECK(is(s.try_recv_for(0s), errc::timeout));
+    CHECK(is(s.try_recv_for(-1h), errc::timeout));
+    CHECK(is(s.try_recv_for(1ms), errc::timeout));
+    CHECK(is(s.try_recv_until(steady_clock::time_point::min()), errc::timeout));
+    CHECK(is(s.recv(stop.get_token()), errc::stopped));
+    std::atomic<int> ends[2] = {};
+    take_for(s, 0s, ends[0]);
+    CHECK(ends[0] == late);
+    for (int i = 1; i <= 4; ++i) {
+        b.send(i);
+    }
+    CHECK(is(s.try_recv_for(-1h), errc::lagged, 2)); // ready, too
+    CHECK(number(s.recv(stop.get_token())) == 3);
+    take_until(s, stop.get_token(), ends[1]);
+    CHECK(ends[1] == 4);
+}
+
+TEST_CASE("broadcast: who gives up leaves no trace, and misses nothing") {
+    const test::watchdog guard;
+    broadcast b(2);
+    auto s = b.subscribe();
+    int got = nothing_yet;
+    test::manual_executor later;
+    std::stop_source stop = test::new_stop();
+    std::atomic<int> end{nothing_yet};
+    SECTION("stopped") {
+        take_until(s, stop.get_token(), end);
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return end != nothing_yet; }));
+        CHECK(end == stopped);
+        b.send(7);
+    }
+    SECTION("timed out") {
+        take_for(s, 1ms, end);
+        REQUIRE(test::eventually([&] { return end != nothing_yet; }));
+        CHECK(end == late);
+        b.send(7);
+    }
+    SECTION("destroyed while it waits") {
+        auto c = take(s, got);
+        c.start();
+        c.destroy();
+        b.send(7);
+    }
+    SECTION("destroyed when the value had come") {
+        auto c = take_on(later, s, got);
+        c.start();
+        b.send(7);
+        CHECK(later.size() == 1);
+        c.destroy();
+        later.drop_all();
+    }
+    CHECK(got == nothing_yet);
+    CHECK(number(s.try_recv()) == 7);
+}
+
+TEST_CASE("broadcast: one that waited and is slow to go on lags like any other") {
+    broadcast b(1);
+    auto s = b.subscribe();
+    int got = nothing_yet;
+    test::manual_executor later;
+    auto c = take_on(later, s, got);
+    c.start();
+    b.send(1);
+    b.send(2);
+    CHECK(later.run_all() == 1);
+    CHECK(got == -static_cast<int>(errc::lagged));
+    CHECK(number(s.try_recv()) == 2);
+}
+
+// ---- Close
+
+TEST_CASE("broadcast: subscribers receive what there is after close(), and are told then") {
+    const test::watchdog guard;
+    std::optional<broadcast> b(std::in_place, 3u);
+    auto s = b->subscribe();
+    for (int i = 1; i <= 4; ++i) {
+        b->send(i);
+    }
+    SECTION("called") {
+        CHECK_FALSE(b->is_closed());
+        CHECK(b->close());
+        CHECK_FALSE(b->close());
+        CHECK(b->is_closed());
+        CHECK(b->send(5) == 0);
+        auto nothing_to_come = b->subscribe();
+        CHECK(is(nothing_to_come.recv(), errc::closed));
+    }
+    SECTION("by the end of the broadcast") { b.reset(); }
+    CHECK(is(s.recv(), errc::lagged, 1));
+    CHECK(number(s.recv()) == 2);
+    auto other = s; // it may outlive the broadcast
+    CHECK(all_of(s) == values{3, 4});
+    CHECK(is(s.recv(), errc::closed));
+    CHECK(is(s.try_recv(), errc::closed));
+    CHECK(number(other.recv()) == 3);
+}
+
+// ---- Select
+
+TEST_CASE("broadcast: a wait whose choice fell elsewhere receives nothing") {
+    broadcast b(2);
+    broadcast other(2);
+    auto s = b.subscribe();
+    auto t = other.subscribe();
+    bide::basic_choice<watched> choice;
+    test::contested first(s.async_recv().as_case(), choice);
+    test::contested second(t.async_recv().as_case(), choice);
+    CHECK_FALSE(first.start());
+    SECTION("queued in both") {
+        CHECK_FALSE(second.start());
+        b.send(1);
+        other.send(2);
+        CHECK_FALSE(second.is_complete());
+        CHECK_FALSE(second.cancel());
+    }
+    SECTION("queued in both, and taken out of one") {
+        CHECK_FALSE(second.start());
+        b.send(1);
+        CHECK(second.cancel());
+        other.send(2);
+    }
+    SECTION("on its way into the second") {
+        other.send(2);
+        b.send(1);
+        CHECK_FALSE(second.start());
+    }
+    CHECK(first.is_complete());
+    CHECK(number(first.collect()) == 1);
+    CHECK(number(t.try_recv()) == 2);
+}
+
+// ---- Elements
+
+TEST_CASE("broadcast: a send makes no copy, a receive one, and each value goes in the end") {
+    const test::watchdog guard;
+    test::tally count;
+    {
+        bide::broadcast<test::counted> b(2);
+        auto s = b.subscribe();
+        auto t = b.subscribe();
+        for (int i = 1; i <= 3; ++i) {
+            b.send(test::counted(count, i));
+        }
+        CHECK(count.copied == 0);
+        CHECK(count.alive() == 2);   // the first was pushed out
+        static_cast<void>(s.recv()); // lagged
+        const auto got = s.recv();
+        REQUIRE(got);
+        CHECK(got->number() == 2);
+        CHECK(count.copied == 1);
+        CHECK(count.alive() == 3);
+    }
+    CHECK(count.alive() == 0);
+}
+
+namespace {
+
+struct fragile {
+    explicit fragile(int v, int& fails) noexcept : value(v), failures(&fails) {}
+    fragile(const fragile& other) : value(other.value), failures(other.failures) {
+        if (*failures > 0) {
+            --*failures;
+            throw std::runtime_error("no copy today");
+        }
+    }
+    fragile(fragile&&) noexcept = default;
+    int value;
+    int* failures;
+};
+
+// Comes back when it is copied and when it is destroyed.
+struct reentrant {
+    explicit reentrant(bide::broadcast<reentrant>*& to, int& calls) noexcept
+        : of(&to), called(&calls) {}
+    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
+    reentrant(reentrant&& other) noexcept
+        : of(std::exchange(other.of, nullptr)), called(other.called) {}
+    ~reentrant() { call(); }
+    void call() const noexcept {
+        if (of != nullptr && *of != nullptr) {
+            auto mine = (*of)->subscribe();
+            *called += mine.try_recv() ? 100 : 1;
+        }
+    }
+    bide::broadcast<reentrant>** of;
+    int* called;
+};
+
+} // namespace
+
+TEST_CASE("broadcast: a value whose copy throws is not received yet") {
+    const test::watchdog guard;
+    int failures = 0;
+    bide::broadcast<fragile> b(2);
+    auto s = b.subscribe();
+    b.send(fragile(7, failures));
+    failures = 2;
+    CHECK_THROWS_AS(s.recv(), std::runtime_error);
+    CHECK_THROWS_AS(s.try_recv(), std::runtime_error);
+    const auto got = s.recv();
+    CHECK((got && got->value == 7));
+    CHECK(is(s.try_recv(), errc::empty));
+}
+
+TEST_CASE("broadcast: a value may use it when it is copied and when it is destroyed") {
+    const test::watchdog guard;
+    int calls = 0;
+    bide::broadcast<reentrant>* self = nullptr;
+    bide::broadcast<reentrant> b(1);
+    self = &b;
+    auto s = b.subscribe();
+    b.send(reentrant(self, calls));
+    {
+        const auto got = s.recv();
+        CHECK(got);
+        CHECK(calls == 1);
+    }
+    CHECK(calls == 2);
+    b.send(reentrant(self, calls)); // pushes the first out
+    CHECK(calls == 3);
+    self = nullptr;
+}
+
+// ---- Allocation, destruction
+
+TEST_CASE("broadcast: no wait and no receive allocates") {
+    const test::watchdog guard;
+    bide::timer_service<watched>(); // its thread, once
+    broadcast b(4);
+    auto s = b.subscribe();
+    int got = nothing_yet;
+    auto c = take(s, got);
+    b.send(1);
+    b.send(2);
+    std::size_t before = test::allocations_here();
+    const int first = number(s.recv());
+    const int second = number(s.try_recv());
+    const int third = number(s.try_recv_for(1ms));
+    auto copy = s;
+    c.start();
+    std::size_t made = test::allocations_here() - before;
+    CHECK(made == 0);
+    CHECK(values{first, second, third} == values{1, 2, late});
+    b.send(3);
+    CHECK(got == 3);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("broadcast: a subscriber that goes while somebody waits on it terminates") {
+    const std::string said = test::dies([] {
+        bide::broadcast<int> b(1);
+        auto other = b.subscribe();
+        std::optional s(b.subscribe());
+        int got[3] = {};
+        auto first = take(*s, got[0]);
+        auto second = take(*s, got[1]);
+        auto third = take(other, got[2]);
+        first.start();
+        second.start();
+        third.start();
+        s.reset();
+    });
+    CHECK(test::contains(said, "broadcast subscriber"));
+    CHECK(test::contains(said, "2 waiting"));
+}
+
+TEST_CASE("broadcast: to move a subscriber or to assign to it while somebody waits terminates") {
+    const bool moved = GENERATE(true, false);
+    const std::string said = test::dies([moved] {
+        bide::broadcast<int> b(1);
+        auto s = b.subscribe();
+        int got = 0;
+        auto c = take(s, got);
+        c.start();
+        auto other = moved ? std::move(s) : b.subscribe();
+        s = other;
+    });
+    CHECK(test::contains(said, "broadcast subscriber"));
+    CHECK(test::contains(said, moved ? "moved from" : "1 waiting"));
+}
+
+TEST_CASE("broadcast: a subscriber whose waits are over goes in peace") {
+    CHECK(test::contains(test::dies([] {
+                             bide::broadcast<int> b(1);
+                             std::optional s(b.subscribe());
+                             int got = 0;
+                             auto c = take(*s, got);
+                             c.start();
+                             c.destroy();
+                             auto d = take(*s, got);
+                             d.start();
+                             b.send(1);
+                             static_cast<void>(s->try_recv_for(1ms));
+                             s.reset();
+                         }),
+                         "[it lives on]"));
+}
+
+#endif
+
+TEST_CASE("broadcast: who received may let everything go at once, whatever the sender does") {
+    struct all {
+        bide::broadcast<int> b{1};
+        bide::broadcast_subscriber<int> s = b.subscribe();
+    };
+    const auto make = [](void* at, int) { return ::new (at) all; };
+    const auto send = [](all& a) { a.b.send(1); };
+    const auto wait = [](all& a, int round) {
+        switch (round % 4) {
+        case 0: static_cast<void>(a.s.recv()); break;
+        case 1: static_cast<void>(a.s.recv(std::stop_token())); break;
+        case 2:
+            while (!a.s.try_recv()) {
+                bide::native_platform::pause();
+            }
+            break;
+        default:
+            bide::sync_wait([](all& of) -> bide::task<void> {
+                const auto got = co_await of.s.async_recv();
+                static_cast<void>(got);
+            }(a));
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<all>(1, 2'000, make, send, wait) == 0);
+}
+
+// ---- Storm
+
+TEST_CASE("broadcast: everybody receives or misses each value, and knows how many") {
+    using storm = bide::basic_broadcast<int, test::jittery>;
+    const test::watchdog guard;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    constexpr int each = 120; // of each of two senders
+    struct sums {
+        std::uint64_t got = 0;
+        std::uint64_t missed = 0;
+        bool in_order = true;
+    };
+    const std::int64_t enough = test::native::now() + 2'000'000'000;
+    for (std::uint32_t round = 0; round < 60 && test::native::now() < enough; ++round) {
+        const std::size_t capacity = round % 4 == 3 ? 64 : round % 4 + 1;
+        storm b(capacity);
+        std::vector<storm::subscriber> subscribers(3, b.subscribe());
+        std::atomic<int> sending{2};
+        sums all[3];
+        test::run_threads(5, [&](int i) {
+            test::jitter pause(test::run_seed() + round * 5 + static_cast<std::uint32_t>(i));
+            if (i < 2) {
+                for (int n = 0; n < each; ++n) {
+                    pause();
+                    b.send(n * 2 + i);
+                }
+                if (--sending == 0) {
+                    b.close();
+                }
+                return;
+            }
+            auto& mine = subscribers[static_cast<std::size_t>(i - 2)];
+            sums& sum = all[i - 2];
+            int last[2] = {-2, -1};
+            std::stop_source stop = test::new_stop();
+            stop.request_stop();
+            for (;;) {
+                pause();
+                const std::uint32_t kind = pause.below(4);
+                auto got =
+                    kind == 0   ? mine.recv()
+                    : kind == 1 ? mine.try_recv_for(pause.rest(14))
+                    : kind == 2
+                        ? mine.recv(stop.get_token())
+                        : bide::sync_wait(
+                              [](auto& s) -> bide::task<
+                                              std::optional<bide::result<int, bide::recv_error>>> {
+                                  auto g = co_await s.async_recv();
+                                  co_return std::move(g);
+                              }(mine))
+                              .value();
+                if (got) {
+                    int& before = last[*got % 2];
+                    sum.in_order = sum.in_order && *got > before;
+                    before = *got;
+                    ++sum.got;
+                } else if (got.error().code == errc::lagged) {
+                    sum.missed += got.error().missed;
+                } else if (got.error().code == errc::closed) {
+                    break;
+                }
+            }
+        });
+        for (const sums& s : all) {
+            REQUIRE(s.got + s.missed == 2 * each);
+            REQUIRE(s.in_order);
+            REQUIRE(s.got >= (capacity < 2 * each ? capacity : 2 * each));
+        }
+    }
+}

@@ -1,0 +1,581 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/counted.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+
+#include <bide/channel/handles.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/channel/unbounded_channel.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::errc;
+using bide::make_channel;
+using bide::make_unbounded_channel;
+using bide::receiver;
+using bide::sender;
+using ints = std::vector<int>;
+
+template <class Handle>
+inline constexpr bool is_handle =
+    std::is_nothrow_copy_constructible_v<Handle> && std::is_nothrow_move_constructible_v<Handle> &&
+    std::is_nothrow_copy_assignable_v<Handle> && std::is_nothrow_move_assignable_v<Handle> &&
+    !std::is_default_constructible_v<Handle> && sizeof(Handle) == sizeof(void*);
+static_assert(is_handle<sender<int>> && is_handle<receiver<std::unique_ptr<int>>>);
+static_assert(is_handle<bide::unbounded_sender<int>> && is_handle<bide::unbounded_receiver<int>>);
+static_assert(
+    std::is_same_v<decltype(make_channel<int>(1)), std::pair<sender<int>, receiver<int>>>);
+
+template <class T>
+concept has_send = requires(T& h) { h.try_send(1); };
+template <class T>
+concept has_recv = requires(T& h) { h.try_recv(); };
+template <class T>
+concept tells_capacity = requires(T& h) { h.capacity(); };
+static_assert(has_send<sender<int>> && !has_recv<sender<int>> && tells_capacity<sender<int>>);
+static_assert(has_recv<receiver<int>> && !has_send<receiver<int>> && tells_capacity<receiver<int>>);
+static_assert(!tells_capacity<bide::unbounded_sender<int>>);
+
+// What a function that is a template on the element deduces.
+template <class T> T element_of(sender<T>&);
+template <class T> T element_of(receiver<T>&);
+static_assert(std::is_same_v<decltype(element_of(std::declval<sender<char>&>())), char>);
+static_assert(std::is_same_v<decltype(element_of(std::declval<receiver<char>&>())), char>);
+
+template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
+template <class R> bool came_back(const R& got, int value) {
+    return !got && got.error().code == errc::closed && got.error().value == value;
+}
+
+// A channel of each kind, by its first two handles.
+struct bounded {
+    template <class T, class Platform = test::native> static auto make() {
+        return make_channel<T, Platform>(4);
+    }
+};
+struct unbounded {
+    template <class T, class Platform = test::native> static auto make() {
+        return make_unbounded_channel<T, Platform>();
+    }
+};
+
+template <class Receiver> test::detached recv_into(Receiver from, ints& out) {
+    for (;;) {
+        const std::optional<int> got = co_await from.async_recv();
+        out.push_back(got.value_or(-1));
+        if (!got) {
+            co_return;
+        }
+    }
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("handles: what a sender sends its receiver receives, in every form", "", bounded,
+                   unbounded) {
+    const test::watchdog guard;
+    auto [tx, rx] = TestType::template make<int>();
+    CHECK(rx.empty());
+    CHECK(tx.send(1));
+    CHECK(tx.send(std::stop_token(), 2));
+    CHECK(tx.try_send(3));
+    CHECK(tx.try_send_for(4, 1h));
+    CHECK(tx.size() == 4);
+    CHECK(rx.size() == 4);
+    CHECK(rx.recv() == 1);
+    CHECK(rx.recv(std::stop_token()).value() == 2);
+    CHECK(rx.try_recv().value() == 3);
+    CHECK(rx.try_recv_for(1h).value() == 4);
+    CHECK(is(rx.try_recv(), errc::empty));
+    CHECK(is(rx.try_recv_for(1ms), errc::timeout));
+    ints batch{5, 6, 7};
+    CHECK(tx.try_send_n(batch) == 3);
+    ints out;
+    CHECK(rx.try_recv_n(out, 1) == 1);
+    CHECK(rx.recv_n(out, 1) == 1);
+    {
+        const auto gone = std::move(tx);
+    }
+    for (const int i : rx) {
+        out.push_back(i);
+    }
+    CHECK(out == batch);
+}
+
+TEST_CASE("handles: a channel has the capacity that was asked for") {
+    for (std::size_t capacity = 0; capacity < 4; ++capacity) {
+        auto [tx, rx] = make_channel<int>(capacity);
+        CHECK(tx.capacity() == capacity);
+        CHECK(rx.capacity() == capacity);
+        for (std::size_t i = 0; i < capacity; ++i) {
+            CHECK(tx.try_send(1));
+        }
+        const auto one_more = tx.try_send(7);
+        REQUIRE_FALSE(one_more);
+        CHECK(one_more.error().code == errc::full);
+    }
+    CHECK_THROWS_AS(make_channel<int>(std::numeric_limits<std::size_t>::max()), std::length_error);
+}
+
+TEST_CASE("handles: the channel and its counts are one allocation, and a copy is none") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const std::size_t before = test::allocations_here();
+    const auto pair = make_unbounded_channel<int>();
+    CHECK(test::allocations_here() == before + 1);
+    const auto bounded_pair = make_channel<int>(100);
+    CHECK(test::allocations_here() == before + 3); // and the ring
+    const auto copy = pair;
+    const auto bounded_copy = bounded_pair;
+    CHECK(test::allocations_here() == before + 3);
+}
+
+// ---- The last one
+
+TEMPLATE_TEST_CASE("handles: where the last sender is gone the channel is closed, and receivers "
+                   "drain it",
+                   "", bounded, unbounded) {
+    const test::watchdog guard;
+    auto [tx, rx] = TestType::template make<int>();
+    {
+        auto copy = tx;
+        auto another(copy);
+        auto moved = std::move(copy);
+        REQUIRE(moved.send(1));
+        REQUIRE(another.send(2));
+        copy = another; // is one again
+        REQUIRE(copy.send(3));
+    }
+    CHECK_FALSE(rx.is_closed());
+    REQUIRE(tx.send(4));
+    {
+        const auto last = std::move(tx);
+    }
+    CHECK(rx.is_closed());
+    CHECK(rx.size() == 4);
+    auto other = rx;
+    CHECK(rx.recv() == 1);
+    CHECK(other.recv() == 2);
+    CHECK(rx.recv() == 3);
+    CHECK(other.recv() == 4);
+    CHECK_FALSE(rx.recv());
+    CHECK(is(other.try_recv(), errc::closed));
+}
+
+TEMPLATE_TEST_CASE("handles: where the last receiver is gone the channel is closed, and what is "
+                   "inside is destroyed",
+                   "", bounded, unbounded) {
+    test::tally t;
+    auto [tx, rx] = TestType::template make<test::counted_once>();
+    for (int i = 0; i < 3; ++i) {
+        REQUIRE(tx.send(test::counted_once(t, i)));
+    }
+    {
+        auto copy = rx;
+        const auto moved = std::move(rx);
+        REQUIRE(copy.recv()->number() == 0);
+    }
+    CHECK(t.alive() == 0); // at once, though there is a sender
+    CHECK(tx.is_closed());
+    CHECK(tx.empty());
+    {
+        const auto back = tx.send(test::counted_once(t, 9));
+        REQUIRE_FALSE(back);
+        CHECK(back.error().code == errc::closed);
+        CHECK(back.error().value.number() == 9);
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEMPLATE_TEST_CASE("handles: close() by any of them is for all", "", bounded, unbounded) {
+    auto [tx, rx] = TestType::template make<int>();
+    auto tx2 = tx;
+    auto rx2 = rx;
+    REQUIRE(tx.send(1));
+    CHECK(rx2.close());
+    CHECK_FALSE(tx.close());
+    CHECK(tx2.is_closed());
+    CHECK(came_back(tx2.send(2), 2));
+    CHECK(rx.recv() == 1); // is not discarded
+    CHECK_FALSE(rx2.recv());
+}
+
+TEMPLATE_TEST_CASE("handles: who waits to receive is told when the last sender goes", "", bounded,
+                   unbounded) {
+    using platform = test::observing<test::native>;
+    const test::watchdog guard;
+    auto [tx, rx] = TestType::template make<int, platform>();
+    ints told;
+    recv_into(rx, told);
+    bool closed[2] = {};
+    {
+        auto other = tx;
+        test::team waiting(2, [&, from = rx](int i) mutable {
+            closed[i] = i == 0 ? !from.recv() : is(from.try_recv_for(1h), errc::closed);
+        });
+        REQUIRE(test::are_asleep<test::native>(2));
+        {
+            const auto gone = std::move(tx);
+        }
+        CHECK(told.empty()); // there is one left
+        {
+            const auto gone = std::move(other);
+        }
+        waiting.join();
+    }
+    CHECK(told == ints{-1});
+    CHECK(closed[0]);
+    CHECK(closed[1]);
+}
+
+TEST_CASE("handles: who waits to send gets the item back when the last receiver goes") {
+    using platform = test::observing<test::native>;
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u);
+    test::tally t;
+    auto [tx, rx] = make_channel<test::counted_once, platform>(capacity);
+    if (capacity == 1) {
+        REQUIRE(tx.try_send(test::counted_once(t, 1)));
+    }
+    int back[2] = {};
+    [](auto to, test::tally& in, int& out) -> test::detached {
+        auto got = co_await to.async_send(test::counted_once(in, 2));
+        out = got ? -1 : got.error().value.number();
+    }(tx, t, back[0]);
+    test::team waiting(1, [&, &to = tx](int) {
+        const auto got = to.send(test::counted_once(t, 3));
+        back[1] = got ? -1 : got.error().value.number();
+    });
+    REQUIRE(test::are_asleep<test::native>(1));
+    {
+        const auto gone = std::move(rx);
+    }
+    waiting.join();
+    CHECK(back[0] == 2);
+    CHECK(back[1] == 3);
+    CHECK(t.alive() == 0);
+}
+
+// ---- Moved from, assigned
+
+TEMPLATE_TEST_CASE("handles: one that was moved from answers as a closed channel does", "", bounded,
+                   unbounded) {
+    const test::watchdog guard;
+    auto [tx, rx] = TestType::template make<int>();
+    auto live_tx = std::move(tx);
+    auto live_rx = std::move(rx);
+    const auto use = [](auto& sends, auto& receives) {
+        CHECK(came_back(sends.send(1), 1));
+        CHECK(came_back(sends.send(std::stop_token(), 2), 2));
+        CHECK(came_back(sends.try_send(3), 3));
+        CHECK(came_back(sends.try_send_for(4, 1h), 4));
+        ints batch{5};
+        CHECK(sends.try_send_n(batch) == 0);
+        bool back = false;
+        [](auto& to, bool& out) -> test::detached {
+            const auto got = co_await to.async_send(6);
+            out = came_back(got, 6);
+        }(sends, back);
+        CHECK(back);
+        CHECK_FALSE(receives.recv());
+        CHECK(is(receives.recv(std::stop_token()), errc::closed));
+        CHECK(is(receives.try_recv(), errc::closed));
+        CHECK(is(receives.try_recv_for(1h), errc::closed));
+        CHECK(receives.recv_n(batch, 1) == 0);
+        CHECK(receives.begin() == receives.end());
+        ints told;
+        recv_into(receives, told);
+        CHECK(told == ints{-1});
+        CHECK(sends.is_closed());
+        CHECK(receives.empty());
+        CHECK_FALSE(receives.close());
+    };
+    use(tx, rx);
+    auto copy_tx = tx;
+    auto copy_rx(rx);
+    auto moved_tx = std::move(tx);
+    use(copy_tx, copy_rx);
+    use(moved_tx, copy_rx);
+    CHECK_FALSE(live_tx.is_closed());
+    tx = live_tx; // may be used again
+    rx = std::move(live_rx);
+    CHECK(tx.send(7));
+    CHECK(rx.recv() == 7);
+}
+
+TEST_CASE("handles: an assignment gives up one handle and takes another") {
+    auto [tx, rx] = make_unbounded_channel<int>();
+    auto [tx2, rx2] = make_unbounded_channel<int>();
+    auto& same = tx;
+    tx = same;
+    tx = std::move(same);
+    CHECK(tx.send(1));
+    tx = tx2;
+    CHECK(rx.is_closed()); // that was its last
+    CHECK_FALSE(rx2.is_closed());
+    CHECK(tx.send(2));
+    CHECK(rx2.recv() == 2);
+    rx2 = rx;
+    CHECK(came_back(tx2.send(3), 3));
+    CHECK(rx2.recv() == 1);
+    std::swap(rx, rx2);
+    CHECK_FALSE(rx.recv());
+}
+
+// ---- Operations inside
+
+namespace {
+
+// Waits with the operation alone: the handle is gone by then.
+template <class Receiver>
+test::held recv_without_handle(test::manual_executor& on, Receiver from, ints& out) {
+    auto op = from.async_recv().resume_on(on);
+    {
+        const auto gone = std::move(from);
+    }
+    const std::optional<int> got = co_await std::move(op);
+    out.push_back(got.value_or(-1));
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory when all handles "
+                   "are gone",
+                   "", bounded, unbounded) {
+    const test::watchdog guard;
+    test::manual_executor later;
+    ints told;
+    const auto waits_alone = [&](auto use) {
+        auto [tx, rx] = TestType::template make<int>();
+        auto waiting = recv_without_handle(later, rx, told);
+        waiting.start();
+        REQUIRE_FALSE(waiting.done()); // the other receiver keeps it open
+        use(tx);
+        return waiting;
+    };
+    {
+        auto closed = waits_alone([](auto&) {});
+        CHECK(later.run_all() == 1);
+        CHECK(told == ints{-1});
+    }
+    {
+        auto granted = waits_alone([](auto& tx) { REQUIRE(tx.send(4)); });
+        CHECK(later.run_all() == 1);
+        CHECK(told == ints{-1, 4});
+    }
+    {
+        auto destroyed = waits_alone([](auto& tx) { REQUIRE(tx.send(5)); });
+        later.drop_all();
+    }
+    CHECK(told == ints{-1, 4});
+}
+
+TEST_CASE("handles: a thread that waits by a handle may see that handle destroyed") {
+    using platform = test::observing<test::native>;
+    const test::watchdog guard;
+    auto [tx, rx] = make_channel<int, platform>(0);
+    auto mine = std::make_unique<decltype(rx)>(std::move(rx));
+    bool closed = false;
+    test::team waiting(1, [&closed, from = mine.get()](int) { closed = !from->recv(); });
+    REQUIRE(test::are_asleep<test::native>(1));
+    mine.reset(); // the last one
+    waiting.join();
+    CHECK(closed);
+
+    auto [tx2, rx2] = make_channel<int, platform>(0);
+    auto to = std::make_unique<decltype(tx2)>(std::move(tx2));
+    bool back = false;
+    test::team sending(1, [&back, at = to.get()](int) { back = came_back(at->send(3), 3); });
+    REQUIRE(test::are_asleep<test::native>(1));
+    {
+        const auto gone = std::move(rx2);
+    }
+    sending.join();
+    CHECK(back);
+}
+
+namespace {
+
+// An item that holds its own channel's sender, and uses it when it is destroyed.
+struct cyclic {
+    cyclic(bide::unbounded_sender<cyclic> to, int& count) noexcept
+        : home(std::move(to)), destroyed(&count) {}
+    cyclic(cyclic&& other) noexcept
+        : home(std::move(other.home)), destroyed(std::exchange(other.destroyed, nullptr)) {}
+    ~cyclic() {
+        if (destroyed != nullptr) {
+            *destroyed += home.is_closed() ? 1 : 1'000;
+            home.close();
+            static_cast<void>(home.size());
+        }
+    }
+    bide::unbounded_sender<cyclic> home;
+    int* destroyed;
+};
+
+} // namespace
+
+TEST_CASE("handles: an item may hold a sender of the channel that it is in") {
+    int destroyed = 0;
+    {
+        auto [tx, rx] = make_unbounded_channel<cyclic>();
+        for (int i = 0; i < 100; ++i) {
+            REQUIRE(tx.send(cyclic(tx, destroyed)));
+        }
+        const auto gone = std::move(tx);
+        CHECK_FALSE(rx.is_closed()); // those inside are senders
+    }
+    CHECK(destroyed == 100);
+}
+
+TEST_CASE("handles: a chain of channels is as long as one likes") {
+    const test::watchdog guard;
+    constexpr int length = 10'000;
+    auto [tx, rx] = make_channel<int>(1);
+    receiver<int> from = rx;
+    for (int i = 0; i < length; ++i) {
+        auto [next_tx, next_rx] = make_channel<int>(1);
+        [](receiver<int> in, sender<int> out) -> test::detached {
+            for (;;) {
+                const std::optional<int> got = co_await in.async_recv();
+                if (!got) {
+                    co_return;
+                }
+                const auto sent = co_await out.async_send(*got + 1);
+                if (!sent) {
+                    co_return;
+                }
+            }
+        }(std::move(from), std::move(next_tx));
+        from = std::move(next_rx);
+    }
+    REQUIRE(tx.send(1));
+    CHECK(from.recv() == length + 1);
+    {
+        const auto gone = std::move(tx);
+    }
+    CHECK_FALSE(from.recv()); // each closed the next
+}
+
+// ---- In a select
+
+TEST_CASE("handles: a select takes them, and an unbounded channel, as it takes a channel") {
+    const test::watchdog guard;
+    auto [tx, rx] = make_channel<int>(1);
+    auto [utx, urx] = make_unbounded_channel<int>();
+    bide::unbounded_channel<int> ch;
+    CHECK_FALSE(bide::try_select(bide::on_recv(rx), bide::on_recv(urx), bide::on_recv(ch)));
+    std::array<std::size_t, 3> chosen{};
+    std::array<int, 3> got{};
+    test::team selecting(1, [&, &a = rx, &b = urx](int) {
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            auto s = bide::select(bide::on_recv(a), bide::on_recv(b), bide::on_recv(ch));
+            chosen[i] = s.index();
+            got[i] = *(s.index() == 0   ? s.template get<0>()
+                       : s.index() == 1 ? s.template get<1>()
+                                        : s.template get<2>());
+        }
+    });
+    REQUIRE(tx.send(10));
+    REQUIRE(test::eventually([&, &a = rx] { return a.empty(); }));
+    REQUIRE(utx.send(11));
+    REQUIRE(test::eventually([&, &b = urx] { return b.empty(); }));
+    REQUIRE(ch.send(12));
+    selecting.join();
+    CHECK(got[0] == 10);
+    CHECK(got[2] == 12);
+    CHECK(chosen == std::array<std::size_t, 3>{0, 1, 2});
+
+    int value = 7;
+    int other = 8;
+    REQUIRE(tx.send(1)); // full
+    auto sent = bide::select(bide::on_send(tx, value), bide::on_send(utx, other));
+    CHECK(sent.index() == 1);
+    CHECK(sent.template get<1>());
+    CHECK(urx.recv() == 8);
+    {
+        const auto gone = std::move(utx);
+        const auto gone_too = std::move(tx);
+    }
+    CHECK(rx.recv() == 1);
+    auto closed = bide::select(bide::on_recv(ch), bide::on_recv(rx));
+    CHECK(closed.index() == 1);
+    CHECK_FALSE(closed.template get<1>());
+    auto nobody = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
+    CHECK(nobody.index() == 0);
+    CHECK(is(nobody.template get<0>(), errc::closed));
+}
+
+// ---- Many
+
+TEMPLATE_TEST_CASE("handles: threads that copy, use and drop handles lose no item and no channel",
+                   "", bounded, unbounded) {
+    INFO("seed " << test::run_seed());
+    test::tally t;
+    std::atomic<int> wrong{0};
+    for (int round = 0; round < 200; ++round) {
+        std::atomic<int> sent{0};
+        std::atomic<int> received{0};
+        {
+            auto [tx, rx] = TestType::template make<test::counted_once, test::jittery>();
+            using tx_type = decltype(tx);
+            using rx_type = decltype(rx);
+            // Each thread's own, given up by it.
+            std::array<std::optional<tx_type>, 2> sends{tx, std::move(tx)};
+            std::array<std::optional<rx_type>, 2> receives{rx, std::move(rx)};
+            test::run_threads(4, [&](int i) {
+                const auto at = static_cast<std::size_t>(i / 2);
+                if (i % 2 == 0) {
+                    for (int n = 0; n < 5; ++n) {
+                        auto copy = *sends[at];
+                        if (!copy.send(test::counted_once(t, n))) {
+                            wrong += round % 2 == 0 ? 1 : 0;
+                            break;
+                        }
+                        ++sent;
+                        *sends[at] = std::move(copy);
+                    }
+                    sends[at].reset();
+                } else {
+                    auto copy = *receives[at];
+                    receives[at].reset();
+                    // Every other round the receivers leave early.
+                    for (int n = 0; round % 2 == 0 || n < 3; ++n) {
+                        if (!copy.recv()) {
+                            break;
+                        }
+                        ++received;
+                    }
+                }
+            });
+        }
+        wrong += round % 2 == 0 && sent != received ? 1 : 0;
+        wrong += received > sent ? 1 : 0;
+        wrong += t.alive() != 0 ? 1 : 0;
+    }
+    CHECK(wrong == 0);
+    CHECK(t.copied == 0);
+}

@@ -1,0 +1,465 @@
+#include "support/catch.hpp"
+#include "support/counted.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/platforms.hpp"
+
+#include <bide/channel/ring.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using bide::attempt;
+
+static_assert(!std::is_copy_constructible_v<bide::basic_ring<int>>);
+static_assert(!std::is_move_constructible_v<bide::basic_ring<int>>);
+static_assert(!std::is_default_constructible_v<bide::basic_ring<int>>);
+static_assert(!std::is_convertible_v<std::size_t, bide::basic_ring<int>>);
+static_assert(bide::basic_ring<char>::max_capacity() > std::size_t{1} << 50);
+static_assert(bide::basic_ring<char, test::native, std::uint16_t>::max_capacity() == 4'094);
+static_assert(bide::basic_ring<char, test::native, std::uint8_t>::max_capacity() == 14);
+
+namespace {
+
+template <class T, class Platform, class Stamp, class... Args>
+attempt push(bide::basic_ring<T, Platform, Stamp>& r, Args&&... args) {
+    typename bide::basic_ring<T, Platform, Stamp>::claim c;
+    const attempt a = r.begin_push(c);
+    if (a == attempt::done) {
+        ::new (r.place(c)) T(std::forward<Args>(args)...);
+        r.end(c);
+    }
+    return a;
+}
+
+template <class T, class Platform, class Stamp>
+attempt pop(bide::basic_ring<T, Platform, Stamp>& r, std::vector<T>& out) {
+    typename bide::basic_ring<T, Platform, Stamp>::claim c;
+    const attempt a = r.begin_pop(c);
+    if (a == attempt::done) {
+        out.push_back(std::move(r.item(c)));
+        r.item(c).~T();
+        r.end(c);
+    }
+    return a;
+}
+
+// As many as there is room for, of those from `first` on. Says how many.
+template <class Ring> std::size_t push_n(Ring& r, int first, std::size_t most) {
+    typename Ring::claim c;
+    if (r.begin_push(c, most) != attempt::done) {
+        return 0;
+    }
+    for (std::size_t i = 0; i < c.size(); ++i) {
+        ::new (r.place(c, i)) int(first + static_cast<int>(i));
+    }
+    for (std::size_t i = 0; i < c.size(); ++i) {
+        r.end(c, i);
+    }
+    return c.size();
+}
+
+template <class Ring> std::size_t pop_n(Ring& r, std::vector<int>& out, std::size_t most) {
+    typename Ring::claim c;
+    if (r.begin_pop(c, most) != attempt::done) {
+        return 0;
+    }
+    for (std::size_t i = 0; i < c.size(); ++i) {
+        out.push_back(r.item(c, i));
+        r.end(c, i);
+    }
+    return c.size();
+}
+
+std::vector<int> numbers(int from, int to) {
+    std::vector<int> all(static_cast<std::size_t>(to - from));
+    std::iota(all.begin(), all.end(), from);
+    return all;
+}
+
+} // namespace
+
+// ---- Capacity
+
+TEMPLATE_TEST_CASE("ring: it holds exactly its capacity, in order, lap after lap", "", std::uint8_t,
+                   std::uint16_t, std::uint64_t) {
+    for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
+        bide::basic_ring<int, test::native, TestType> r(capacity);
+        REQUIRE(r.capacity() == capacity);
+        for (int lap = 0; lap < 5; ++lap) {
+            REQUIRE(r.is_empty());
+            const int first = lap * 100;
+            const int end = first + static_cast<int>(capacity);
+            for (int i = first; i < end; ++i) {
+                REQUIRE(r.size() == static_cast<std::size_t>(i - first));
+                REQUIRE_FALSE(r.is_full());
+                REQUIRE(push(r, i) == attempt::done);
+                REQUIRE_FALSE(r.is_empty());
+            }
+            REQUIRE(r.is_full());
+            REQUIRE(r.size() == capacity);
+            REQUIRE(push(r, 99) == attempt::not_now);
+            std::vector<int> out;
+            while (pop(r, out) == attempt::done) {
+                REQUIRE_FALSE(r.is_full());
+            }
+            REQUIRE(pop(r, out) == attempt::not_now);
+            REQUIRE(out == numbers(first, end));
+        }
+    }
+}
+
+TEST_CASE("ring: without a capacity it is full and empty, open or closed") {
+    bide::basic_ring<int> r(0);
+    std::vector<int> out;
+    CHECK(r.capacity() == 0);
+    CHECK(r.size() == 0);
+    CHECK(r.is_empty());
+    CHECK(r.is_full());
+    CHECK(push(r, 1) == attempt::not_now);
+    CHECK(pop(r, out) == attempt::not_now);
+    CHECK(r.close());
+    CHECK(push(r, 1) == attempt::closed);
+    CHECK(pop(r, out) == attempt::closed);
+    CHECK(r.size() == 0);
+    CHECK(out.empty());
+}
+
+TEST_CASE("ring: a capacity that positions or memory cannot hold throws std::length_error") {
+    using small = bide::basic_ring<int, test::native, std::uint16_t>;
+    using large = bide::basic_ring<int>;
+    using huge = bide::basic_ring<std::array<char, 65'536>>;
+    CHECK_THROWS_AS(small(small::max_capacity() + 1), std::length_error);
+    CHECK_THROWS_AS(small(65'535), std::length_error);
+    CHECK_THROWS_AS(small(65'536), std::length_error); // 0, in 16 bits
+    CHECK_THROWS_AS(small(65'537), std::length_error);
+    CHECK_THROWS_AS(large(large::max_capacity() + 1), std::length_error);
+    CHECK_THROWS_AS(large(std::numeric_limits<std::size_t>::max()), std::length_error);
+    CHECK_THROWS_AS(large(std::numeric_limits<std::size_t>::max() / 2 + 1), std::length_error);
+    CHECK_THROWS_AS(huge(huge::max_capacity() + 1), std::length_error);
+}
+
+TEMPLATE_TEST_CASE("ring: the largest capacity of its stamp is exact", "", std::uint8_t,
+                   std::uint16_t) {
+    using ring = bide::basic_ring<int, test::native, TestType>;
+    const std::size_t capacity = ring::max_capacity();
+    ring r(capacity);
+    std::vector<int> out;
+    const int laps = 20; // the stamp has room for 8
+    for (int lap = 0; lap < laps; ++lap) {
+        const int first = lap * static_cast<int>(capacity);
+        REQUIRE(push_n(r, first, capacity) == capacity);
+        REQUIRE(r.is_full());
+        REQUIRE(r.size() == capacity);
+        REQUIRE(push(r, -1) == attempt::not_now);
+        REQUIRE(pop_n(r, out, capacity) == capacity);
+        REQUIRE(r.is_empty());
+    }
+    CHECK(out == numbers(0, laps * static_cast<int>(capacity)));
+}
+
+// ---- Stamps
+
+TEMPLATE_TEST_CASE("ring: its stamps wrap, and nobody notices", "", std::uint8_t, std::uint16_t) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
+        CAPTURE(capacity);
+        bide::basic_ring<int, test::native, TestType> r(capacity);
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(capacity));
+        std::deque<int> inside;
+        std::vector<int> out;
+        int pushed = 0;
+        bool good = true;
+        // A lap has at least 9 of 32 positions: this is round all of 65,536 three times.
+        for (int step = 0; step < 120'000 && good; ++step) {
+            const bool full = inside.size() == capacity;
+            const bool empty = inside.empty();
+            good = r.is_full() == full && r.is_empty() == empty && r.size() == inside.size();
+            if (chance.below(2) == 0) {
+                good = good && push(r, pushed) == (full ? attempt::not_now : attempt::done);
+                if (!full) {
+                    inside.push_back(pushed++);
+                }
+            } else {
+                out.clear();
+                good = good && pop(r, out) == (empty ? attempt::not_now : attempt::done);
+                if (!empty) {
+                    good = good && out.back() == inside.front();
+                    inside.pop_front();
+                }
+            }
+        }
+        REQUIRE(good);
+    }
+}
+
+// ---- Between two steps
+
+TEST_CASE("ring: a slot that is claimed is counted, and busy until it is published") {
+    bide::basic_ring<int> r(2);
+    std::vector<int> out;
+    bide::basic_ring<int>::claim first;
+
+    REQUIRE(r.begin_push(first) == attempt::done);
+    CHECK(r.size() == 1);
+    CHECK_FALSE(r.is_empty());
+    CHECK(pop(r, out) == attempt::busy);
+    REQUIRE(push(r, 2) == attempt::done); // the next need not wait for it
+    CHECK(r.is_full());
+    CHECK(pop(r, out) == attempt::busy); // first in, first out
+    ::new (r.place(first)) int(1);
+    r.end(first);
+
+    bide::basic_ring<int>::claim leaving;
+    REQUIRE(r.begin_pop(leaving) == attempt::done);
+    CHECK(r.size() == 1);
+    CHECK_FALSE(r.is_full());
+    CHECK(push(r, 3) == attempt::busy);
+    CHECK(r.item(leaving) == 1);
+    REQUIRE(pop(r, out) == attempt::done);
+    CHECK(push(r, 3) == attempt::busy);
+    CHECK(r.is_empty());
+    r.end(leaving);
+    CHECK(push(r, 3) == attempt::done);
+    CHECK(pop(r, out) == attempt::done);
+    CHECK(out == std::vector<int>{2, 3});
+}
+
+// ---- Closing
+
+TEST_CASE("ring: it is closed once, for pushes at once, for pops when nothing is inside") {
+    for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
+        for (std::size_t inside = 0; inside <= capacity; ++inside) {
+            for (std::size_t before = 0; before <= capacity; ++before) { // where in the lap
+                bide::basic_ring<int> r(capacity);
+                std::vector<int> out;
+                push_n(r, 0, before == 0 ? 1 : before);
+                pop_n(r, out, capacity);
+                out.clear();
+                for (std::size_t i = 0; i < inside; ++i) {
+                    push(r, static_cast<int>(i));
+                }
+                REQUIRE_FALSE(r.is_closed());
+                REQUIRE(r.close());
+                REQUIRE_FALSE(r.close());
+                REQUIRE(r.is_closed());
+                REQUIRE(r.size() == inside);
+                REQUIRE(r.is_empty() == (inside == 0));
+                REQUIRE(push(r, 99) == attempt::closed);
+                REQUIRE_FALSE(r.is_full()); // nobody has to wait for that
+                while (pop(r, out) == attempt::done) {
+                }
+                REQUIRE(pop(r, out) == attempt::closed);
+                REQUIRE(out == numbers(0, static_cast<int>(inside)));
+                REQUIRE(r.size() == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("ring: what was claimed before it was closed is still published and popped") {
+    bide::basic_ring<int> r(3);
+    std::vector<int> out;
+    bide::basic_ring<int>::claim c;
+    REQUIRE(r.begin_push(c) == attempt::done);
+    REQUIRE(r.close());
+    CHECK(pop(r, out) == attempt::busy); // and not closed
+    CHECK(r.size() == 1);
+    ::new (r.place(c)) int(7);
+    r.end(c);
+    CHECK(pop(r, out) == attempt::done);
+    CHECK(pop(r, out) == attempt::closed);
+    CHECK(out == std::vector<int>{7});
+}
+
+// ---- Batches
+
+TEMPLATE_TEST_CASE("ring: a batch is as large as there is room, or as there are items", "",
+                   std::uint8_t, std::uint64_t) {
+    for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
+        bide::basic_ring<int, test::native, TestType> r(capacity);
+        std::vector<int> out;
+        int pushed = 0;
+        std::size_t inside = 0;
+        for (std::size_t round = 0; round < 400; ++round) {
+            const std::size_t in = 1 + round % capacity;
+            const std::size_t n = push_n(r, pushed, in);
+            REQUIRE(n == std::min(in, capacity - inside));
+            pushed += static_cast<int>(n);
+            inside += n;
+            const std::size_t from = 1 + round * 7 % capacity;
+            const std::size_t m = pop_n(r, out, from);
+            REQUIRE(m == std::min(from, inside));
+            inside -= m;
+            REQUIRE(r.size() == inside);
+        }
+        REQUIRE(out == numbers(0, static_cast<int>(out.size())));
+    }
+}
+
+TEST_CASE("ring: a batch ends before a slot that is busy") {
+    bide::basic_ring<int> r(4);
+    std::vector<int> out;
+    bide::basic_ring<int>::claim second;
+    push(r, 1);
+    REQUIRE(r.begin_push(second) == attempt::done);
+    push(r, 3);
+    CHECK(pop_n(r, out, 4) == 1);
+    CHECK(pop_n(r, out, 4) == 0);
+    ::new (r.place(second)) int(2);
+    r.end(second);
+    CHECK(pop_n(r, out, 4) == 2);
+    CHECK(out == std::vector<int>{1, 2, 3});
+}
+
+// ---- Elements
+
+namespace {
+
+struct no_default {
+    explicit no_default(std::unique_ptr<std::string> s) noexcept : text(std::move(s)) {}
+    std::unique_ptr<std::string> text;
+};
+struct alignas(128) over_aligned {
+    explicit over_aligned(int n) noexcept : number(n) {}
+    int number;
+};
+struct large {
+    explicit large(int n) noexcept { bytes.fill(static_cast<char>(n)); }
+    std::array<char, 65'536> bytes;
+};
+
+template <class T> bool is_aligned(const T& object) {
+    return reinterpret_cast<std::uintptr_t>(&object) % alignof(T) == 0;
+}
+
+} // namespace
+
+TEST_CASE("ring: elements may be move-only, without a default constructor, aligned, and large") {
+    bide::basic_ring<no_default> texts(3);
+    std::vector<no_default> out;
+    REQUIRE(push(texts, std::make_unique<std::string>("one")) == attempt::done);
+    REQUIRE(push(texts, std::make_unique<std::string>("two")) == attempt::done);
+    REQUIRE(pop(texts, out) == attempt::done);
+    REQUIRE(pop(texts, out) == attempt::done);
+    CHECK(*out[0].text == "one");
+    CHECK(*out[1].text == "two");
+
+    bide::basic_ring<over_aligned> lines(3);
+    bide::basic_ring<over_aligned>::claim c;
+    REQUIRE(lines.begin_push(c, 3) == attempt::done);
+    REQUIRE(c.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(is_aligned(*::new (lines.place(c, i)) over_aligned(static_cast<int>(i))));
+        lines.end(c, i);
+    }
+
+    bide::basic_ring<large> pages(2);
+    const auto page = std::make_unique<large>(7);
+    bide::basic_ring<large>::claim p;
+    for (int round = 0; round < 5; ++round) {
+        REQUIRE(push(pages, *page) == attempt::done);
+        REQUIRE(pages.begin_pop(p) == attempt::done);
+        CHECK(pages.item(p).bytes == page->bytes);
+        pages.end(p);
+    }
+}
+
+TEST_CASE("ring: it constructs nothing and destroys nothing itself") {
+    test::tally in;
+    alignas(test::counted) std::byte last[sizeof(test::counted)];
+    {
+        bide::basic_ring<test::counted> r(3);
+        CHECK(in.made == 0);
+        push(r, in, 1);
+        push(r, in, 2);
+        CHECK(in.made == 2);
+        bide::basic_ring<test::counted>::claim c;
+        REQUIRE(r.begin_pop(c) == attempt::done);
+        ::new (last) test::counted(std::move(r.item(c)));
+        r.item(c).~counted();
+        r.end(c);
+        REQUIRE(r.begin_pop(c) == attempt::done);
+        r.item(c).~counted();
+        r.end(c);
+    }
+    CHECK(in.alive() == 1);
+    std::launder(reinterpret_cast<test::counted*>(last))->~counted();
+    CHECK(in.alive() == 0);
+}
+
+// ---- Many at a time
+
+// Producers push numbers of their own, one by one or in batches, consumers write down what they pop;
+// somebody counts all the while.
+TEMPLATE_TEST_CASE("ring: each item is popped once, each producer's in order, never more inside "
+                   "than fit",
+                   "", test::native, test::jittery) {
+    using ring = bide::basic_ring<int, TestType, std::uint16_t>; // wraps on the way
+    constexpr int producers = 2;
+    constexpr int consumers = 2;
+    constexpr int each = 12'000;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    for (const std::size_t capacity : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+        ring r(capacity);
+        std::array<std::vector<int>, consumers> got;
+        std::atomic<int> left{producers * each};
+        bool fits = true;
+        test::run_threads(producers + consumers + 1, [&](int i) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+            if (i < producers) {
+                for (int n = 0; n < each;) {
+                    const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
+                    const auto rest = static_cast<std::size_t>(each - n);
+                    const std::size_t sent = push_n(r, i * each + n, std::min(most, rest));
+                    n += static_cast<int>(sent);
+                    if (sent == 0) {
+                        std::this_thread::yield();
+                    }
+                }
+            } else if (i < producers + consumers) {
+                auto& mine = got[static_cast<std::size_t>(i - producers)];
+                while (left.load() > 0) {
+                    const auto most = std::min<std::size_t>(capacity, 1 + chance.below(3));
+                    const std::size_t n = pop_n(r, mine, most);
+                    left.fetch_sub(static_cast<int>(n));
+                    if (n == 0) {
+                        std::this_thread::yield();
+                    }
+                }
+            } else {
+                while (left.load() > 0) {
+                    fits = fits && r.size() <= capacity;
+                    std::this_thread::yield();
+                }
+            }
+        });
+        CHECK(fits);
+        CHECK(r.is_empty());
+        std::vector<int> all;
+        for (const std::vector<int>& mine : got) {
+            for (int p = 0; p < producers; ++p) {
+                std::vector<int> of_one;
+                std::copy_if(mine.begin(), mine.end(), std::back_inserter(of_one),
+                             [p](int n) { return n / each == p; });
+                CHECK(std::is_sorted(of_one.begin(), of_one.end()));
+            }
+            all.insert(all.end(), mine.begin(), mine.end());
+        }
+        std::sort(all.begin(), all.end());
+        CHECK(all == numbers(0, producers * each));
+    }
+}

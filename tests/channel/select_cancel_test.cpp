@@ -1,0 +1,552 @@
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/fake_clock.hpp"
+#include "support/gate.hpp"
+#include "support/last_touch.hpp"
+#include "support/platforms.hpp"
+#include "support/selecting.hpp"
+#include "support/service.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::errc;
+using bide::on_acquire;
+using bide::on_event;
+using bide::on_recv;
+using bide::on_send;
+using bide::on_stop;
+using bide::on_timeout;
+using std::chrono::steady_clock;
+using ints = std::vector<int>;
+using channel = bide::channel<int>;
+using test::each_kind;
+using test::is_left_alone;
+using test::waiting;
+
+template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
+
+} // namespace
+
+// ---- Time-outs
+
+TEST_CASE("select: zero, negative and past times mean one look; not a number, too") {
+    const test::watchdog guard(20s);
+    using std::chrono::duration;
+    channel ch(1);
+    auto late = [&](auto when) { return bide::select(on_recv(ch), on_timeout(when)).index(); };
+    auto late_async = [&](auto when) {
+        waiting w(bide::async_select(on_recv(ch), on_timeout(when)));
+        return w.is_over() ? w.got().index() : 99; // without suspending
+    };
+    auto each = [&](auto when) {
+        CHECK(late(when) == 1);
+        CHECK(late_async(when) == 1);
+        CHECK(bide::try_select(on_recv(ch), on_timeout(when)).has_value());
+    };
+    each(0s);
+    each(-1ns);
+    each(std::chrono::hours::min());
+    each(duration<double>(-1e300));
+    each(duration<double>(std::numeric_limits<double>::quiet_NaN()));
+    each(steady_clock::now());
+    each(steady_clock::time_point::min());
+    each(std::chrono::system_clock::now() - 24h);
+    REQUIRE(ch.try_send(1));
+    CHECK(late(-1s) == 0);
+    REQUIRE(ch.try_send(1));
+    CHECK(late_async(-1s) == 0);
+}
+
+TEST_CASE("select: a huge time is for ever, and the wait ends by an item") {
+    const test::watchdog guard;
+    auto each = [](auto when) {
+        channel ch(1);
+        bide::semaphore mark(0);
+        waiting w(bide::async_select(on_recv(ch), on_timeout(when)));
+        CHECK_FALSE(w.is_over());
+        REQUIRE(ch.try_send(1));
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 0);
+        std::size_t index = 99;
+        test::team thread(1, [&](int) {
+            index = bide::select_biased(on_recv(ch), on_acquire(mark), on_timeout(when)).index();
+        });
+        REQUIRE(test::has_waiters(mark, 1));
+        REQUIRE(ch.try_send(1));
+        thread.join();
+        CHECK(index == 0);
+    };
+    each(std::chrono::hours::max());
+    each(std::chrono::duration<double>(1e300));
+    each(steady_clock::time_point::max());
+    each(std::chrono::system_clock::time_point::max());
+}
+
+TEST_CASE("select: a time-out is not early, and the first to come wins") {
+    const test::watchdog guard;
+    channel ch(1);
+    const auto start = steady_clock::now();
+    CHECK(bide::select(on_timeout(1h), on_recv(ch), on_timeout(15ms)).index() == 2);
+    CHECK(steady_clock::now() >= start + 15ms);
+    const auto system = std::chrono::system_clock::now() + 15ms;
+    CHECK(bide::select(on_timeout(system), on_recv(ch), on_timeout(1h)).index() == 0);
+    CHECK(std::chrono::system_clock::now() >= system);
+    const auto before = steady_clock::now();
+    waiting w(bide::async_select(on_timeout(1h), on_recv(ch), on_timeout(15ms)));
+    REQUIRE(test::eventually([&] { return w.is_over(); }));
+    CHECK(steady_clock::now() >= before + 15ms);
+    test::service_thread();
+    CHECK(w.got().index() == 2);
+}
+
+TEST_CASE("select: a time from now counts from the beginning of the wait, not of the case") {
+    const test::watchdog guard;
+    channel ch(1);
+    auto rest = on_timeout(15ms);
+    auto operation = bide::async_select(on_recv(ch), on_timeout(15ms));
+    const auto made = steady_clock::now();
+    test::eventually([&] { return steady_clock::now() > made + 20ms; });
+    auto start = steady_clock::now();
+    CHECK(bide::select(on_recv(ch), std::move(rest)).index() == 1);
+    CHECK(steady_clock::now() >= start + 15ms);
+    start = steady_clock::now();
+    waiting w(std::move(operation));
+    REQUIRE(test::eventually([&] { return w.is_over(); }));
+    CHECK(steady_clock::now() >= start + 15ms);
+    test::service_thread();
+}
+
+TEST_CASE("select: a time-out by another clock comes by that clock") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    const clock::time_point end(10s + 1ms);
+    channel ch(1);
+    for (const bool async : {false, true}) {
+        clock::set(10s);
+        clock::reads = 0;
+        bool right = false;
+        test::run_threads(2, [&](int i) {
+            if (i == 1) { // it stands still for a while
+                test::eventually([] { return clock::reads > 6; });
+                clock::set(11s);
+            } else if (async) {
+                waiting w(bide::async_select(on_recv(ch), on_timeout(end)));
+                test::eventually([&] { return w.is_over(); });
+                test::service_thread();
+                right = w.got().index() == 1 && clock::now() >= end;
+            } else {
+                right =
+                    bide::select(on_recv(ch), on_timeout(end)).index() == 1 && clock::now() >= end;
+            }
+        });
+        CHECK(right);
+    }
+    CHECK(bide::select(on_recv(ch), on_timeout(end)).index() == 1); // it has passed
+}
+
+TEST_CASE("select: a clock that stands still does not keep another one's time-out from coming") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    clock::set(10s);
+    const clock::time_point never(10s + 1ms);
+    channel ch(1);
+    std::size_t thread = 99;
+    test::run_threads(1, [&](int) {
+        thread = bide::select(on_recv(ch), on_timeout(never), on_timeout(10ms)).index();
+    });
+    CHECK(thread == 2);
+    waiting w(bide::async_select(on_recv(ch), on_timeout(never), on_timeout(10ms)));
+    REQUIRE(test::eventually([&] { return w.is_over(); }));
+    test::service_thread();
+    CHECK(w.got().index() == 2);
+}
+
+// ---- Limits of the whole, and where it goes on
+
+TEST_CASE("select: async_select takes limits as every operation does") {
+    const test::watchdog guard;
+    channel ch(1);
+    channel other(1);
+    std::stop_source stop = test::new_stop();
+    auto select = [&] { return bide::async_select(on_recv(ch), on_recv(other)); };
+    {
+        waiting w(select().with_timeout(1ms));
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        test::service_thread();
+        CHECK(is(w.got(), errc::timeout));
+    }
+    {
+        waiting at_once(select().with_timeout(0s));
+        waiting past(select().with_deadline(steady_clock::now() - 1s));
+        REQUIRE(at_once.is_over());
+        REQUIRE(past.is_over());
+        CHECK(is(at_once.got(), errc::timeout));
+        CHECK(is(past.got(), errc::timeout));
+    }
+    {
+        waiting w(select().with_stop(stop.get_token()).with_timeout(1h));
+        waiting plain(select().as_result());
+        REQUIRE_FALSE(w.is_over());
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        test::service_thread();
+        CHECK(is(w.got(), errc::stopped));
+        REQUIRE(ch.try_send(1));
+        REQUIRE(plain.is_over());
+        CHECK(plain.got()->get<0>() == 1);
+    }
+    {
+        waiting at_once(select().with_stop(stop.get_token()));
+        REQUIRE(test::eventually([&] { return at_once.is_over(); }));
+        test::service_thread();
+        CHECK(is(at_once.got(), errc::stopped));
+        REQUIRE(ch.try_send(2)); // ready first
+        waiting ready(select().with_stop(stop.get_token()).with_timeout(0s));
+        REQUIRE(ready.is_over());
+        CHECK(ready.got()->get<0>() == 2);
+    }
+    REQUIRE(ch.try_send(3));
+    CHECK(ch.size() == 1); // nobody waits
+}
+
+TEST_CASE("select: what was granted stays granted, whatever ends come after") {
+    const test::watchdog guard;
+    channel ch(1);
+    channel other(1);
+    bide::semaphore s(0);
+    test::manual_executor on;
+    std::stop_source stop = test::new_stop();
+    std::stop_source case_stop = test::new_stop();
+    auto select = [&] {
+        return bide::async_select(on_recv(ch), on_recv(other), on_acquire(s),
+                                  on_stop(case_stop.get_token()), on_timeout(20ms))
+            .with_stop(stop.get_token())
+            .with_timeout(20ms)
+            .resume_on(on);
+    };
+    waiting item(select());
+    waiting permit(select());
+    const auto start = steady_clock::now();
+    REQUIRE(ch.try_send(1));
+    s.release();
+    REQUIRE(ch.try_send(2)); // for others
+    stop.request_stop();
+    case_stop.request_stop();
+    ch.close();
+    s.close();
+    test::eventually([&] { return steady_clock::now() > start + 25ms; });
+    test::service_thread(); // which has fired all that was due
+    CHECK(on.run_all() == 2);
+    REQUIRE(item.is_over());
+    REQUIRE(permit.is_over());
+    REQUIRE(item.got().has_value());
+    REQUIRE(permit.got().has_value());
+    CHECK(item.got()->get<0>() == 1);
+    CHECK(permit.got()->get<2>().has_value());
+    CHECK(ch.try_recv().value() == 2);
+}
+
+TEST_CASE("select: a stop resumes nobody on the thread that requests it") {
+    const test::watchdog guard;
+    channel ch(1);
+    bide::semaphore s(2);
+    test::manual_executor on;
+    const std::thread::id here = std::this_thread::get_id();
+    auto run = [&](auto with_stop) {
+        std::stop_source stop = test::new_stop();
+        waiting w(with_stop(stop.get_token()));
+        waiting posted(with_stop(stop.get_token()).resume_on(on));
+        waiting behind(s.async_acquire(2)); // is let through by their ends
+        REQUIRE_FALSE(behind.is_over());
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        REQUIRE(test::eventually([&] { return on.size() == 1; }));
+        CHECK_FALSE(posted.is_over());
+        REQUIRE(on.run_all() == 1);
+        REQUIRE(test::eventually([&] { return behind.is_over(); }));
+        CHECK(test::service_thread() == w.on());
+        CHECK(w.on() != here);
+        CHECK(posted.on() == here);
+        CHECK(behind.got().count() == 2);
+    };
+    SECTION("as a case") {
+        run([&](std::stop_token t) {
+            return bide::async_select(on_recv(ch), on_acquire(s, 3), on_stop(t));
+        });
+    }
+    SECTION("as a limit of the whole") {
+        run([&](std::stop_token t) {
+            return bide::async_select(on_recv(ch), on_acquire(s, 3)).with_stop(t);
+        });
+    }
+}
+
+TEST_CASE("select: it goes on where it is told to, else where it was let go on") {
+    const test::watchdog guard;
+    channel ch(1);
+    test::manual_executor on;
+    waiting told(bide::async_select(on_recv(ch)).resume_on(on));
+    waiting not_told(bide::async_select(on_recv(ch)));
+    std::thread::id sender;
+    test::run_threads(1, [&](int) {
+        sender = std::this_thread::get_id();
+        static_cast<void>(ch.try_send(1));
+        static_cast<void>(ch.try_send(2));
+    });
+    CHECK_FALSE(told.is_over());
+    REQUIRE(not_told.is_over());
+    CHECK(not_told.on() == sender);
+    CHECK(on.run_all() == 1);
+    REQUIRE(told.is_over());
+    CHECK(told.on() == std::this_thread::get_id());
+    CHECK(told.got().get<0>() == 1);
+}
+
+// ---- Destruction
+
+TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing behind") {
+    const test::watchdog guard;
+    std::optional<each_kind> all(std::in_place);
+    channel hand(0);
+    {
+        waiting w(all->async());
+        waiting meets(bide::async_select(on_recv(hand), on_recv(hand)));
+        waiting behind(hand.async_recv());
+        REQUIRE(all->permits.waiters() == 1);
+        meets.destroy();
+        w.destroy();
+        CHECK(all->permits.waiters() == 0);
+        CHECK(all->permits.available() == 1);
+        CHECK(hand.try_send(1));
+        CHECK(behind.is_over()); // it went past the one that is gone
+    }
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        all->make_happen(kind);
+    }
+    CHECK(all->in.size() == 1);
+    CHECK(all->out.empty());
+    CHECK(all->value == 7);
+    CHECK(is_left_alone(hand));
+    all.reset(); // nobody waits
+}
+
+TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, or back") {
+    const test::watchdog guard;
+    test::tally tally;
+    {
+        bide::channel<test::counted_once> in(1);
+        bide::channel<test::counted_once> out(0);
+        bide::semaphore s(0);
+        test::counted_once value(tally, 7);
+        test::manual_executor on;
+        auto select = [&] {
+            return bide::async_select(on_recv(in), on_send(out, value), on_acquire(s, 2))
+                .resume_on(on);
+        };
+        SECTION("an item, to the next receiver") {
+            waiting gone(select());
+            waiting next(bide::async_select(on_acquire(s), on_recv(in)));
+            REQUIRE(in.try_send(test::counted_once(tally, 1)));
+            CHECK_FALSE(next.is_over());
+            REQUIRE(on.size() == 1);
+            on.drop_all();
+            gone.destroy();
+            REQUIRE(next.is_over());
+            REQUIRE(next.got().index() == 1);
+            CHECK(next.got().get<1>()->number() == 1);
+            CHECK(value.number() == 7);
+        }
+        SECTION("an item that nobody waits for is gone, once") {
+            waiting gone(select());
+            REQUIRE(in.try_send(test::counted_once(tally, 1)));
+            on.drop_all();
+            gone.destroy();
+            CHECK(tally.alive() == 1);
+            CHECK(in.empty());
+        }
+        SECTION("permits, to the count or those behind") {
+            waiting gone(select());
+            s.release(2);
+            CHECK(s.available() == 0);
+            test::foreign behind(s, 1);
+            behind.start();
+            on.drop_all();
+            gone.destroy();
+            CHECK(behind.is_complete());
+            CHECK(s.available() == 1);
+            CHECK(value.number() == 7);
+        }
+        SECTION("what was sent stays sent") {
+            waiting gone(select());
+            const auto got = out.try_recv();
+            REQUIRE(got);
+            CHECK(got->number() == 7);
+            on.drop_all();
+            gone.destroy();
+            CHECK(value.number() == -1);
+            CHECK(is(out.try_recv(), errc::empty));
+        }
+        CHECK(s.waiters() == 0);
+    }
+    CHECK(tally.alive() == 0);
+    CHECK(tally.copied == 0);
+}
+
+TEST_CASE("select: of all items that go through, or do not, none is left, and none copied") {
+    const test::watchdog guard;
+    test::tally tally;
+    using item = test::counted_once;
+    {
+        bide::channel<item> a(0);
+        bide::channel<item> b(3);
+        item value(tally, 1);
+        for (int round = 0; round < 4; ++round) {
+            value = item(tally, round);
+            REQUIRE(bide::select(on_recv(a), on_send(b, value)).index() == 1);
+            waiting w(bide::async_select(on_send(a, value), on_recv(b)));
+            REQUIRE(w.is_over());
+            REQUIRE(w.got().get<1>()->number() == round);
+            item other(tally, -2);
+            waiting left(bide::async_select(on_recv(a), on_recv(a)));
+            waiting right(bide::async_select(on_send(a, other), on_send(a, other)));
+            REQUIRE(left.is_over());
+            REQUIRE(right.is_over());
+            REQUIRE(bide::try_select(on_send(b, other)).has_value()); // moved from: -1
+            REQUIRE(b.try_recv()->number() == -1);
+        }
+        value = item(tally, 9);
+        REQUIRE(bide::try_select(on_send(b, value)).has_value()); // left inside
+        b.close();
+        item refused(tally, 8);
+        CHECK(is(bide::select(on_send(b, refused)).get<0>(), errc::closed));
+        CHECK(refused.number() == 8);
+    }
+    CHECK(tally.alive() == 0);
+    CHECK(tally.copied == 0);
+}
+
+TEMPLATE_TEST_CASE("select: whoever was chosen for may destroy what it waited for, whatever the "
+                   "other side still does",
+                   "", test::native, test::portable) {
+    using items = bide::basic_channel<int, TestType>;
+    using semaphore = bide::basic_semaphore<TestType>;
+    using event = bide::basic_event<TestType>;
+    items never(1);
+    constexpr int rounds = 1'000;
+    const std::size_t capacity = GENERATE(0u, 1u);
+    bool right = true;
+    auto make = [capacity](void* place, int) { return ::new (place) items(capacity); };
+    CHECK(test::late_touches<items>(
+              1, rounds, make, [](items& ch) { static_cast<void>(ch.send(1)); },
+              [&](items& ch, int) {
+                  right = right && bide::select(on_recv(never), on_recv(ch)).index() == 1;
+              }) == 0);
+    if (capacity == 0) {
+        CHECK(test::late_touches<items>(
+                  1, rounds, make, [](items& ch) { static_cast<void>(ch.recv()); },
+                  [&](items& ch, int round) {
+                      int value = round;
+                      right =
+                          right && bide::select(on_send(ch, value), on_recv(never)).index() == 0;
+                  }) == 0);
+        CHECK(test::late_touches<semaphore>(
+                  1, rounds, [](void* place, int) { return ::new (place) semaphore(0); },
+                  [](semaphore& s) { s.release(2); },
+                  [&](semaphore& s, int) {
+                      auto got = bide::select(on_recv(never), on_acquire(s, 2));
+                      right = right && got.index() == 1;
+                      got.template get<1>()->forget();
+                  }) == 0);
+        CHECK(test::late_touches<event>(
+                  1, rounds, [](void* place, int) { return ::new (place) event; },
+                  [](event& e) { e.set(); },
+                  [&](event& e, int) {
+                      right = right && bide::select(on_recv(never), on_event(e)).index() == 1;
+                  }) == 0);
+    }
+    CHECK(right);
+}
+
+TEST_CASE("select: cases of handles keep their channels, and see their ends") {
+    const test::watchdog guard;
+    test::manual_executor on;
+    auto [to_a, from_a] = bide::make_channel<int>(0);
+    auto [to_b, from_b] = bide::make_channel<int>(0);
+    auto senders = std::optional(std::pair(std::move(to_a), std::move(to_b)));
+    auto receivers = std::optional(std::pair(std::move(from_a), std::move(from_b)));
+    int one_value = 1;
+    int other_value = 2;
+    SECTION("while it receives") {
+        waiting w(bide::async_select(on_recv(receivers->first), on_recv(receivers->second))
+                      .resume_on(on));
+        receivers.reset();
+        senders.reset();
+        CHECK(on.run_all() == 1);
+        REQUIRE(w.is_over());
+    }
+    SECTION("while it sends") {
+        waiting w(bide::async_select(on_send(senders->first, one_value),
+                                     on_send(senders->second, other_value))
+                      .resume_on(on));
+        senders.reset();
+        receivers.reset();
+        CHECK(on.run_all() == 1);
+        REQUIRE(w.is_over());
+        CHECK(is(w.got().index() == 0 ? w.got().get<0>() : w.got().get<1>(), errc::closed));
+        CHECK(one_value + other_value == 3);
+    }
+    SECTION("and nothing is wrong with them otherwise") {
+        waiting w(bide::async_select(on_recv(receivers->first), on_recv(receivers->second)));
+        CHECK(bide::select(on_send(senders->second, one_value)).get<0>());
+        REQUIRE(w.is_over());
+        CHECK(w.got().get<1>() == 1);
+    }
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("select: to ask for the result of another case is the end") {
+    const std::string said = test::dies([] {
+        channel ch(1);
+        static_cast<void>(ch.try_send(1));
+        auto got = bide::try_select(on_recv(ch), on_timeout(1h));
+        static_cast<void>(got->get<1>());
+    });
+    CHECK(test::contains(said, "selected"));
+    CHECK(test::contains(said, "not chosen"));
+}
+
+TEST_CASE("select: to destroy a channel that a select waits on is the end") {
+    const std::string said = test::dies([] {
+        channel other(1);
+        std::optional<channel> ch(std::in_place, 1);
+        waiting w(bide::async_select(on_recv(*ch), on_recv(other)));
+        ch.reset();
+    });
+    CHECK(test::contains(said, "channel"));
+    CHECK(test::contains(said, "destroyed with 1 waiting"));
+}
+
+#endif

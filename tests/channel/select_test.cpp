@@ -1,0 +1,1133 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/selecting.hpp"
+#include "support/service.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/channel/unbounded_channel.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::errc;
+using bide::on_acquire;
+using bide::on_event;
+using bide::on_recv;
+using bide::on_send;
+using bide::on_stop;
+using bide::on_timeout;
+using std::chrono::steady_clock;
+using ints = std::vector<int>;
+using channel = bide::channel<int>;
+using test::awaiting;
+using test::blocking;
+using test::each_kind;
+using test::is_left_alone;
+using test::trying;
+using test::waiting;
+
+// ---- The face
+
+struct any {
+    static channel& c() noexcept;
+    static bide::semaphore& s() noexcept;
+    static bide::event& e() noexcept;
+    static int& i() noexcept;
+};
+template <class Case, class Result>
+inline constexpr bool is_case = std::is_same_v<Case, bide::select_case<Result>> &&
+                                std::is_same_v<typename Case::result_type, Result>;
+static_assert(is_case<decltype(on_recv(any::c())), std::optional<int>>);
+static_assert(is_case<decltype(on_recv(&any::c())), std::optional<int>>);
+static_assert(is_case<decltype(on_send(any::c(), any::i())), bide::result<void>>);
+static_assert(is_case<decltype(on_send(&any::c(), any::i())), bide::result<void>>);
+static_assert(is_case<decltype(on_acquire(any::s())), bide::result<bide::permit>>);
+static_assert(is_case<decltype(on_acquire(&any::s(), 2)), bide::result<bide::permit>>);
+static_assert(is_case<decltype(on_event(any::e())), std::monostate>);
+static_assert(is_case<decltype(on_event(&any::e())), std::monostate>);
+static_assert(is_case<decltype(on_timeout(1s)), std::monostate>);
+static_assert(is_case<decltype(on_timeout(steady_clock::now())), std::monostate>);
+static_assert(is_case<decltype(on_stop(std::stop_token())), std::monostate>);
+
+using one = bide::selected<decltype(on_recv(any::c())), decltype(on_timeout(1s))>;
+static_assert(std::is_same_v<decltype(bide::select(on_recv(any::c()), on_timeout(1s))), one>);
+static_assert(std::is_same_v<decltype(bide::try_select(on_recv(any::c()), on_timeout(1s))),
+                             std::optional<one>>);
+static_assert(std::is_same_v<decltype(bide::async_select(on_recv(any::c()), on_timeout(1s))),
+                             bide::async_op<one>>);
+static_assert(
+    std::is_same_v<decltype(std::declval<one&>().template get<0>()), std::optional<int>&>);
+static_assert(noexcept(std::declval<const one&>().index()));
+static_assert(!std::is_copy_constructible_v<decltype(on_recv(any::c()))>);
+
+template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
+
+} // namespace
+
+// ---- What can happen at once
+
+TEMPLATE_TEST_CASE("select: each case that can happen at once does, alone, in every form", "",
+                   BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        INFO("kind " << kind);
+        each_kind all;
+        for (int round = 0; round < (kind < each_kind::latch ? 3 : 1); ++round) {
+            all.make_happen(kind);
+            auto got = all.run<TestType>();
+            REQUIRE(got.has_value());
+            CHECK(all.is_right(kind, *got));
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("select: what is ready comes before a time that has passed and a stop that was "
+                   "requested",
+                   "", BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    for (std::size_t kind = 0; kind < each_kind::timeout; ++kind) {
+        for (int round = 0; round < 10; ++round) {
+            each_kind all;
+            all.rest = -1s;
+            all.stopping.request_stop();
+            all.make_happen(kind);
+            auto got = all.run<TestType>();
+            REQUIRE(got.has_value());
+            REQUIRE(all.is_right(kind, *got));
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("select: closed is ready", "", BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    each_kind all;
+    SECTION("a channel that is drained") {
+        REQUIRE(all.in.try_send(42));
+        all.in.close();
+        auto last = all.run<TestType>();
+        REQUIRE(last.has_value());
+        REQUIRE(last->index() == each_kind::recv);
+        CHECK(last->template get<each_kind::recv>() == 42);
+        for (int again = 0; again < 3; ++again) {
+            auto got = all.run<TestType>();
+            REQUIRE(got.has_value());
+            REQUIRE(got->index() == each_kind::recv);
+            CHECK_FALSE(got->template get<each_kind::recv>().has_value());
+        }
+    }
+    SECTION("a channel that is to be sent to, and the value stays") {
+        all.out.close();
+        for (int again = 0; again < 3; ++again) {
+            auto got = all.run<TestType>();
+            REQUIRE(got.has_value());
+            REQUIRE(got->index() == each_kind::send);
+            CHECK(is(got->template get<each_kind::send>(), errc::closed));
+            CHECK(all.value == 7);
+        }
+        CHECK(all.out.size() == 1);
+    }
+    SECTION("a semaphore") {
+        all.permits.close();
+        for (int again = 0; again < 3; ++again) {
+            auto got = all.run<TestType>();
+            REQUIRE(got.has_value());
+            REQUIRE(got->index() == each_kind::acquire);
+            CHECK(is(got->template get<each_kind::acquire>(), errc::closed));
+        }
+        CHECK(all.permits.available() == 1);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves no trace", "",
+                   trying<false>, trying<true>) {
+    const test::watchdog guard;
+    each_kind all;
+    channel hand(0);
+    int value = 3;
+    for (int round = 0; round < 20; ++round) {
+        REQUIRE_FALSE(all.run<TestType>().has_value());
+        REQUIRE_FALSE(TestType::run(on_recv(hand), on_send(hand, value)).has_value());
+        REQUIRE_FALSE(TestType::run(on_recv(hand)).has_value());
+        REQUIRE_FALSE(TestType::run(on_timeout(1h)).has_value());
+        REQUIRE_FALSE(TestType::run(on_timeout(steady_clock::now() + 1h)).has_value());
+        REQUIRE(all.permits.available() == 1);
+        REQUIRE(all.permits.waiters() == 0);
+        REQUIRE(all.out.size() == 1);
+        REQUIRE(all.value == 7);
+        REQUIRE(value == 3);
+        REQUIRE(is_left_alone(hand));
+    }
+    REQUIRE(all.in.try_send(1)); // nobody takes it
+    CHECK(all.in.size() == 1);
+}
+
+TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one that waits", "",
+                   trying<false>, awaiting<false>) {
+    const test::watchdog guard;
+    channel a(0);
+    channel b(0);
+    for (int round = 0; round < 20; ++round) {
+        int value = round;
+        waiting receiver(a.async_recv());
+        waiting sender(b.async_send(round));
+        auto got = TestType::run(on_send(a, value), on_recv(b));
+        REQUIRE(got.has_value());
+        if (got->index() == 0) {
+            REQUIRE(receiver.is_over());
+            REQUIRE(receiver.got() == round);
+            REQUIRE_FALSE(sender.is_over());
+            REQUIRE(b.try_recv().value() == round);
+        } else {
+            REQUIRE(sender.is_over());
+            REQUIRE(got->template get<1>() == round);
+            REQUIRE_FALSE(receiver.is_over());
+            REQUIRE(a.try_send(round));
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel full(1);
+    channel empty(1);
+    channel closed(1);
+    bide::semaphore permits(1);
+    bide::event set(true);
+    closed.close();
+    ints hits(5);
+    for (int round = 0; round < 500; ++round) {
+        int value = 1;
+        static_cast<void>(full.try_send(2));
+        static_cast<void>(empty.try_recv());
+        auto got = TestType::run(on_recv(full), on_send(empty, value), on_acquire(permits),
+                                 on_event(set), on_recv(closed));
+        REQUIRE(got.has_value());
+        ++hits[got->index()];
+        REQUIRE(full.empty() == (got->index() == 0));
+        REQUIRE(empty.empty() == (got->index() != 1));
+        REQUIRE(permits.available() == (got->index() == 2 ? 0 : 1));
+    }
+    for (const int h : hits) {
+        CHECK(h > 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: operations on one channel that stand twice are all hit over time", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel ch(2);
+    REQUIRE(ch.try_send(0));
+    ints hits(4);
+    for (int round = 0; round < 500; ++round) {
+        int one_value = 1;
+        int other_value = 2;
+        auto got = TestType::run(on_recv(ch), on_send(ch, one_value), on_recv(ch),
+                                 on_send(ch, other_value));
+        REQUIRE(got.has_value());
+        ++hits[got->index()];
+        if (got->index() % 2 == 0) {
+            REQUIRE(ch.empty());
+            REQUIRE(ch.try_send(0));
+        } else {
+            REQUIRE(ch.size() == 2);
+            REQUIRE(ch.try_recv());
+        }
+    }
+    for (const int h : hits) {
+        CHECK(h > 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", "",
+                   BIDE_EACH_BIASED_FORM) {
+    const test::watchdog guard;
+    for (unsigned ready = 1; ready < 16; ++ready) {
+        for (int round = 0; round < 5; ++round) {
+            channel in(1);
+            channel out(1);
+            bide::semaphore permits((ready & 4) != 0 ? 1 : 0);
+            bide::event set((ready & 8) != 0);
+            int value = 1;
+            static_cast<void>((ready & 1) != 0 && in.try_send(1));
+            static_cast<void>((ready & 2) != 0 || out.try_send(1));
+            std::size_t first = 0;
+            while ((ready >> first & 1) == 0) {
+                ++first;
+            }
+            // The time-out stands first and still comes after all others.
+            auto got = TestType::run(on_timeout(0s), on_recv(in), on_send(out, value),
+                                     on_acquire(permits), on_event(set));
+            REQUIRE(got.has_value());
+            REQUIRE(got->index() == first + 1);
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("select: the biased forms take the first of what ends them, too", "",
+                   BIDE_EACH_BIASED_FORM) {
+    const test::watchdog guard;
+    channel ch(1);
+    std::stop_source stopped = test::new_stop();
+    stopped.request_stop();
+    for (int round = 0; round < 5; ++round) {
+        CHECK(TestType::run(on_recv(ch), on_timeout(0s), on_timeout(-1s))->index() == 1);
+        CHECK(TestType::run(on_timeout(0s), on_stop(stopped.get_token()), on_recv(ch))->index() ==
+              0);
+        CHECK(TestType::run(on_stop(stopped.get_token()), on_timeout(0s), on_recv(ch))->index() ==
+              0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: a case of a null pointer never happens", "", BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    channel* const no_channel = nullptr;
+    bide::semaphore* const no_semaphore = nullptr;
+    bide::event* const no_event = nullptr;
+    channel ch(1);
+    bide::semaphore permits(0);
+    bide::event set(true);
+    int value = 1;
+    auto run = [&](channel* in, channel* out, bide::semaphore* s, bide::event* e) {
+        return TestType::run(on_recv(in), on_send(out, value), on_acquire(s), on_event(e),
+                             on_timeout(0s));
+    };
+    for (int round = 0; round < 10; ++round) {
+        CHECK(run(no_channel, no_channel, no_semaphore, no_event)->index() == 4);
+        CHECK(run(no_channel, no_channel, no_semaphore, &set)->index() == 3);
+        CHECK(run(no_channel, &ch, no_semaphore, no_event)->index() == 1);
+        CHECK(run(&ch, no_channel, no_semaphore, no_event)->index() == 0);
+        permits.release();
+        CHECK(run(no_channel, no_channel, &permits, no_event)->index() == 2);
+        // A token without a source is as good as none.
+        CHECK(TestType::run(on_stop(std::stop_token()), on_recv(no_channel), on_timeout(0s))
+                  ->index() == 2);
+    }
+}
+
+TEST_CASE("select: where all cases are disabled it waits until it is ended") {
+    const test::watchdog guard;
+    channel* const none = nullptr;
+    CHECK_FALSE(bide::try_select(on_recv(none)).has_value());
+    CHECK_FALSE(bide::try_select_biased(on_recv(none), on_stop(std::stop_token())).has_value());
+    waiting ended(bide::async_select(on_recv(none), on_recv(none)).with_timeout(1ms));
+    REQUIRE(test::eventually([&] { return ended.is_over(); }));
+    test::service_thread();
+    CHECK(is(ended.got(), errc::timeout));
+    waiting dropped(bide::async_select(on_recv(none)));
+    CHECK_FALSE(dropped.is_over());
+}
+
+// ---- Waits
+
+TEST_CASE("select: each case ends the wait of a coroutine, and only that one happens") {
+    const test::watchdog guard;
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        INFO("kind " << kind);
+        each_kind all;
+        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        waiting w(all.async());
+        if (kind < each_kind::timeout) {
+            REQUIRE_FALSE(w.is_over());
+            REQUIRE(all.permits.waiters() == 1);
+        }
+        if (kind != each_kind::timeout) {
+            all.make_happen(kind);
+        }
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        test::service_thread();
+        CHECK(all.is_right(kind, w.got()));
+    }
+}
+
+TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that one happens", "",
+                   blocking<false>, blocking<true>) {
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        INFO("kind " << kind);
+        each_kind all;
+        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        bool right = false;
+        test::run_threads(2, [&](int i) {
+            if (i == 0) {
+                auto got = all.run<TestType>();
+                right = got.has_value() && all.is_right(kind, *got);
+            } else if (kind != each_kind::timeout && test::has_waiters(all.permits, 1)) {
+                all.make_happen(kind);
+            }
+        });
+        CHECK(right);
+    }
+}
+
+TEST_CASE("select: a close ends the wait, once, whichever case it is of") {
+    const test::watchdog guard;
+    for (int which = 0; which < 3; ++which) {
+        channel in(0);
+        channel out(0);
+        bide::semaphore permits(0);
+        int value = 5;
+        test::manual_executor on;
+        auto select = [&] {
+            return bide::async_select(on_recv(in), on_send(out, value), on_acquire(permits),
+                                      on_recv(in), on_acquire(permits, 2));
+        };
+        waiting w(select());
+        waiting elsewhere(select().resume_on(on));
+        auto close = [&](int n) {
+            switch (n % 3) {
+            case 0: in.close(); break;
+            case 1: out.close(); break;
+            default: permits.close(); break;
+            }
+        };
+        close(which);
+        CHECK(w.is_over());
+        CHECK(on.size() == 1);
+        close(which + 1);
+        close(which + 2);
+        CHECK(on.run_all() == 1);
+        REQUIRE(elsewhere.is_over());
+        for (auto* const each : {&w, &elsewhere}) {
+            auto& got = each->got();
+            REQUIRE((got.index() == 4 ? 2 : got.index() % 3) == static_cast<std::size_t>(which));
+            switch (got.index()) {
+            case 0: CHECK_FALSE(got.get<0>().has_value()); break;
+            case 1: CHECK(is(got.get<1>(), errc::closed)); break;
+            case 2: CHECK(is(got.get<2>(), errc::closed)); break;
+            case 3: CHECK_FALSE(got.get<3>().has_value()); break;
+            default: CHECK(is(got.get<4>(), errc::closed)); break;
+            }
+        }
+        CHECK(value == 5);
+        CHECK(permits.waiters() == 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: send and receive of one select on a channel without capacity do not "
+                   "meet each other",
+                   "", test::native, test::portable) {
+    using hand_channel = bide::basic_channel<int, TestType>;
+    const test::watchdog guard;
+    hand_channel hand(0);
+    for (int round = 0; round < 20; ++round) {
+        int value = round;
+        CHECK_FALSE(bide::try_select(on_send(hand, value), on_recv(hand)).has_value());
+        CHECK_FALSE(bide::try_select(on_recv(hand), on_send(hand, value)).has_value());
+        // But they meet others: a plain one of each kind,
+        {
+            waiting w(bide::async_select(on_send(hand, value), on_recv(hand)));
+            REQUIRE_FALSE(w.is_over());
+            if (round % 2 == 0) {
+                REQUIRE(hand.try_recv().value() == round);
+                REQUIRE(w.is_over());
+                REQUIRE(w.got().index() == 0);
+            } else {
+                REQUIRE(hand.try_send(-round));
+                REQUIRE(w.is_over());
+                REQUIRE(w.got().template get<1>() == -round);
+            }
+            REQUIRE(is_left_alone(hand));
+        }
+        // and another select of the same kind, once, while a third goes on waiting.
+        {
+            int other = -1 - round;
+            int third = 1'000;
+            waiting first(bide::async_select(on_send(hand, value), on_recv(hand)));
+            waiting second(bide::async_select(on_recv(hand), on_send(hand, other)));
+            REQUIRE(first.is_over());
+            REQUIRE(second.is_over());
+            waiting alone(bide::async_select(on_recv(hand), on_send(hand, third)));
+            REQUIRE_FALSE(alone.is_over());
+            const bool first_sent = first.got().index() == 0;
+            REQUIRE(second.got().index() == (first_sent ? 0u : 1u));
+            if (first_sent) {
+                REQUIRE(second.got().template get<0>() == round);
+            } else {
+                REQUIRE(first.got().template get<1>() == other);
+            }
+            REQUIRE(hand.try_recv().value() == third);
+        }
+    }
+}
+
+TEST_CASE(
+    "select: two that meet in a circle of channels match once and do not wait for each other") {
+    const test::watchdog guard;
+    channel a(0);
+    channel b(0);
+    for (int order = 0; order < 4; ++order) {
+        int one_value = 1;
+        int other_value = 2;
+        auto run = [&](auto first, auto second) {
+            waiting left(std::move(first));
+            REQUIRE_FALSE(left.is_over());
+            waiting right(std::move(second));
+            REQUIRE(left.is_over());
+            REQUIRE(right.is_over());
+            CHECK(is_left_alone(a));
+            CHECK(is_left_alone(b));
+            return left.got().index() == right.got().index();
+        };
+        auto one_way = [&] { return bide::async_select(on_send(a, one_value), on_recv(b)); };
+        auto other_way = [&] { return bide::async_select(on_recv(a), on_send(b, other_value)); };
+        CHECK((order % 2 == 0 ? run(one_way(), other_way()) : run(other_way(), one_way())));
+    }
+}
+
+TEST_CASE("select: it waits in the queue of each case, in the order in which it came") {
+    const test::watchdog guard;
+    using platform = test::observing<test::native>;
+    bide::basic_channel<int, platform> ch(2);
+    bide::basic_channel<int, platform> other(2);
+    waiting first(bide::async_select(on_recv(ch), on_recv(other)));
+    waiting second(ch.async_recv());
+    std::optional<int> third;
+    std::optional<int> fifth;
+    test::team threads(1, [&](int) {
+        auto got = bide::select(on_recv(other), on_recv(ch));
+        third = got.index() == 1 ? got.get<1>() : std::nullopt;
+    });
+    REQUIRE(test::are_asleep<test::native>(1));
+    waiting fourth(bide::async_select(on_recv(ch), on_recv(ch)));
+    test::team last(1, [&](int) { fifth = ch.recv(); });
+    REQUIRE(test::are_asleep<test::native>(2));
+    for (int i = 1; i <= 6; ++i) {
+        REQUIRE(ch.try_send(i));
+    }
+    threads.join();
+    last.join();
+    REQUIRE(first.is_over());
+    CHECK(first.got().get<0>() == 1);
+    CHECK(second.got() == 2);
+    CHECK(third == 3);
+    REQUIRE(fourth.is_over());
+    CHECK((fourth.got().index() == 0 ? fourth.got().get<0>() : fourth.got().get<1>()) == 4);
+    CHECK(fifth == 5);
+    CHECK(ch.try_recv().value() == 6);
+    CHECK(other.empty());
+}
+
+TEST_CASE("select: which of two waits on one channel is served is a matter of chance, too") {
+    const test::watchdog guard;
+    channel hand(0);
+    ints hits(2);
+    for (int round = 0; round < 200; ++round) {
+        waiting w(bide::async_select(on_recv(hand), on_recv(hand)));
+        REQUIRE(hand.try_send(round));
+        REQUIRE(w.is_over());
+        ++hits[w.got().index()];
+    }
+    CHECK(hits[0] > 0);
+    CHECK(hits[1] > 0);
+}
+
+TEST_CASE("select: over channels of every capacity each item comes once, in its channel's order") {
+    struct sender {
+        static test::detached run(channel& to, int items) {
+            for (int n = 1; n <= items; ++n) {
+                const auto sent = co_await to.async_send(n);
+                if (!sent) {
+                    co_return;
+                }
+            }
+            to.close();
+        }
+    };
+    const test::watchdog guard;
+    constexpr int items = 50;
+    channel by_hand(0);
+    channel single(1);
+    channel several(3);
+    sender::run(by_hand, items);
+    sender::run(single, items);
+    sender::run(several, items);
+    channel* open[] = {&by_hand, &single, &several};
+    int last[3] = {};
+    bool in_order = true;
+    for (int left = 3; left != 0;) {
+        auto got = bide::select(on_recv(open[0]), on_recv(open[1]), on_recv(open[2]));
+        const std::size_t from = got.index();
+        const auto item = from == 0 ? got.get<0>() : from == 1 ? got.get<1>() : got.get<2>();
+        if (item) {
+            in_order = in_order && *item == ++last[from];
+        } else {
+            open[from] = nullptr; // closed and drained
+            --left;
+        }
+    }
+    CHECK(in_order);
+    for (const int n : last) {
+        CHECK(n == items);
+    }
+}
+
+// ---- What is not chosen leaves no trace
+
+TEMPLATE_TEST_CASE("select: what loses holds no permit and no item, and its value stays", "",
+                   blocking<false>, awaiting<false>) {
+    const test::watchdog guard;
+    bide::channel<std::string> out(1);
+    bide::channel<std::string> in(1);
+    bide::semaphore permits(3);
+    bide::event set(true);
+    const std::string text(100, 'x');
+    std::string value = text;
+    REQUIRE(in.try_send(text));
+    for (int round = 0; round < 50; ++round) {
+        auto got =
+            TestType::run(on_send(out, value), on_recv(in), on_acquire(permits, 2), on_event(set));
+        REQUIRE(got.has_value());
+        switch (got->index()) {
+        case 0:
+            REQUIRE(got->template get<0>());
+            REQUIRE(value != text);
+            value = out.try_recv().value();
+            break;
+        case 1:
+            REQUIRE(got->template get<1>() == text);
+            REQUIRE(in.empty());
+            REQUIRE(in.try_send(text));
+            break;
+        case 2:
+            REQUIRE(got->template get<2>());
+            REQUIRE(permits.available() == 1);
+            break;
+        default: break;
+        }
+        got.reset();
+        REQUIRE(value == text);
+        REQUIRE(in.size() == 1);
+        REQUIRE(out.empty());
+        REQUIRE(permits.available() == 3);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: what a losing case had in part goes to those behind", "", test::native,
+                   test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    using items = bide::basic_channel<int, TestType>;
+    const test::watchdog guard;
+    semaphore s(2);
+    items ch(1);
+    test::foreign next(s, 1);
+    test::foreign after(s, 4);
+    SECTION("by an item for a coroutine") {
+        waiting w(bide::async_select(on_acquire(s, 5), on_recv(ch)));
+        next.start();
+        after.start();
+        REQUIRE(s.waiters() == 3);
+        REQUIRE(ch.try_send(1));
+        CHECK(w.is_over());
+    }
+    SECTION("by an item for a thread") {
+        bool right = false;
+        test::team thread(
+            1, [&](int) { right = bide::select(on_acquire(s, 5), on_recv(ch)).index() == 1; });
+        REQUIRE(test::has_waiters(s, 1));
+        next.start();
+        after.start();
+        REQUIRE(ch.try_send(1));
+        thread.join();
+        CHECK(right);
+    }
+    SECTION("by the destruction of a coroutine") {
+        waiting w(bide::async_select(on_acquire(s, 5), on_recv(ch)));
+        next.start();
+        after.start();
+        w.destroy();
+        CHECK(ch.try_send(1));
+    }
+    SECTION("by a stop") {
+        std::stop_source stop = test::new_stop();
+        waiting w(bide::async_select(on_acquire(s, 5), on_recv(ch)).with_stop(stop.get_token()));
+        next.start();
+        after.start();
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        test::service_thread<TestType>();
+        CHECK(is(w.got(), errc::stopped));
+    }
+    REQUIRE(test::eventually([&] { return next.is_complete(); }));
+    CHECK_FALSE(after.is_complete());
+    CHECK(s.waiters() == 1);
+    s.release(3); // one it had
+    CHECK(after.is_complete());
+    CHECK(s.available() == 0);
+}
+
+TEST_CASE("select: a coroutine that has not gone on yet keeps nothing of its other cases from "
+          "those behind") {
+    const test::watchdog guard;
+    bide::semaphore s(2);
+    channel hand(0);
+    channel ch(1);
+    test::manual_executor on;
+    test::foreign next(s, 1);
+    test::foreign after(s, 4);
+    waiting w(bide::async_select(on_acquire(s, 5), on_recv(hand), on_recv(ch)).resume_on(on));
+    waiting behind(hand.async_recv());
+    next.start();
+    after.start();
+    REQUIRE(ch.try_send(1));
+    REQUIRE(on.size() == 1);
+    REQUIRE(hand.try_send(2));
+    CHECK(behind.is_over());
+    SECTION("a few permits") {
+        s.release();
+        CHECK(next.is_complete());
+        CHECK_FALSE(after.is_complete());
+        s.release(2);
+        CHECK(after.is_complete());
+        CHECK(s.available() == 0);
+    }
+    SECTION("as many as it waited for") {
+        s.release(3);
+        CHECK(next.is_complete());
+        CHECK(after.is_complete());
+        CHECK(s.available() == 0);
+    }
+    CHECK(on.run_all() == 1);
+    REQUIRE(w.is_over());
+    CHECK(w.got().get<2>() == 1);
+    CHECK(s.available() == 0);
+    CHECK(s.waiters() == 0);
+}
+
+TEST_CASE("select: a case that lost to another of the same semaphore frees what it held") {
+    const test::watchdog guard;
+    bide::semaphore s(1);
+    waiting w(bide::async_select_biased(on_acquire(s, 3), on_acquire(s, 2)));
+    CHECK_FALSE(w.is_over());
+    CHECK(s.available() == 0); // the head has it
+    s.release(2);
+    REQUIRE(w.is_over());
+    CHECK(w.got().index() == 0);
+    CHECK(w.got().get<0>().value().count() == 3);
+    CHECK(s.available() == 0);
+    CHECK(s.waiters() == 0);
+    w.got().get<0>().value().forget();
+    s.release();
+    CHECK(s.available() == 1);
+}
+
+TEST_CASE("select: a case of the same semaphore further back does not overtake") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    channel ch(1);
+    test::foreign between(s, 1);
+    waiting head(bide::async_select(on_acquire(s, 2), on_recv(ch)));
+    between.start();
+    s.release();
+    CHECK_FALSE(head.is_over()); // has one of two
+    CHECK_FALSE(between.is_complete());
+    REQUIRE(ch.try_send(1));
+    CHECK(head.is_over());
+    CHECK(between.is_complete());
+}
+
+TEST_CASE("select: a sender or receiver behind a select that has ended is served") {
+    const test::watchdog guard;
+    channel hand(0);
+    channel other(1);
+    int value = 9;
+    waiting w(bide::async_select(on_recv(hand), on_recv(other)));
+    waiting behind(hand.async_recv());
+    REQUIRE(other.try_send(1));
+    REQUIRE(w.is_over());
+    REQUIRE(hand.try_send(2));
+    REQUIRE(behind.is_over());
+    CHECK(behind.got() == 2);
+    waiting sends(bide::async_select(on_send(hand, value), on_recv(other)));
+    waiting sends_behind(hand.async_send(3));
+    REQUIRE(other.try_send(1));
+    REQUIRE(sends.is_over());
+    CHECK(hand.try_recv().value() == 3);
+    CHECK(sends_behind.is_over());
+    CHECK(value == 9);
+}
+
+// ---- Operands
+
+TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    channel ch(1);
+    int value = 1;
+    int asked[4] = {};
+    auto count = [&asked](std::size_t which, auto& what) -> auto& {
+        ++asked[which];
+        return what;
+    };
+    std::chrono::seconds none(0);
+    auto got = TestType::run(on_recv(count(0, ch)), on_recv(count(1, ch)),
+                             on_send(count(2, ch), value), on_timeout(count(3, none)));
+    CHECK(got->index() == 2);
+    CHECK(ints(asked, asked + 4) == ints(4, 1));
+}
+
+TEST_CASE("select: an exception while a case is evaluated leaves the others usable") {
+    const test::watchdog guard;
+    channel hand(0);
+    channel ch(1);
+    bide::semaphore s(1);
+    int value = 1;
+    REQUIRE(ch.try_send(5));
+    auto thrower = []() -> channel& { throw std::runtime_error("evaluated"); };
+    for (int round = 0; round < 3; ++round) {
+        CHECK_THROWS_AS(bide::select(on_recv(ch), on_acquire(s, -1)), std::invalid_argument);
+        CHECK_THROWS_AS(bide::try_select(on_send(hand, value), on_recv(ch), on_recv(thrower())),
+                        std::runtime_error);
+        CHECK_THROWS_AS(bide::async_select(on_acquire(s), on_recv(hand), on_recv(thrower())),
+                        std::runtime_error);
+        CHECK(is_left_alone(hand));
+        CHECK(ch.size() == 1);
+        CHECK(s.available() == 1);
+        CHECK(s.waiters() == 0);
+        CHECK(value == 1);
+    }
+    CHECK(bide::select(on_recv(hand), on_recv(ch)).get<1>() == 5);
+}
+
+TEST_CASE("select: one that was made and never awaited leaves no trace") {
+    each_kind all;
+    {
+        const auto unused = all.async();
+        static_cast<void>(unused);
+        CHECK(all.permits.waiters() == 0);
+    }
+    REQUIRE(all.in.try_send(1));
+    CHECK(all.in.size() == 1);
+    CHECK(all.value == 7);
+}
+
+// ---- Other channels
+
+TEST_CASE("select: an unbounded channel has cases as any other") {
+    const test::watchdog guard;
+    bide::unbounded_channel<int> ch;
+    channel other(0);
+    int value = 1;
+    CHECK_FALSE(bide::try_select(on_recv(ch), on_recv(other)).has_value());
+    CHECK(bide::select(on_send(ch, value), on_recv(other)).index() == 0);
+    CHECK(bide::select(on_recv(other), on_recv(ch)).get<1>() == 1);
+    waiting w(bide::async_select(on_recv(ch), on_recv(other)));
+    CHECK_FALSE(w.is_over());
+    value = 2;
+    CHECK(bide::select(on_send(ch, value), on_recv(other)).index() == 0);
+    REQUIRE(w.is_over());
+    CHECK(w.got().get<0>() == 2);
+    ch.close();
+    CHECK_FALSE(bide::select(on_recv(other), on_recv(ch)).get<1>().has_value());
+}
+
+// ---- Allocations
+
+TEST_CASE("select: no form allocates, with few cases or many") {
+    const test::watchdog guard;
+    std::stop_source stop = test::new_stop();
+    const std::stop_token token = stop.get_token();
+    test::service_thread(); // it is there
+    channel a(1);
+    channel b(1);
+    bide::semaphore s(0);
+    bide::semaphore more(1);
+    bide::event e;
+    int value = 1;
+    int other = 2;
+    auto few = [&](auto form) {
+        return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
+                    on_timeout(1h), on_stop(token));
+    };
+    auto many = [&](auto form) {
+        return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
+                    on_acquire(more, 2), on_event(e), on_recv(a), on_recv(b), on_timeout(1h),
+                    on_stop(token));
+    };
+    auto blocks = [](auto... c) {
+        auto got = bide::select(std::move(c)...);
+        got.template get<2>()->forget();
+        return got.index();
+    };
+    auto tries = [](auto... c) { return bide::try_select(std::move(c)...).has_value(); };
+    auto async = [](auto... c) { return bide::async_select(std::move(c)...); };
+    waiting small(few(async));
+    waiting large(many(async));
+    REQUIRE_FALSE(small.is_over());
+    REQUIRE_FALSE(large.is_over());
+    std::size_t before = test::allocations_here();
+    bool sent = bide::try_select(on_send(a, value), on_send(b, other)).has_value();
+    sent = sent && bide::try_select(on_send(a, value), on_send(b, other)).has_value();
+    std::size_t used = test::allocations_here() - before;
+    CHECK(sent);
+    CHECK(used == 0);
+    CHECK(small.is_over());
+    CHECK(large.is_over());
+
+    before = test::allocations_here();
+    const bool nothing = tries(on_recv(a), on_recv(b)) || few(tries) || many(tries);
+    used = test::allocations_here() - before;
+    CHECK_FALSE(nothing);
+    CHECK(used == 0);
+
+    std::size_t threads_use = 99;
+    std::size_t index[2] = {99, 99};
+    test::team thread(1, [&](int) {
+        const std::size_t start = test::allocations_here();
+        index[0] = few(blocks);
+        index[1] = many(blocks);
+        threads_use = test::allocations_here() - start;
+    });
+    for (int i = 0; i < 2; ++i) {
+        REQUIRE(test::has_waiters(s, 1));
+        before = test::allocations_here();
+        s.release();
+        used = test::allocations_here() - before;
+        CHECK(used == 0);
+    }
+    thread.join();
+    CHECK(index[0] == 2);
+    CHECK(index[1] == 2);
+    CHECK(threads_use == 0);
+}
+
+// ---- At every instant
+
+TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at every instant "
+                   "something can",
+                   "", trying<false>, blocking<false>, awaiting<false>) {
+    // While the one channel still has its item, the other one gets one; then the first loses it.
+    constexpr int rounds = 3'000;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    channel first(1);
+    channel second(1);
+    test::rendezvous both(2);
+    int blind = 0;
+    test::run_threads(2, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int round = 0; round < rounds; ++round) {
+            if (i == 0) {
+                static_cast<void>(first.try_send(1));
+                both.meet();
+                chance();
+                auto got = TestType::run(on_recv(first), on_recv(second), on_timeout(0s));
+                blind += !got || got->index() == 2 ? 1 : 0;
+                both.meet();
+                static_cast<void>(second.try_recv());
+            } else {
+                both.meet();
+                chance();
+                static_cast<void>(second.try_send(2));
+                static_cast<void>(first.try_recv());
+                both.meet();
+            }
+            both.meet();
+        }
+    });
+    CHECK(blind == 0);
+}
+
+TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", trying<true>,
+                   blocking<true>) {
+    constexpr int rounds = 3'000;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    channel first(1);
+    channel second(1);
+    test::rendezvous both(2);
+    int blind = 0;
+    test::run_threads(2, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int round = 0; round < rounds; ++round) {
+            if (i == 0) {
+                static_cast<void>(first.try_recv());
+                static_cast<void>(second.try_send(0));
+                both.meet();
+                chance();
+                int value = 1;
+                int other = 2;
+                auto got =
+                    TestType::run(on_send(first, value), on_send(second, other), on_timeout(0s));
+                blind += !got || got->index() == 2 ? 1 : 0;
+                both.meet();
+            } else {
+                both.meet();
+                chance();
+                static_cast<void>(second.try_recv());
+                static_cast<void>(first.try_send(2));
+                both.meet();
+            }
+            both.meet();
+        }
+    });
+    CHECK(blind == 0);
+}
+
+// ---- Threads
+
+TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly", "",
+                   test::native, test::jittery) {
+    constexpr int threads = 44;
+    constexpr int rounds = 5;
+    bide::basic_channel<int, TestType> hand(0);
+    test::rendezvous all(threads);
+    std::vector<ints> met(threads); // whom; -1: it has sent
+    test::run_threads(threads, [&](int i) {
+        ints& mine = met[static_cast<std::size_t>(i)];
+        mine.reserve(rounds);
+        for (int round = 0; round < rounds; ++round) {
+            int value = i;
+            auto got = bide::select(on_send(hand, value), on_recv(hand));
+            mine.push_back(got.index() == 0 ? -1 : got.template get<1>().value_or(-2));
+            all.meet(); // nobody is left over
+        }
+    });
+    int sent = 0;
+    ints times(threads);
+    for (int i = 0; i < threads; ++i) {
+        for (const int whom : met[static_cast<std::size_t>(i)]) {
+            REQUIRE(whom >= -1);
+            REQUIRE(whom != i); // not itself
+            if (whom == -1) {
+                ++sent;
+            } else {
+                ++times[static_cast<std::size_t>(whom)];
+            }
+        }
+    }
+    CHECK(sent == threads * rounds / 2);
+    for (int i = 0; i < threads; ++i) {
+        int mine = 0;
+        for (const int whom : met[static_cast<std::size_t>(i)]) {
+            mine += whom == -1 ? 1 : 0;
+        }
+        REQUIRE(times[static_cast<std::size_t>(i)] == mine);
+    }
+    CHECK(is_left_alone(hand));
+}
+
+TEST_CASE("select: two threads whose selects time out again and again lose and double nothing") {
+    constexpr int items = 2'000;
+    const std::size_t capacity = GENERATE(0u, 2u);
+    channel ch(capacity);
+    channel never(0);
+    bool in_order = true;
+    int timeouts[2] = {};
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::run_threads(2, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int n = 0; n < items;) {
+            const auto rest = chance.rest(16);
+            if (i == 0) {
+                int value = n;
+                auto got = bide::select(on_send(ch, value), on_recv(never), on_timeout(rest));
+                in_order = in_order && (got.index() != 2 || value == n);
+                n += got.index() == 0 ? 1 : 0;
+                timeouts[i] += got.index() == 2 ? 1 : 0;
+            } else {
+                chance.dawdle(14);
+                auto got = bide::select(on_recv(ch), on_timeout(rest));
+                if (got.index() == 0 && got.get<0>() != n) {
+                    return; // the other one gives up in time
+                }
+                n += got.index() == 0 ? 1 : 0;
+                timeouts[i] += got.index() == 1 ? 1 : 0;
+            }
+        }
+    });
+    INFO(timeouts[0] << " and " << timeouts[1] << " time-outs");
+    CHECK(in_order);
+    CHECK(ch.empty());
+}
+
+TEMPLATE_TEST_CASE("select: selects, senders and receivers share channels of every capacity, and "
+                   "each item comes once",
+                   "", test::native, test::portable) {
+    using items = bide::basic_channel<int, TestType>;
+    constexpr int each = 600;
+    items a(0);
+    items b(1);
+    items c(3);
+    std::vector<ints> got(3);
+    int sent[3] = {};
+    std::atomic<int> sending{3};
+    test::run_threads(6, [&](int i) {
+        if (i < 3) {
+            for (int n = 0; n < each; ++n) {
+                int value = i * each + n;
+                if (i == 0) {
+                    auto to = bide::select(on_send(a, value), on_send(b, value), on_send(c, value));
+                    sent[i] += to.index() <= 2 ? 1 : 0;
+                } else if (i == 1) {
+                    auto to = bide::select(on_send(c, value), on_send(a, value));
+                    sent[i] += to.index() <= 1 ? 1 : 0;
+                } else {
+                    sent[i] += (n % 2 == 0 ? a : b).send(value) ? 1 : 0;
+                }
+            }
+            if (--sending == 0) {
+                a.close();
+                b.close();
+                c.close();
+            }
+            return;
+        }
+        ints& mine = got[static_cast<std::size_t>(i - 3)];
+        items* open[] = {&a, &b, &c};
+        for (;;) {
+            if (i == 3) { // a plain receiver
+                const auto item = a.recv();
+                if (!item) {
+                    return;
+                }
+                mine.push_back(*item);
+                continue;
+            }
+            auto s = bide::select(on_recv(open[0]), on_recv(open[1]), on_recv(open[2]));
+            const std::optional<int> item = s.index() == 0   ? s.template get<0>()
+                                            : s.index() == 1 ? s.template get<1>()
+                                                             : s.template get<2>();
+            if (item) {
+                mine.push_back(*item);
+            } else {
+                open[s.index()] = nullptr;
+                if (!open[0] && !open[1] && !open[2]) {
+                    return;
+                }
+            }
+        }
+    });
+    ints times(3 * each);
+    for (const ints& of : got) {
+        for (const int item : of) {
+            REQUIRE(item >= 0);
+            REQUIRE(item < 3 * each);
+            ++times[static_cast<std::size_t>(item)];
+        }
+    }
+    CHECK(times == ints(3 * each, 1));
+    CHECK(sent[0] + sent[1] + sent[2] == 3 * each);
+    CHECK(a.empty());
+    CHECK(b.empty());
+    CHECK(c.empty());
+}

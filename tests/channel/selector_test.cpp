@@ -1,0 +1,495 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/counted.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/platforms.hpp"
+#include "support/selecting.hpp"
+#include "support/service.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/channel/selector.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::errc;
+using bide::on_acquire;
+using bide::on_event;
+using bide::on_recv;
+using bide::on_send;
+using bide::on_stop;
+using bide::on_timeout;
+using std::chrono::steady_clock;
+using ints = std::vector<int>;
+using channel = bide::channel<int>;
+using test::is_left_alone;
+using test::waiting;
+
+static_assert(!std::is_copy_constructible_v<bide::selector>);
+static_assert(!std::is_move_constructible_v<bide::selector>);
+static_assert(std::is_same_v<decltype(std::declval<bide::selector&>().select()), std::size_t>);
+static_assert(std::is_same_v<decltype(std::declval<bide::selector&>().try_select()),
+                             std::optional<std::size_t>>);
+static_assert(noexcept(std::declval<bide::selector&>().remove(0)));
+
+template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
+
+} // namespace
+
+TEST_CASE("selector: without a case nothing can happen") {
+    const test::watchdog guard;
+    bide::selector any;
+    CHECK(any.size() == 0);
+    CHECK_FALSE(any.try_select().has_value());
+    CHECK_FALSE(any.remove(0));
+    waiting w(any.async_select().with_timeout(1ms));
+    REQUIRE(test::eventually([&] { return w.is_over(); }));
+    test::service_thread();
+    CHECK(is(w.got(), errc::timeout));
+}
+
+TEST_CASE("selector: it calls the handler of the case that happened, with what came of it, and of "
+          "no other") {
+    const test::watchdog guard;
+    channel in(3);
+    channel out(1);
+    bide::semaphore permits(0);
+    bide::event set;
+    int value = 5;
+    ints calls(6);
+    std::optional<int> last;
+    bide::selector any;
+    CHECK(any.add(on_recv(in), [&](std::optional<int> got) {
+        ++calls[0];
+        last = got;
+    }) == 0);
+    CHECK(any.add(on_send(out, value), [&](bide::result<void> got) { calls[1] += got ? 1 : 0; }) ==
+          1);
+    CHECK(any.add(on_acquire(permits, 2), [&](bide::result<bide::permit> got) {
+        calls[2] += got && got->count() == 2 ? 1 : 0;
+    }) == 2);
+    CHECK(any.add(on_event(set), [&] { ++calls[3]; }) == 3);
+    CHECK(any.add(on_timeout(1h), [&] { ++calls[4]; }) == 4);
+    CHECK(any.size() == 5);
+
+    CHECK(any.select() == 1); // there is room
+    CHECK(out.size() == 1);
+    CHECK_FALSE(any.try_select().has_value());
+    for (int round = 1; round <= 3; ++round) { // again and again
+        REQUIRE(in.try_send(round));
+        CHECK(any.select() == 0);
+        CHECK(last == round);
+        CHECK_FALSE(any.try_select().has_value());
+        permits.release(2);
+        CHECK(any.try_select() == std::optional<std::size_t>(2));
+        CHECK(permits.available() == 2); // the handler's permit is gone
+        permits.acquire(2);
+        value = round;
+        CHECK(out.try_recv());
+        CHECK(any.select() == 1);
+        CHECK(out.size() == 1);
+        set.set();
+        CHECK(any.select() == 3);
+        set.reset();
+    }
+    CHECK(calls == ints{3, 4, 3, 3, 0, 0});
+    CHECK(any.add(on_timeout(0s), [&] { ++calls[5]; }) == 5);
+    CHECK(any.select() == 5);
+    CHECK(calls == ints{3, 4, 3, 3, 0, 1});
+}
+
+TEST_CASE("selector: closed is ready, each time, and brings nothing") {
+    const test::watchdog guard;
+    bide::channel<std::string> in(2);
+    bide::channel<std::string> out(1);
+    bide::semaphore permits(0);
+    std::string value = "stays";
+    int items = 0;
+    int ends = 0;
+    bide::selector any;
+    any.add(on_recv(in), [&](std::optional<std::string> got) {
+        items += got ? 1 : 0;
+        ends += got ? 0 : 1;
+    });
+    REQUIRE(in.try_send("first"));
+    REQUIRE(in.try_send("second"));
+    in.close();
+    for (int round = 0; round < 5; ++round) {
+        CHECK(any.select() == 0);
+    }
+    CHECK(items == 2);
+    CHECK(ends == 3);
+    REQUIRE(any.remove(0));
+
+    bool closed = false;
+    auto note = [&](const auto& got) { closed = is(got, errc::closed); };
+    any.add(on_send(out, value), note);
+    out.close();
+    for (int round = 0; round < 3; ++round) {
+        closed = false;
+        CHECK(any.select() == 0);
+        CHECK(closed);
+    }
+    CHECK(value == "stays");
+    REQUIRE(any.remove(0));
+    any.add(on_acquire(permits), note);
+    permits.close();
+    for (int round = 0; round < 3; ++round) {
+        closed = false;
+        CHECK(any.try_select().has_value());
+        CHECK(closed);
+    }
+}
+
+TEST_CASE("selector: an index is a case's own until that is removed") {
+    const test::watchdog guard;
+    std::deque<channel> inboxes;
+    bide::selector any;
+    int from = -1;
+    for (int i = 0; i < 4; ++i) {
+        inboxes.emplace_back(1);
+        REQUIRE(any.add(on_recv(inboxes.back()), [&from, i](std::optional<int>) { from = i; }) ==
+                static_cast<std::size_t>(i));
+    }
+    CHECK(any.remove(1));
+    CHECK_FALSE(any.remove(1));
+    CHECK_FALSE(any.remove(4));
+    CHECK(any.size() == 3);
+    REQUIRE(inboxes[1].try_send(1));
+    CHECK_FALSE(any.try_select().has_value()); // nobody asks for it
+    REQUIRE(inboxes[3].try_send(1));
+    CHECK(any.select() == 3);
+    CHECK(from == 3);
+    const std::size_t again =
+        any.add(on_recv(inboxes[1]), [&from](std::optional<int>) { from = 11; });
+    CHECK(again != 0);
+    CHECK(again != 2);
+    CHECK(again != 3);
+    CHECK(any.size() == 4);
+    CHECK(any.select() == again);
+    CHECK(from == 11);
+    for (std::size_t i = 0; i < 5; ++i) {
+        any.remove(i);
+    }
+    CHECK(any.size() == 0);
+    CHECK_FALSE(any.try_select().has_value());
+}
+
+TEST_CASE("selector: a handler may add and remove cases, its own too") {
+    const test::watchdog guard;
+    channel a(8);
+    channel b(8);
+    for (int i = 0; i < 4; ++i) {
+        REQUIRE(a.try_send(i));
+        REQUIRE(b.try_send(10 + i));
+    }
+    ints seen;
+    bide::selector any;
+    std::size_t mine = 0;
+    std::string alive(100, 'x'); // the handler's own, read after it was removed
+    mine = any.add(on_recv(a), [&, alive](std::optional<int> got) {
+        seen.push_back(*got);
+        any.remove(mine);
+        for (int i = 0; i < 50; ++i) { // wherever the others lie now
+            any.add(on_recv(b), [&](std::optional<int> item) { seen.push_back(*item); });
+        }
+        seen.push_back(static_cast<int>(alive.size()));
+    });
+    CHECK(any.select() == mine);
+    CHECK(any.size() == 50);
+    while (any.try_select()) {
+    }
+    CHECK(seen == ints{0, 100, 10, 11, 12, 13});
+    CHECK(a.size() == 3);
+}
+
+TEST_CASE("selector: an exception of a handler leaves it usable, and its item is gone") {
+    const test::watchdog guard;
+    channel in(2);
+    bide::semaphore permits(0);
+    int got = 0;
+    bide::selector any;
+    any.add(on_recv(in), [&](std::optional<int> item) {
+        if (*item < 0) {
+            throw std::runtime_error("handled");
+        }
+        got += *item;
+    });
+    any.add(on_acquire(permits), [](const auto&) {});
+    REQUIRE(in.try_send(-1));
+    REQUIRE(in.try_send(2));
+    CHECK_THROWS_AS(any.select(), std::runtime_error);
+    CHECK(permits.waiters() == 0);
+    CHECK(any.select() == 0);
+    CHECK(got == 2);
+    REQUIRE(in.try_send(-1));
+    CHECK_THROWS_AS(any.try_select(), std::runtime_error);
+    CHECK_FALSE(any.try_select().has_value());
+}
+
+TEST_CASE(
+    "selector: of many that are ready each comes, now and then; none where a pointer is null") {
+    const test::watchdog guard;
+    constexpr std::size_t many = 20;
+    std::deque<channel> inboxes;
+    bide::selector any;
+    ints hits(many);
+    for (std::size_t i = 0; i < many; ++i) {
+        inboxes.emplace_back(1);
+        any.add(on_recv(i % 5 == 4 ? nullptr : &inboxes[i]),
+                [&hits, i](std::optional<int>) { ++hits[i]; });
+    }
+    for (int round = 0; round < 2'000; ++round) {
+        for (channel& inbox : inboxes) {
+            static_cast<void>(inbox.try_send(1));
+        }
+        REQUIRE(any.try_select().has_value());
+    }
+    int all = 0;
+    for (std::size_t i = 0; i < many; ++i) {
+        CHECK((hits[i] > 0) == (i % 5 != 4));
+        all += hits[i];
+    }
+    CHECK(all == 2'000);
+}
+
+TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace") {
+    const test::watchdog guard;
+    channel hand(0);
+    bide::semaphore permits(1);
+    int value = 1;
+    {
+        bide::selector any;
+        any.add(on_recv(hand), [](const auto&) {});
+        any.add(on_send(hand, value), [](const auto&) {});
+        any.add(on_acquire(permits, 2), [](const auto&) {});
+        any.add(on_timeout(1h), [] {});
+        for (int round = 0; round < 10; ++round) {
+            REQUIRE_FALSE(any.try_select().has_value());
+            REQUIRE(is_left_alone(hand));
+            REQUIRE(permits.available() == 1);
+        }
+    }
+    CHECK(is_left_alone(hand));
+    CHECK(permits.waiters() == 0);
+    CHECK(value == 1);
+}
+
+TEST_CASE("selector: a time-out counts from the beginning of each select") {
+    const test::watchdog guard;
+    channel in(1);
+    int late = 0;
+    bide::selector any;
+    any.add(on_recv(in), [](const auto&) {});
+    any.add(on_timeout(10ms), [&] { ++late; });
+    for (int round = 1; round <= 3; ++round) {
+        auto start = steady_clock::now();
+        CHECK(any.select() == 1);
+        CHECK(steady_clock::now() >= start + 10ms);
+        start = steady_clock::now();
+        waiting w(any.async_select());
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        CHECK(steady_clock::now() >= start + 10ms);
+        test::service_thread();
+        CHECK(w.got().index == 1);
+        CHECK(late == 2 * round);
+        REQUIRE(in.try_send(1));
+        CHECK(any.select() == 0);
+    }
+}
+
+TEST_CASE("selector: a thread and a coroutine wait until one of the cases happens") {
+    const test::watchdog guard;
+    channel in(0);
+    bide::semaphore permits(0);
+    bide::event set;
+    std::stop_source stop = test::new_stop();
+    ints calls(4);
+    bide::selector any;
+    any.add(on_recv(in), [&](std::optional<int> got) { calls[0] += got.value_or(100); });
+    any.add(on_event(set), [&] { ++calls[1]; });
+    any.add(on_acquire(permits, 2), [&](const auto&) { ++calls[2]; });
+    any.add(on_stop(stop.get_token()), [&] { ++calls[3]; });
+    std::size_t chosen = 99;
+    auto each = [&](auto make_happen) {
+        {
+            waiting w(any.async_select());
+            REQUIRE_FALSE(w.is_over());
+            make_happen();
+            REQUIRE(test::eventually([&] { return w.is_over(); }));
+            test::service_thread();
+            chosen = w.got().index;
+        }
+        set.reset();
+        test::team thread(1, [&](int) { chosen = chosen == any.select() ? chosen : 99; });
+        REQUIRE(test::has_waiters(permits, 1));
+        make_happen();
+        thread.join();
+        set.reset();
+        return chosen;
+    };
+    CHECK(each([&] { static_cast<void>(in.send(1)); }) == 0);
+    CHECK(calls == ints{2, 0, 0, 0});
+    CHECK(each([&] { set.set(); }) == 1);
+    CHECK(calls == ints{2, 2, 0, 0});
+    CHECK(each([&] {
+              permits.release(2);
+              permits.acquire(2);
+          }) == 2);
+    CHECK(calls == ints{2, 2, 2, 0});
+    {
+        waiting w(any.async_select());
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return w.is_over(); }));
+        CHECK(test::service_thread() == w.on()); // not on this thread
+        CHECK(w.got().index == 3);
+    }
+    CHECK(any.select() == 3); // it stays requested
+    CHECK(calls == ints{2, 2, 2, 2});
+}
+
+TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before and after it was "
+          "chosen for") {
+    const test::watchdog guard;
+    test::tally tally;
+    {
+        bide::channel<test::counted_once> in(1);
+        bide::channel<test::counted_once> other(0);
+        bide::semaphore permits(0);
+        test::manual_executor on;
+        int calls = 0;
+        bide::selector any;
+        any.add(on_recv(in), [&](const auto&) { ++calls; });
+        any.add(on_acquire(permits, 2), [&](const auto&) { ++calls; });
+        any.add(on_recv(other), [&](const auto&) { ++calls; });
+        {
+            waiting w(any.async_select().with_timeout(1ms));
+            REQUIRE(test::eventually([&] { return w.is_over(); }));
+            test::service_thread();
+            CHECK(is(w.got(), errc::timeout));
+        }
+        {
+            waiting w(any.async_select());
+            CHECK(permits.waiters() == 1);
+            w.destroy();
+            CHECK(permits.waiters() == 0);
+            CHECK_FALSE(other.try_send(test::counted_once(tally, 1)));
+        }
+        { // an item goes to the next
+            waiting w(any.async_select().resume_on(on));
+            waiting next(in.async_recv());
+            REQUIRE(in.try_send(test::counted_once(tally, 2)));
+            on.drop_all();
+            w.destroy();
+            REQUIRE(next.is_over());
+            CHECK(next.got()->number() == 2);
+        }
+        { // permits go back
+            waiting w(any.async_select().resume_on(on));
+            permits.release(2);
+            on.drop_all();
+            w.destroy();
+            CHECK(permits.available() == 2);
+        }
+        CHECK(calls == 0);
+        CHECK(any.select() == 1); // and it is of use still
+        CHECK(calls == 1);
+    }
+    CHECK(tally.alive() == 0);
+    CHECK(tally.copied == 0);
+}
+
+TEST_CASE("selector: a select allocates nothing; to add a case does") {
+    const test::watchdog guard;
+    channel in(1);
+    bide::semaphore permits(0);
+    int got = 0;
+    bide::selector any;
+    any.add(on_recv(in), [&](std::optional<int> item) { got += *item; });
+    for (int i = 0; i < 20; ++i) {
+        any.add(on_acquire(permits), [](const auto&) {});
+    }
+    const std::size_t before = test::allocations_here();
+    bool right = true;
+    for (int round = 0; round < 10; ++round) {
+        right = right && in.try_send(1) && any.select() == 0 && !any.try_select();
+    }
+    right = right && any.remove(7);
+    const std::size_t used = test::allocations_here() - before;
+    CHECK(used == 0);
+    CHECK(right);
+    CHECK(got == 10);
+}
+
+TEMPLATE_TEST_CASE("selector: threads with selectors over many channels take each item once", "",
+                   test::native, test::portable) {
+    using items = bide::basic_channel<int, TestType>;
+    constexpr int inboxes = 8;
+    constexpr int each = 300;
+    std::deque<items> all;
+    for (int i = 0; i < inboxes; ++i) {
+        all.emplace_back(static_cast<std::size_t>(i % 3));
+    }
+    std::atomic<int> sending{2};
+    std::vector<ints> got(2);
+    test::run_threads(4, [&](int t) {
+        if (t < 2) {
+            for (int n = 0; n < each * inboxes; ++n) {
+                static_cast<void>(
+                    all[static_cast<std::size_t>((n + t) % inboxes)].send(t * each * inboxes + n));
+            }
+            if (--sending == 0) {
+                for (items& inbox : all) {
+                    inbox.close();
+                }
+            }
+            return;
+        }
+        bide::basic_selector<TestType> any;
+        ints& mine = got[static_cast<std::size_t>(t - 2)];
+        bool ended = false;
+        for (items& inbox : all) {
+            any.add(on_recv(inbox), [&](std::optional<int> item) {
+                ended = !item;
+                if (item) {
+                    mine.push_back(*item);
+                }
+            });
+        }
+        while (any.size() != 0) {
+            const std::size_t index = any.select();
+            if (ended) {
+                any.remove(index);
+            }
+        }
+    });
+    ints times(2 * each * inboxes);
+    for (const ints& of : got) {
+        for (const int item : of) {
+            ++times[static_cast<std::size_t>(item)];
+        }
+    }
+    CHECK(times == ints(2 * each * inboxes, 1));
+}

@@ -1,0 +1,554 @@
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/contested.hpp"
+#include "support/coroutines.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/last_touch.hpp"
+#include "support/observing.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/watch.hpp>
+#include <bide/sched/task.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+static_assert(!std::is_copy_constructible_v<bide::watch<int>>);
+static_assert(!std::is_move_constructible_v<bide::watch<int>>);
+static_assert(std::is_nothrow_copy_constructible_v<bide::watch_receiver<int>>);
+static_assert(std::is_nothrow_move_constructible_v<bide::watch_receiver<int>>);
+static_assert(std::is_copy_assignable_v<bide::watch_receiver<int>>);
+
+namespace {
+
+using bide::errc;
+using std::chrono::steady_clock;
+using watched = test::observing<test::native>;
+using watch = bide::basic_watch<int, watched>;
+using receiver = watch::receiver;
+
+enum class what { nothing_yet, changed, closed, stopped, late };
+
+what of(const bide::result<void>& got) {
+    if (got) {
+        return what::changed;
+    }
+    switch (got.error()) {
+    case errc::closed: return what::closed;
+    case errc::stopped: return what::stopped;
+    case errc::timeout: return what::late;
+    default: return what::nothing_yet;
+    }
+}
+bool is(const bide::result<void>& got, errc error) { return !got && got.error() == error; }
+
+template <class Receiver> test::held note(Receiver& r, std::atomic<what>& out) {
+    const auto got = co_await r.async_changed();
+    out = of(got);
+}
+template <class Receiver>
+test::held note_on(test::manual_executor& on, Receiver& r, std::atomic<what>& out) {
+    const auto got = co_await r.async_changed().resume_on(on);
+    out = of(got);
+}
+template <class Receiver>
+test::detached note_until(Receiver& r, std::stop_token stop, std::atomic<what>& out) {
+    const auto got = co_await r.async_changed().with_stop(std::move(stop));
+    out = of(got);
+}
+template <class Receiver>
+test::detached note_for(Receiver& r, std::chrono::nanoseconds rest, std::atomic<what>& out) {
+    const auto got = co_await r.async_changed().with_timeout(rest);
+    out = of(got);
+}
+
+} // namespace
+
+// ---- Versions
+
+TEST_CASE("watch: a receiver has seen the version that it subscribed to, and no later one") {
+    const test::watchdog guard;
+    watch w(1);
+    CHECK(w.send(2));
+    auto r = w.subscribe();
+    CHECK(w.receivers() == 1);
+    CHECK(r.get() == 2);
+    CHECK_FALSE(r.has_changed());
+    CHECK(is(r.changed_for(0s), errc::timeout));
+    CHECK(w.send(2)); // the same value is a new version
+    CHECK(r.has_changed());
+    CHECK(r.changed());
+    CHECK_FALSE(r.has_changed());
+    CHECK(r.get() == 2);
+    CHECK(w.get() == 2);
+}
+
+TEST_CASE("watch: many versions are one change, and the latest is what there is") {
+    const test::watchdog guard;
+    watch w;
+    CHECK(w.get() == 0);
+    auto r = w.subscribe();
+    auto other = w.subscribe();
+    for (int i = 1; i <= 10; ++i) {
+        w.send(i);
+    }
+    CHECK(r.changed());
+    CHECK(r.get() == 10);
+    CHECK(is(r.changed_for(0s), errc::timeout));
+    CHECK(other.has_changed()); // each sees for itself
+}
+
+TEST_CASE("watch: get() does not count as seen, see() does") {
+    watch w(1);
+    auto r = w.subscribe();
+    w.send(2);
+    CHECK(r.get() == 2);
+    CHECK(r.has_changed());
+    CHECK(r.see() == 2);
+    CHECK_FALSE(r.has_changed());
+}
+
+TEST_CASE("watch: a copy of a receiver has seen as much, and goes on by itself") {
+    watch w(1);
+    auto r = w.subscribe();
+    w.send(2);
+    auto copy = r;
+    CHECK(w.receivers() == 2);
+    CHECK(copy.see() == 2);
+    CHECK(r.has_changed());
+    auto moved = std::move(r);
+    CHECK(w.receivers() == 2);
+    CHECK(moved.has_changed());
+    moved = copy;
+    CHECK_FALSE(moved.has_changed());
+    CHECK(w.receivers() == 2);
+}
+
+TEST_CASE("watch: modify() changes the latest, or nothing") {
+    watch w(1);
+    auto r = w.subscribe();
+    CHECK(w.modify([](int& i) { i += 41; }));
+    CHECK(r.has_changed());
+    CHECK(r.see() == 42);
+    CHECK_THROWS_AS(w.modify([](int& i) {
+        i = 0;
+        throw std::runtime_error("no");
+    }),
+                    std::runtime_error);
+    CHECK_FALSE(r.has_changed());
+    CHECK(w.get() == 42);
+    int calls = 0;
+    CHECK(w.modify([&](int& i) {
+        if (++calls < 3) {
+            w.send(calls * 100); // comes in between
+        }
+        ++i;
+    }));
+    CHECK(calls == 3);
+    CHECK(w.get() == 201);
+}
+
+// ---- Waiting
+
+TEST_CASE("watch: a version reaches all who wait, of every kind; so does the end") {
+    const test::watchdog guard;
+    watch w(1);
+    std::vector<receiver> receivers(7, w.subscribe());
+    std::stop_source never = test::new_stop();
+    std::atomic<what> ends[3] = {};
+    what got[4] = {};
+    auto c = note(receivers[4], ends[0]);
+    c.start();
+    note_until(receivers[5], never.get_token(), ends[1]);
+    note_for(receivers[6], 1h, ends[2]);
+    test::team threads(4, [&](int i) {
+        receiver& mine = receivers[static_cast<std::size_t>(i)];
+        switch (i) {
+        case 0: got[i] = of(mine.changed()); break;
+        case 1: got[i] = of(mine.changed(never.get_token())); break;
+        case 2: got[i] = of(mine.changed_for(1h)); break;
+        default: got[i] = of(mine.changed_until(steady_clock::now() + 1h)); break;
+        }
+    });
+    REQUIRE(test::are_asleep<test::native>(4));
+    const int kind = GENERATE(0, 1, 2);
+    switch (kind) {
+    case 0: w.send(2); break;
+    case 1: w.modify([](int& i) { ++i; }); break;
+    default: w.close();
+    }
+    const what expected = kind == 2 ? what::closed : what::changed;
+    threads.join();
+    for (const what g : got) {
+        CHECK(g == expected);
+    }
+    for (const auto& e : ends) {
+        CHECK(e == expected);
+    }
+    for (receiver& r : receivers) {
+        CHECK(r.get() == (kind == 2 ? 1 : 2));
+        CHECK_FALSE(r.has_changed());
+    }
+}
+
+TEST_CASE("watch: those who wait go on in the order in which they came") {
+    watch w;
+    auto first = w.subscribe();
+    auto second = first;
+    auto third = first;
+    test::journal turns;
+    const auto wait = [&turns](receiver& r, int name) {
+        [](receiver& from, test::journal& to, int who) -> test::detached {
+            const auto got = co_await from.async_changed();
+            to.add(got ? who : -1);
+        }(r, turns, name);
+    };
+    wait(third, 3);
+    wait(first, 1);
+    wait(second, 2);
+    w.send(7);
+    CHECK(turns.entries() == std::vector<int>{3, 1, 2});
+}
+
+TEST_CASE("watch: times that have passed are one look; ready comes first") {
+    const test::watchdog guard(20s);
+    watch w;
+    auto r = w.subscribe();
+    std::stop_source stop = test::new_stop();
+    stop.request_stop();
+    CHECK(is(r.changed_for(0s), errc::timeout));
+    CHECK(is(r.changed_for(-1h), errc::timeout));
+    CHECK(is(r.changed_for(1ms), errc::timeout));
+    CHECK(is(r.changed_until(steady_clock::time_point::min()), errc::timeout));
+    CHECK(is(r.changed(stop.get_token()), errc::stopped));
+    std::atomic<what> end{};
+    note_for(r, -1s, end);
+    CHECK(end == what::late);
+    w.send(1);
+    CHECK(r.changed_for(-1h));
+    w.send(2);
+    CHECK(r.changed(stop.get_token()));
+    w.send(3);
+    note_until(r, stop.get_token(), end);
+    CHECK(end == what::changed);
+}
+
+TEST_CASE("watch: who gives up leaves no trace, and has seen nothing") {
+    const test::watchdog guard;
+    watch w;
+    auto r = w.subscribe();
+    test::manual_executor later;
+    std::stop_source stop = test::new_stop();
+    std::atomic<what> end{};
+    SECTION("stopped") {
+        note_until(r, stop.get_token(), end);
+        stop.request_stop();
+        REQUIRE(test::eventually([&] { return end != what::nothing_yet; }));
+        CHECK(end == what::stopped);
+        w.send(7);
+    }
+    SECTION("timed out") {
+        note_for(r, 1ms, end);
+        REQUIRE(test::eventually([&] { return end != what::nothing_yet; }));
+        CHECK(end == what::late);
+        w.send(7);
+    }
+    SECTION("destroyed while it waits") {
+        auto c = note(r, end);
+        c.start();
+        c.destroy();
+        w.send(7);
+        CHECK(end == what::nothing_yet);
+    }
+    SECTION("destroyed when the version had come") {
+        auto c = note_on(later, r, end);
+        c.start();
+        w.send(7);
+        CHECK(later.size() == 1);
+        c.destroy();
+        later.drop_all();
+        CHECK(end == what::nothing_yet);
+    }
+    CHECK(r.has_changed());
+    CHECK(r.changed());
+}
+
+TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
+    const test::watchdog guard;
+    watch w;
+    auto r = w.subscribe();
+    test::manual_executor later;
+    std::atomic<what> end{};
+    auto c = note_on(later, r, end);
+    c.start();
+    w.send(1);
+    w.send(2);
+    w.close();
+    CHECK(later.run_all() == 1);
+    CHECK(end == what::changed);
+    CHECK(r.get() == 2);
+    CHECK(is(r.changed(), errc::closed)); // the second was seen with the first
+}
+
+// ---- Close
+
+TEST_CASE("watch: the last version is seen after the end, then changed() says closed") {
+    const test::watchdog guard;
+    std::optional<watch> w(std::in_place, 1);
+    auto r = w->subscribe();
+    w->send(2);
+    SECTION("called") {
+        CHECK_FALSE(w->is_closed());
+        CHECK(w->close());
+        CHECK_FALSE(w->close());
+        CHECK(w->is_closed());
+        CHECK_FALSE(w->send(3));
+        CHECK_FALSE(w->modify([](int& i) { i = 3; }));
+        CHECK(w->get() == 2);
+        CHECK(is(w->subscribe().changed(), errc::closed));
+    }
+    SECTION("by the end of the watch") { w.reset(); }
+    CHECK(r.has_changed());
+    CHECK(r.changed());
+    CHECK(is(r.changed(), errc::closed));
+    CHECK(is(r.changed_for(0s), errc::closed));
+    CHECK(is(r.changed(std::stop_token()), errc::closed));
+    CHECK_FALSE(r.has_changed());
+    CHECK(r.get() == 2); // it may outlive the watch
+    auto copy = r;
+    CHECK(copy.see() == 2);
+}
+
+// ---- Select
+
+TEST_CASE("watch: a wait whose choice fell elsewhere has seen nothing") {
+    watch w;
+    watch other;
+    auto r = w.subscribe();
+    auto s = other.subscribe();
+    bide::basic_choice<watched> choice;
+    test::contested first(r.async_changed().as_case(), choice);
+    test::contested second(s.async_changed().as_case(), choice);
+    CHECK_FALSE(first.start());
+    SECTION("queued in both") {
+        CHECK_FALSE(second.start());
+        w.send(1);
+        other.send(2);
+        CHECK_FALSE(second.is_complete());
+        CHECK_FALSE(second.cancel());
+    }
+    SECTION("on its way into the second") {
+        other.send(2);
+        w.send(1);
+        CHECK_FALSE(second.start());
+    }
+    CHECK(first.is_complete());
+    CHECK(first.collect());
+    CHECK_FALSE(r.has_changed());
+    CHECK(s.has_changed());
+}
+
+// ---- Elements
+
+TEST_CASE("watch: one value is kept, and a copy is made for who asks") {
+    test::tally count;
+    {
+        bide::watch<test::counted> w(test::counted(count, 1));
+        auto r = w.subscribe();
+        CHECK(w.send(test::counted(count, 2)));
+        CHECK(count.alive() == 1);
+        CHECK(count.copied == 0);
+        CHECK(r.get().number() == 2);
+        CHECK(count.copied == 1);
+        w.close();
+        CHECK_FALSE(w.send(test::counted(count, 3)));
+        CHECK(count.alive() == 1);
+    }
+    CHECK(count.alive() == 0);
+}
+
+namespace {
+
+// Comes back when it is copied and when it is destroyed.
+struct reentrant {
+    explicit reentrant(bide::watch<reentrant>*& to, int& calls) noexcept
+        : of(&to), called(&calls) {}
+    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
+    reentrant(reentrant&& other) noexcept
+        : of(std::exchange(other.of, nullptr)), called(other.called) {}
+    ~reentrant() { call(); }
+    void call() const noexcept {
+        if (of != nullptr && *of != nullptr) {
+            *called += static_cast<int>((*of)->receivers());
+        }
+    }
+    bide::watch<reentrant>** of;
+    int* called;
+};
+
+} // namespace
+
+TEST_CASE("watch: a value may use it when it is copied and when it is destroyed") {
+    const test::watchdog guard;
+    int calls = 0;
+    bide::watch<reentrant>* self = nullptr;
+    bide::watch<reentrant> w(reentrant(self, calls));
+    self = &w;
+    auto r = w.subscribe();
+    {
+        const reentrant copy = r.get();
+        CHECK(calls == 1);
+    }
+    CHECK(calls == 2);
+    w.send(reentrant(self, calls)); // destroys the first
+    CHECK(calls == 3);
+    self = nullptr;
+}
+
+// ---- Allocation, destruction
+
+TEST_CASE("watch: no wait and no look allocates") {
+    const test::watchdog guard;
+    bide::timer_service<watched>(); // its thread, once
+    watch w;
+    auto r = w.subscribe();
+    std::atomic<what> end{};
+    auto c = note(r, end);
+    w.send(1);
+    const std::size_t before = test::allocations_here();
+    const bool changed = r.has_changed() && r.changed().has_value() && r.get() == 1;
+    const bool late = is(r.changed_for(1ms), errc::timeout);
+    auto copy = r;
+    c.start();
+    const std::size_t made = test::allocations_here() - before;
+    CHECK(made == 0);
+    CHECK(changed);
+    CHECK(late);
+    w.send(2);
+    CHECK(end == what::changed);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("watch: a receiver that goes while somebody waits on it terminates") {
+    const std::string said = test::dies([] {
+        bide::watch<int> w;
+        auto other = w.subscribe();
+        std::optional r(w.subscribe());
+        std::atomic<what> end{};
+        auto first = note(*r, end);
+        auto second = note(*r, end);
+        auto third = note(other, end);
+        first.start();
+        second.start();
+        third.start();
+        second.destroy();
+        r.reset();
+    });
+    CHECK(test::contains(said, "watch receiver"));
+    CHECK(test::contains(said, "1 waiting"));
+}
+
+#endif
+
+TEST_CASE("watch: who has seen a version may let everything go, whatever the sender does") {
+    struct all {
+        bide::watch<int> w{0};
+        bide::watch_receiver<int> r = w.subscribe();
+    };
+    const auto make = [](void* at, int) { return ::new (at) all; };
+    const auto send = [](all& a) { a.w.send(1); };
+    const auto wait = [](all& a, int round) {
+        switch (round % 4) {
+        case 0: static_cast<void>(a.r.changed()); break;
+        case 1: static_cast<void>(a.r.changed(std::stop_token())); break;
+        case 2:
+            while (!a.r.has_changed()) {
+                bide::native_platform::pause();
+            }
+            break;
+        default:
+            bide::sync_wait([](all& of) -> bide::task<void> {
+                const auto got = co_await of.r.async_changed();
+                static_cast<void>(got);
+            }(a));
+        }
+    };
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(test::late_touches<all>(1, 2'000, make, send, wait) == 0);
+}
+
+// ---- Storm
+
+TEST_CASE("watch: no modification is lost, and everybody sees the last version") {
+    using storm = bide::basic_watch<std::uint64_t, test::jittery>;
+    const test::watchdog guard;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    constexpr std::uint64_t each = 60; // of each of two
+    const std::int64_t enough = test::native::now() + 2'000'000'000;
+    for (std::uint32_t round = 0; round < 60 && test::native::now() < enough; ++round) {
+        storm w;
+        std::vector<storm::receiver> receivers(2, w.subscribe());
+        std::atomic<int> changing{2};
+        std::uint64_t last[2] = {};
+        bool grows[2] = {true, true};
+        test::run_threads(4, [&](int i) {
+            test::jitter pause(test::run_seed() + round * 4 + static_cast<std::uint32_t>(i));
+            if (i < 2) {
+                for (std::uint64_t n = 0; n < each; ++n) {
+                    pause();
+                    w.modify([](std::uint64_t& sum) { ++sum; });
+                }
+                if (--changing == 0) {
+                    w.close();
+                }
+                return;
+            }
+            auto& mine = receivers[static_cast<std::size_t>(i - 2)];
+            std::stop_source stop = test::new_stop();
+            stop.request_stop();
+            for (;;) {
+                pause();
+                const std::uint32_t kind = pause.below(4);
+                const auto got =
+                    kind == 0   ? mine.changed()
+                    : kind == 1 ? mine.changed_for(pause.rest(14))
+                    : kind == 2 ? mine.changed(stop.get_token())
+                                : bide::sync_wait([](auto& r) -> bide::task<bide::result<void>> {
+                                      const auto g = co_await r.async_changed();
+                                      co_return g;
+                                  }(mine));
+                if (got) {
+                    const std::uint64_t now = mine.get();
+                    // Equal: this version had come between the last wait and its get().
+                    grows[i - 2] = grows[i - 2] && now >= last[i - 2];
+                    last[i - 2] = now;
+                } else if (got.error() == errc::closed) {
+                    break;
+                }
+            }
+        });
+        REQUIRE(w.get() == 2 * each);
+        for (int i = 0; i < 2; ++i) {
+            REQUIRE(grows[i]);
+            REQUIRE(last[i] == 2 * each);
+        }
+    }
+}

@@ -1,0 +1,679 @@
+// channel: every item that is sent is received, once, or is inside, whoever waits, gives up or
+// closes; nobody is left asleep beside an item or a place; nobody who was served is waited for.
+
+#include <bide/channel/channel.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <model/channel_support.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace channel_model;
+
+namespace {
+
+using channel = basic_channel<platform>;
+using core = basic_core<platform>;
+using receiving = basic_receiving<platform>;
+using sending = basic_sending<platform>;
+
+// For three threads.
+using awake_core = basic_core<awake>;
+using awake_receiving = basic_receiving<awake>;
+using awake_sending = basic_sending<awake>;
+
+// One case for each capacity.
+template <class Body>
+void check(const std::string& name, std::vector<std::size_t> capacities, model::options o,
+           const Body& body) {
+    for (const std::size_t n : capacities) {
+        model::check(name + ", capacity " + std::to_string(n), o, [&body, n] { body(n); });
+    }
+}
+
+} // namespace
+
+// ---- Two threads
+
+TEST_CASE("channel: what one sends another receives, in order", "[channel]") {
+    const auto one_item = [](std::size_t n) {
+        auto* const c = new channel(n);
+        model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
+        MODEL_REQUIRE(recv(*c) == 1);
+        delete c; // though the other one is inside of send() still
+    };
+    check("channel: one item", {0, 1}, {}, one_item);
+    check("channel: one item, steps that fail for no reason", {1},
+          {.spurious = 1, .weak_failures = 1}, one_item);
+    check("channel: two items, one at a time", {0, 1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        model::thread other([&] {
+            put(c, 1);
+            put(c, 2);
+        });
+        awake_receiving a;
+        awake_receiving b;
+        wait_in(c, a);
+        MODEL_REQUIRE(a.take() == 1);
+        wait_in(c, b);
+        MODEL_REQUIRE(b.take() == 2);
+    });
+}
+
+TEST_CASE("channel: one who waits for a place gets it, and may destroy the channel", "[channel]") {
+    check("channel: a full one", {1}, {}, [](std::size_t n) {
+        auto* const c = new channel(n);
+        try_send(*c, 1);
+        model::thread other([c] { MODEL_REQUIRE(try_recv(*c) == 1); });
+        MODEL_REQUIRE(send(*c, 2));
+        delete c; // though the other one is inside of try_recv() still
+    });
+}
+
+// ---- Nobody is left asleep
+
+TEST_CASE("channel: whoever waits is served by those who come, who may be the last", "[channel]") {
+    check("channel: two queued receivers, two send", {0, 1, 2}, {}, [](std::size_t n) {
+        auto* const c = new awake_core(n);
+        awake_receiving a;
+        awake_receiving b;
+        a.enqueue(*c);
+        b.enqueue(*c);
+        model::thread first([c] { put(*c, 1); });
+        model::thread second([c] { put(*c, 2); });
+        await(a.w);
+        await(b.w);
+        delete c; // though they are inside still
+        MODEL_REQUIRE(a.take() + b.take() == 3);
+    });
+    check("channel: two queued senders, two receive", {0, 1, 2}, {}, [](std::size_t n) {
+        auto* const c = new awake_core(n);
+        for (std::size_t i = 1; i <= n; ++i) {
+            offer(*c, static_cast<int>(i));
+        }
+        awake_sending a(10);
+        awake_sending b(20);
+        a.enqueue(*c);
+        b.enqueue(*c);
+        model::thread first([c] { get(*c); });
+        model::thread second([c] { get(*c); });
+        await(a.w);
+        await(b.w);
+        delete c; // though they are inside still
+        MODEL_REQUIRE(a.is_gone() && b.is_gone());
+    });
+}
+
+TEST_CASE("channel: one who comes and one who is there already are both served", "[channel]") {
+    check("channel: one queued to receive, one comes, one sends", {0, 1, 2}, {}, [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving a;
+        a.enqueue(c);
+        awake_receiving b;
+        model::thread coming([&] { wait_in(c, b); });
+        put(c, 1);
+        put(c, 2);
+        await(a.w);
+        coming.join();
+        MODEL_REQUIRE(a.take() + b.take() == 3 && c.size() == 0);
+    });
+    check("channel: one queued to send, one comes, one receives", {0, 1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        if (n == 1) {
+            offer(c, 1);
+        }
+        awake_sending a(10);
+        a.enqueue(c);
+        awake_sending b(20);
+        model::thread coming([&] { wait_in(c, b); });
+        get(c);
+        get(c);
+        await(a.w);
+        coming.join();
+        MODEL_REQUIRE(a.is_gone() && b.is_gone() && c.size() == n);
+    });
+}
+
+namespace {
+
+void two_come_to_receive(std::size_t n) {
+    awake_core c(n);
+    awake_receiving a;
+    awake_receiving b;
+    model::thread first([&] { wait_in(c, a); });
+    model::thread second([&] { wait_in(c, b); });
+    put(c, 1);
+    put(c, 2);
+    first.join();
+    second.join();
+    MODEL_REQUIRE(a.take() + b.take() == 3 && c.size() == 0);
+}
+
+void two_come_to_send(std::size_t n) {
+    awake_core c(n);
+    for (std::size_t i = 1; i <= n; ++i) {
+        offer(c, 1);
+    }
+    awake_sending a(10);
+    awake_sending b(20);
+    model::thread first([&] { wait_in(c, a); });
+    model::thread second([&] { wait_in(c, b); });
+    get(c);
+    get(c);
+    first.join();
+    second.join();
+    MODEL_REQUIRE(a.is_gone() && b.is_gone() && c.size() == n);
+}
+
+void two_items(std::size_t n) {
+    basic_channel<awake> c(n);
+    model::thread other([&] {
+        MODEL_REQUIRE(send(c, 1));
+        MODEL_REQUIRE(send(c, 2));
+    });
+    MODEL_REQUIRE(recv(c) == 1);
+    MODEL_REQUIRE(recv(c) == 2);
+}
+
+} // namespace
+
+TEST_CASE("channel: two who come are served by one", "[channel]") {
+    check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come_to_receive);
+    check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come_to_send);
+    check("channel: two items", {0, 1}, random(3'000), two_items);
+}
+
+TEST_CASE("channel: two who come are served by one, in every execution", "[channel][.long]") {
+    check("channel: two receive, one sends, all", {0, 1, 2}, {}, two_come_to_receive);
+    check("channel: two send, one receives, all", {0, 1}, {}, two_come_to_send);
+    check("channel: two items, all", {0, 1}, {}, two_items);
+}
+
+TEST_CASE("channel: one who waits is served once, whoever else tries", "[channel]") {
+    check("channel: one queued to receive, one tries, one sends", {0, 1, 2}, {}, [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving a;
+        a.enqueue(c);
+        int b = 0;
+        model::thread trying([&] { b = poll(c); });
+        model::thread sending([&] { put(c, 1); });
+        const fate mine = n == 0 ? fate::waiting : offer(c, 2);
+        sending.join();
+        trying.join();
+        const int left = poll(c);
+        MODEL_REQUIRE(a.outcome() == fate::granted || a.cancel(c));
+        MODEL_REQUIRE(a.got.has_value() || b != 0);
+        const int sum = (a.got ? a.take() : 0) + b + left;
+        MODEL_REQUIRE(sum == (mine == fate::granted ? 3 : 1));
+    });
+}
+
+// ---- Giving up
+
+TEST_CASE("channel: a wait that is cancelled while it is served has one outcome", "[channel]") {
+    check("channel: a receiver that is cancelled", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving a;
+        a.enqueue(c);
+        fate sent{};
+        model::thread other([&] { sent = offer(c, 1); });
+        const bool cancelled = a.cancel(c);
+        other.join();
+        if (cancelled) {
+            MODEL_REQUIRE(!a.got && poll(c) == (sent == fate::granted ? 1 : 0));
+        } else {
+            MODEL_REQUIRE(a.take() == 1);
+        }
+        MODEL_REQUIRE(n == 0 ? (sent == fate::granted) != cancelled : sent == fate::granted);
+    });
+    check("channel: a sender that is cancelled", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        if (n == 1) {
+            offer(c, 1);
+        }
+        sending a(2);
+        a.enqueue(c);
+        int got = 0;
+        model::thread other([&] { got = poll(c); });
+        const bool cancelled = a.cancel(c);
+        other.join();
+        MODEL_REQUIRE(a.is_gone() != cancelled);
+        MODEL_REQUIRE(got + poll(c) == (cancelled ? 0 : 2) + (n == 1 ? 1 : 0));
+    });
+    check("channel: the first of two receivers is cancelled", {0, 1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving a;
+        awake_receiving b;
+        a.enqueue(c);
+        b.enqueue(c);
+        model::thread other([&] { put(c, 1); });
+        const bool cancelled = a.cancel(c);
+        await((cancelled ? b : a).w);
+        MODEL_REQUIRE((cancelled ? b : a).take() == 1);
+        MODEL_REQUIRE(cancelled || b.cancel(c));
+    });
+    check("channel: stopped by another", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        var<int> stopped{0};
+        receiving a;
+        a.enqueue(c);
+        model::thread stopping([&] {
+            stopped = 1;
+            stop(c, a);
+        });
+        model::thread other([&] { offer(c, 1); });
+        await(a.w);
+        MODEL_REQUIRE(a.outcome() == fate::granted ? a.take() == 1 : stopped == 1);
+        other.join();
+        MODEL_REQUIRE(n == 0 || a.outcome() == fate::granted || poll(c) == 1);
+    });
+    check("channel: stopped before it is queued, or while", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        const bool receives = model::choose(2) == 0;
+        if (!receives && n == 1) {
+            offer(c, 1);
+        }
+        receiving r;
+        sending s(2);
+        model::thread stopping([&] { receives ? stop(c, r) : stop(c, s); });
+        MODEL_REQUIRE((receives ? wait_in(c, r) : wait_in(c, s)) == fate::stopped);
+        stopping.join();
+        MODEL_REQUIRE(!r.got && !s.is_gone());
+    });
+}
+
+TEST_CASE("channel: a time-out loses no item and makes none", "[channel]") {
+    check("channel: a receiver that times out", {0, 1}, {.timeouts = 1}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        int got = 0;
+        model::thread waiting([&] {
+            auto received = c.try_recv_for(soon);
+            MODEL_REQUIRE(received || received.error() == bide::errc::timeout);
+            got = received ? received->take() : 0;
+        });
+        const bool sent = try_send(c, 1);
+        waiting.join();
+        MODEL_REQUIRE(got + try_recv(c) == (sent ? 1 : 0));
+    });
+    check("channel: a sender that times out", {0, 1}, {.timeouts = 1}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        if (n == 1) {
+            try_send(c, 1);
+        }
+        bool sent = false;
+        model::thread waiting([&] { sent = is_sent(c.try_send_for(item(2), soon), 2); });
+        const int got = try_recv(c);
+        waiting.join();
+        MODEL_REQUIRE(got + try_recv(c) == (sent ? 2 : 0) + (n == 1 ? 1 : 0));
+    });
+    check("channel: the time-out of one, the item of another", {0, 1}, {.timeouts = 1},
+          [](std::size_t n) {
+              awake_core c(n);
+              awake_receiving patient;
+              awake_receiving impatient;
+              const bool first = model::choose(2) == 0;
+              (first ? impatient : patient).enqueue(c);
+              (first ? patient : impatient).enqueue(c);
+              model::thread waiting([&] {
+                  if (!impatient.w.park(deadline::at_ns(1)) && !impatient.cancel(c)) {
+                      await(impatient.w);
+                  }
+              });
+              put(c, 1);
+              waiting.join();
+              const int taken = impatient.got ? impatient.take() : 0;
+              MODEL_REQUIRE(taken == 0 || first);
+              if (taken != 0) {
+                  put(c, 2);
+              }
+              await(patient.w);
+              MODEL_REQUIRE(taken + patient.take() == (taken == 0 ? 1 : 3));
+          });
+}
+
+// ---- An item whose receiver is gone
+
+namespace {
+
+test::held recv_held(bide::basic_ready_queue<awake>& where, basic_channel<awake>& c, int& got) {
+    auto received = co_await c.async_recv().resume_on(where);
+    got = value_of(std::move(received));
+}
+test::detached recv_detached(basic_channel<awake>& c, var<int>& got) {
+    auto received = co_await c.async_recv();
+    got = value_of(std::move(received));
+}
+test::detached send_detached(basic_channel<awake>& c, int v, var<int>& sent) {
+    auto op = c.async_send(item(v));
+    const auto done = co_await std::move(op);
+    MODEL_REQUIRE(done || done.error().value.value == v);
+    sent = done ? 1 : 2;
+}
+
+} // namespace
+
+TEST_CASE("channel: an item that nobody is there to take goes to the next who waits", "[channel]") {
+    check("channel: passed on to one who waits", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving next;
+        next.enqueue(c);
+        item late(1);
+        bool passed = false;
+        model::thread passing([&] { passed = c.pass_on(late); });
+        const bool cancelled = next.cancel(c);
+        passing.join();
+        MODEL_REQUIRE(passed != cancelled && passed == next.got.has_value());
+    });
+    check("channel: passed on to one who comes", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving next;
+        item late(1);
+        model::thread passing([&] {
+            if (!c.pass_on(late)) {
+                c.close(); // it is dropped, so the next one waits for another
+            }
+        });
+        const fate what = wait_in(c, next);
+        MODEL_REQUIRE((what == fate::granted) == next.got.has_value());
+        MODEL_REQUIRE((late.value == 0) == next.got.has_value());
+    });
+    check("channel: a coroutine that is destroyed with its item", {0, 1}, {}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        bide::basic_ready_queue<awake> mine; // which is dropped with what is inside
+        int got = 0;
+        var<int> next{0};
+        model::thread sending([&] { send(c, 1); });
+        {
+            test::held h = recv_held(mine, c, got);
+            h.start();
+            recv_detached(c, next);
+            sending.join(); // its send has returned
+        }
+        if (got == 0 && next == 0) {
+            send(c, 2);
+        }
+        MODEL_REQUIRE(got + next != 0);
+        c.close();
+    });
+}
+
+TEST_CASE("channel: coroutines wait beside threads", "[channel]") {
+    check("channel: a coroutine receives", {0, 1}, {}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        var<int> got{0};
+        model::thread sending([&] { send(c, 1); });
+        recv_detached(c, got);
+        sending.join();
+        MODEL_REQUIRE(got == 1);
+    });
+    check("channel: a coroutine sends", {0, 1}, {}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        if (n == 1) {
+            send(c, 1);
+        }
+        var<int> sent{0};
+        int got = 0;
+        model::thread receiving([&] { got = recv(c); });
+        send_detached(c, 2, sent);
+        receiving.join();
+        MODEL_REQUIRE(sent == 1);
+        MODEL_REQUIRE(got + try_recv(c) == (n == 1 ? 3 : 2));
+    });
+}
+
+// ---- Closing
+
+TEST_CASE("channel: a send that was accepted before close is received", "[channel]") {
+    check("channel: close against a send that does not wait", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        fate sent{};
+        model::thread sending([&] { sent = offer(c, 1); });
+        MODEL_REQUIRE(c.close());
+        int got = 0;
+        int one = 0;
+        fate what = poll(c, one);
+        while (what == fate::granted) {
+            got += one;
+            what = poll(c, one);
+        }
+        MODEL_REQUIRE(what == fate::closed);
+        sending.join();
+        MODEL_REQUIRE(got == (sent == fate::granted ? 1 : 0));
+    });
+    check("channel: close against a send that waits", {0, 1}, {}, [](std::size_t n) {
+        basic_channel<awake> c(n);
+        if (n == 1) {
+            try_send(c, 1);
+        }
+        bool sent = false;
+        model::thread sending([&] { sent = send(c, 2); });
+        MODEL_REQUIRE(c.close());
+        sending.join();
+        MODEL_REQUIRE(!sent && try_recv(c) == static_cast<int>(n) && try_recv(c) == 0);
+    });
+    check("channel: close, a send and a receiver that waits", {0, 1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving a;
+        awake_receiving b;
+        a.enqueue(c);
+        b.enqueue(c);
+        fate sent{};
+        model::thread sending([&] { sent = offer(c, 1); });
+        model::thread closing([&] { MODEL_REQUIRE(c.close()); });
+        await(a.w);
+        await(b.w);
+        sending.join();
+        closing.join();
+        MODEL_REQUIRE(a.got.has_value() == (sent == fate::granted) && !b.got);
+        MODEL_REQUIRE(b.outcome() == fate::closed && c.is_closed() && c.size() == 0);
+    });
+}
+
+TEST_CASE("channel: close ends every wait", "[channel]") {
+    check("channel: close against one who comes to receive", {0, 1}, {}, [](std::size_t n) {
+        channel c(n);
+        model::thread receiving([&] { MODEL_REQUIRE(recv(c) == 0); });
+        MODEL_REQUIRE(c.close());
+    });
+    check("channel: close against one who comes to send", {0, 1}, {}, [](std::size_t n) {
+        channel c(n);
+        if (n == 1) {
+            try_send(c, 1);
+        }
+        model::thread sending([&] { MODEL_REQUIRE(!send(c, 2)); });
+        MODEL_REQUIRE(c.close());
+    });
+    check("channel: those who wait to send get their items back, but for one", {1}, {},
+          [](std::size_t n) {
+              awake_core c(n);
+              offer(c, 1);
+              awake_sending a(10);
+              awake_sending b(20);
+              a.enqueue(c);
+              b.enqueue(c);
+              int got = 0;
+              model::thread receiving([&] { got = get(c); });
+              model::thread closing([&] { c.close(); });
+              await(a.w);
+              await(b.w);
+              receiving.join();
+              closing.join();
+              MODEL_REQUIRE(got == 1 && b.outcome() == fate::closed && !b.is_gone());
+              MODEL_REQUIRE(a.is_gone() == (a.outcome() == fate::granted));
+              MODEL_REQUIRE(poll(c) == (a.is_gone() ? 10 : 0));
+          });
+    check("channel: close against close and a wait that is cancelled", {0, 1}, {},
+          [](std::size_t n) {
+              awake_core c(n);
+              awake_receiving a;
+              awake_receiving b;
+              a.enqueue(c);
+              b.enqueue(c);
+              bool other = false;
+              model::thread closing([&] { other = c.close(); });
+              const bool cancelled = a.cancel(c);
+              const bool mine = c.close();
+              await(b.w);
+              closing.join();
+              MODEL_REQUIRE(cancelled || a.outcome() == fate::closed);
+              MODEL_REQUIRE(mine != other && b.outcome() == fate::closed);
+          });
+}
+
+// ---- Many at a time
+
+TEST_CASE("channel: a batch serves all who wait", "[channel]") {
+    check("channel: two queued receivers, one batch", {0, 1, 2}, {}, [](std::size_t n) {
+        auto* const c = new awake_core(n);
+        awake_receiving a;
+        awake_receiving b;
+        a.enqueue(*c);
+        model::thread coming([&, c] { wait_in(*c, b); });
+        model::thread sending([c] { put_all(*c, {1, 2}); });
+        await(a.w);
+        coming.join();
+        delete c; // though the other one is inside still
+        MODEL_REQUIRE(a.take() + b.take() == 3);
+    });
+    check("channel: two senders, one batch", {0, 1, 2}, {}, [](std::size_t n) {
+        awake_core c(n);
+        for (std::size_t i = 1; i <= n; ++i) {
+            offer(c, 1);
+        }
+        awake_sending a(10);
+        awake_sending b(20);
+        a.enqueue(c);
+        model::thread coming([&] { wait_in(c, b); });
+        int got = 0;
+        std::size_t count = 0;
+        model::thread receiving([&] {
+            count = c.recv_n([&got](item& i) noexcept { got += item(std::move(i)).take(); }, 2);
+        });
+        await(a.w);
+        receiving.join();
+        while (count < 2) {
+            got += get(c);
+            ++count;
+        }
+        coming.join();
+        for (std::size_t i = 1; i <= n; ++i) {
+            got += poll(c);
+        }
+        MODEL_REQUIRE(got == 30 + static_cast<int>(n) && c.size() == 0);
+    });
+}
+
+// ---- Last touches
+
+TEST_CASE("channel: who has what was sent may destroy the channel", "[channel]") {
+    // The sender goes for the lock, to serve one who has left meanwhile.
+    check("channel: an item for one who left", {1}, {}, [](std::size_t n) {
+        auto* const c = new core(n);
+        receiving gone;
+        gone.enqueue(*c);
+        model::thread sending([c] { offer(*c, 1); });
+        if (gone.cancel(*c)) {
+            MODEL_REQUIRE(get(*c) == 1);
+        } else {
+            await(gone.w);
+        }
+        delete c; // though the other one is inside still
+    });
+    check("channel: a place for one who left", {1}, {}, [](std::size_t n) {
+        auto* const c = new core(n);
+        offer(*c, 1);
+        sending gone(2);
+        gone.enqueue(*c);
+        model::thread receiving([c] { poll(*c); });
+        if (gone.cancel(*c)) {
+            put(*c, 3);
+        } else {
+            await(gone.w);
+        }
+        delete c; // though the other one is inside still
+    });
+    check("channel: a batch", {2}, {}, [](std::size_t n) {
+        auto* const c = new core(n);
+        model::thread sending([c] { put_all(*c, {1, 2}); });
+        MODEL_REQUIRE(get(*c) == 1);
+        MODEL_REQUIRE(get(*c) == 2);
+        delete c; // though the other one is inside still
+    });
+}
+
+// ---- Everything at once
+
+namespace {
+
+// Two send and two receive.
+void two_and_two() {
+    const auto n = static_cast<std::size_t>(model::choose(3));
+    basic_channel<awake> c(n);
+    int first = 0;
+    model::thread receiver([&] { first = recv(c); });
+    model::thread sender([&] { send(c, 1); });
+    model::thread other([&] { send(c, 2); });
+    const int second = recv(c);
+    receiver.join();
+    MODEL_REQUIRE(first + second == 3);
+}
+
+// Two send, one of them for a time only, one receives until closed, one for a time only; who sends
+// without limit closes.
+void all_at_once() {
+    const auto n = static_cast<std::size_t>(model::choose(3));
+    basic_channel<awake> c(n);
+    int sent = 0;
+    int sent_in_time = 0;
+    int received = 0;
+    int received_in_time = 0;
+    {
+        model::thread a([&] {
+            for (const int v : {1, 2}) {
+                sent += send(c, v) ? v : 0;
+            }
+            c.close();
+        });
+        model::thread b([&] {
+            for (const int v : {10, 20}) {
+                sent_in_time += is_sent(c.try_send_for(item(v), soon), v) ? v : 0;
+            }
+        });
+        model::thread patient([&] {
+            while (const int v = recv(c)) {
+                received += v;
+                MODEL_REQUIRE(c.size() <= n);
+            }
+        });
+        while (auto one = c.try_recv_for(soon)) {
+            received_in_time += one->take();
+        }
+    }
+    MODEL_REQUIRE(sent == 3 && try_recv(c) == 0);
+    MODEL_REQUIRE(received + received_in_time == sent + sent_in_time);
+}
+
+} // namespace
+
+TEST_CASE("channel: all that is sent is received, whatever happens at once", "[channel]") {
+    model::check("channel: two send, two receive", random(5'000), two_and_two);
+    model::options o = random(3'000);
+    o.timeouts = 1;
+    model::check("channel: two send, two receive, one closes", o, all_at_once);
+}
+
+TEST_CASE("channel: all that is sent is received, whatever happens at once, for long",
+          "[channel][.long]") {
+    model::options o = random(300'000);
+    o.depth = 5;
+    model::check("channel: two send, two receive, long", o, two_and_two);
+    model::check("channel: two send, two receive, few preemptions", bounded(2), two_and_two);
+    o.timeouts = o.spurious = o.weak_failures = 1;
+    model::check("channel: two send, two receive, one closes, long", o, all_at_once);
+}

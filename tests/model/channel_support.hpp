@@ -1,0 +1,155 @@
+#ifndef BIDE_TESTS_MODEL_CHANNEL_SUPPORT_HPP
+#define BIDE_TESTS_MODEL_CHANNEL_SUPPORT_HPP
+
+// What the models of channel/ are made of.
+
+#include <bide/channel/channel.hpp>
+#include <model/check.hpp>
+#include <model/sync_support.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace channel_model {
+
+using namespace sync_model;
+using awake = model::platform_without_lock_sleep;
+
+// Positions that wrap soon.
+using stamp = std::uint16_t;
+
+// What goes through: plain data, so a move that nothing orders is a race, and moved but once.
+struct item {
+    item(int v) noexcept : value(v) {}
+    item(item&& from) noexcept : value(from.take()) {}
+    item& operator=(item&& from) noexcept {
+        value = from.take();
+        return *this;
+    }
+
+    int take() noexcept {
+        const int v = value;
+        MODEL_REQUIRE(v != 0);
+        value = 0;
+        return v;
+    }
+
+    var<int> value; // 0: moved from
+};
+
+template <class Platform> using basic_channel = bide::basic_channel<item, Platform, stamp>;
+template <class Platform>
+using basic_core = bide::detail::basic_channel_core<item, Platform, stamp>;
+using bide::detail::side;
+
+// 0: there was none.
+inline int value_of(std::optional<item>&& received) noexcept {
+    return received ? received->take() : 0;
+}
+template <class Channel> int recv(Channel& c) { return value_of(c.recv()); }
+template <class Channel> int try_recv(Channel& c) {
+    auto received = c.try_recv();
+    return received ? received->take() : 0;
+}
+
+// True: it was sent. If not, it came back.
+template <class Sent> bool is_sent(Sent&& sent, int v) {
+    MODEL_REQUIRE(sent || sent.error().value.value == v);
+    return sent.has_value();
+}
+template <class Channel> bool send(Channel& c, int v) { return is_sent(c.send(item(v)), v); }
+template <class Channel> bool try_send(Channel& c, int v) {
+    return is_sent(c.try_send(item(v)), v);
+}
+
+// The same below the channel's face, without ever waiting.
+template <class Platform> fate offer(basic_core<Platform>& c, int v) noexcept {
+    item i(v);
+    const fate what = c.send(i);
+    MODEL_REQUIRE((what == fate::granted) == (i.value == 0));
+    return what;
+}
+// In as few steps as there are, again until all are in.
+template <class Platform>
+void put_all(basic_core<Platform>& c, std::array<item, 2> items) noexcept {
+    for (std::size_t done = 0; done < items.size();) {
+        const std::size_t n = c.send_n(
+            [&](std::size_t i) noexcept -> item& { return items[done + i]; }, items.size() - done);
+        done += n;
+        if (n == 0) {
+            platform::pause();
+        }
+    }
+}
+template <class Platform> fate poll(basic_core<Platform>& c, int& v) noexcept {
+    return c.recv([&v](item& i) noexcept { v = item(std::move(i)).take(); });
+}
+template <class Platform> int poll(basic_core<Platform>& c) noexcept {
+    int v = 0;
+    poll(c, v);
+    return v;
+}
+// Tries until there is a place, or an item.
+template <class Platform> void put(basic_core<Platform>& c, int v) noexcept {
+    item i(v);
+    while (c.send(i) != fate::granted) {
+        platform::pause();
+    }
+}
+template <class Platform> int get(basic_core<Platform>& c) noexcept {
+    int v = 0;
+    while (poll(c, v) != fate::granted) {
+        platform::pause();
+    }
+    return v;
+}
+
+// A node, and what it is to bring or to take along. Whose it is looks, and does not sleep.
+template <class Platform> struct basic_receiving {
+    using core = basic_core<Platform>;
+    static constexpr side which = side::receiving;
+
+    fate enqueue(core& c) noexcept { return c.enqueue(w, which); }
+    bool cancel(core& c) noexcept { return c.cancel(w, which, fate::stopped); }
+    fate outcome() const noexcept { return w.outcome(); }
+    int take() noexcept { return value_of(std::exchange(got, std::nullopt)); }
+
+    std::optional<item> got;
+    bide::detail::destination to{got};
+    bide::basic_waiter<Platform> w{bide::detail::address_of(&to)};
+};
+template <class Platform> struct basic_sending {
+    using core = basic_core<Platform>;
+    static constexpr side which = side::sending;
+
+    explicit basic_sending(int v) noexcept : value(v) {}
+    fate enqueue(core& c) noexcept { return c.enqueue(w, which); }
+    bool cancel(core& c) noexcept { return c.cancel(w, which, fate::stopped); }
+    fate outcome() const noexcept { return w.outcome(); }
+    bool is_gone() const noexcept { return value.value == 0; }
+
+    item value;
+    bide::basic_waiter<Platform> w{bide::detail::address_of(&value)};
+};
+
+// What a stop does, on the thread that requests it (thread_wait::stoppable).
+template <class Core, class Wait> void stop(Core& c, Wait& wait) {
+    if (!wait.w.is_complete() && wait.cancel(c)) {
+        wait.w.publish(fate::stopped);
+    }
+}
+
+// Queues it and waits for the outcome.
+template <class Core, class Wait> fate wait_in(Core& c, Wait& wait) {
+    if (wait.enqueue(c) == fate::waiting) {
+        await(wait.w);
+    }
+    return wait.outcome();
+}
+
+} // namespace channel_model
+
+#endif

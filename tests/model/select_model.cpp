@@ -1,0 +1,325 @@
+// select: one case happens, the others leave no trace, whoever else waits for the same; nobody is
+// left asleep beside what could have happened.
+
+#include <bide/channel/select.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <model/channel_support.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+using namespace channel_model;
+using bide::on_acquire;
+using bide::on_event;
+using bide::on_recv;
+using bide::on_send;
+
+namespace {
+
+using channel = basic_channel<awake>;
+using semaphore = bide::basic_semaphore<awake>;
+using event = bide::basic_event<awake>;
+
+auto on_timeout() { return bide::detail::timeout_case<awake>(bide::detail::select_timeout(soon)); }
+
+// What a case that sends made of its item.
+bool is_gone(const item& i) { return i.value == 0; }
+
+// 0: nothing was received.
+template <std::size_t I, class Selected> int received(Selected& s) {
+    return s.index() == I ? value_of(std::exchange(s.template get<I>(), std::nullopt)) : 0;
+}
+
+} // namespace
+
+// ---- One who selects
+
+TEST_CASE("select: takes an item from one of two channels", "[select]") {
+    for (const std::size_t n : {0U, 1U}) {
+        model::check(n == 0 ? "select: one sends, capacity 0" : "select: one sends", {}, [n] {
+            channel idle(n);
+            auto* const c = new channel(n);
+            model::thread other([c] { MODEL_REQUIRE(send(*c, 1)); });
+            auto s = bide::select(on_recv(idle), on_recv(*c));
+            MODEL_REQUIRE(received<1>(s) == 1);
+            delete c; // though the other one is inside still
+        });
+    }
+    model::check("select: one sends to both", {}, [] {
+        channel a(1);
+        channel b(1);
+        model::thread other([&] {
+            MODEL_REQUIRE(try_send(a, 1));
+            MODEL_REQUIRE(try_send(b, 2));
+        });
+        auto s = bide::select(on_recv(b), on_recv(a));
+        const int got = received<0>(s) + received<1>(s);
+        other.join();
+        MODEL_REQUIRE(got != 0 && got + try_recv(a) + try_recv(b) == 3);
+    });
+}
+
+TEST_CASE("select: a case that was not chosen takes no permit, no item, no place", "[select]") {
+    model::check("select: an item or a permit", {}, [] {
+        channel c(1);
+        semaphore s(0);
+        model::thread releasing([&] {
+            s.release();
+            MODEL_REQUIRE(try_send(c, 1));
+        });
+        auto chosen = bide::select(on_recv(c), on_acquire(s));
+        releasing.join();
+        MODEL_REQUIRE(s.available() == (chosen.index() == 0 ? 1 : 0));
+        MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == 1);
+    });
+    model::check("select: two permits in part, or an event", {}, [] {
+        semaphore s(1);
+        event e;
+        model::thread setting([&] { e.set(); });
+        auto chosen = bide::select(on_acquire(s, 2), on_event(e));
+        MODEL_REQUIRE(chosen.index() == 1);
+        MODEL_REQUIRE(s.available() == 1 && s.waiters() == 0);
+    });
+    model::check("select: a place or an event", {}, [] {
+        channel c(1);
+        try_send(c, 1);
+        event e;
+        item mine(2);
+        model::thread other([&] {
+            e.set();
+            MODEL_REQUIRE(try_recv(c) == 1);
+        });
+        auto chosen = bide::select(on_send(c, mine), on_event(e));
+        other.join();
+        MODEL_REQUIRE(is_gone(mine) == (chosen.index() == 0));
+        MODEL_REQUIRE(try_recv(c) == (chosen.index() == 0 ? 2 : 0));
+    });
+    model::check("select: a time-out or an item", {.timeouts = 1}, [] {
+        channel c(1);
+        model::thread other([&] { MODEL_REQUIRE(try_send(c, 1)); });
+        auto chosen = bide::select(on_recv(c), on_timeout());
+        other.join();
+        MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == 1);
+    });
+    model::check("select: a closed channel", {}, [] {
+        channel a(1);
+        channel b(1);
+        model::thread closing([&] { MODEL_REQUIRE(a.close()); });
+        auto chosen = bide::select(on_recv(b), on_recv(a));
+        MODEL_REQUIRE(chosen.index() == 1 && !chosen.get<1>());
+    });
+}
+
+// At each instant there is an item in one of them.
+TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[select]") {
+    model::check("select: an item in the second, then in the first", {}, [] {
+        channel a(1);
+        channel b(1);
+        try_send(b, 1);
+        int other = 0;
+        model::thread moving([&] {
+            MODEL_REQUIRE(try_send(a, 2));
+            other = try_recv(b);
+        });
+        auto chosen = bide::try_select_biased(on_recv(a), on_recv(b));
+        moving.join();
+        MODEL_REQUIRE(chosen);
+        MODEL_REQUIRE(received<0>(*chosen) + received<1>(*chosen) + other + try_recv(a) == 3);
+    });
+}
+
+// ---- Others who wait for the same
+
+namespace {
+
+void one_behind_it(std::size_t n) {
+    channel a(n);
+    channel b(n);
+    int other = 0;
+    bool sent = false;
+    model::thread receiving([&] { other = recv(a); });
+    model::thread sending([&] {
+        MODEL_REQUIRE(send(a, 1));
+        sent = try_send(b, 2);
+        a.close();
+    });
+    auto s = bide::select(on_recv(a), on_recv(b));
+    receiving.join();
+    sending.join();
+    const int mine = received<0>(s) + received<1>(s);
+    MODEL_REQUIRE(mine + other + try_recv(b) == (sent ? 3 : 1));
+}
+
+void two_send(std::size_t n) {
+    channel a(n);
+    channel b(n);
+    bool left = false;
+    model::thread first([&] { left = try_send(a, 1); });
+    model::thread second([&] { MODEL_REQUIRE(send(b, 2)); });
+    auto s = bide::select(on_recv(a), on_recv(b));
+    const int got = received<0>(s) + received<1>(s);
+    MODEL_REQUIRE(got == static_cast<int>(s.index()) + 1);
+    first.join();
+    const int rest = s.index() == 0 ? recv(b) : try_recv(a);
+    second.join();
+    MODEL_REQUIRE(got + rest == (left ? 3 : 2));
+}
+
+} // namespace
+
+TEST_CASE("select: beside one who only receives, each item comes once", "[select]") {
+    const model::options o = random(3'000);
+    model::check("select: one behind it, capacity 0", o, [] { one_behind_it(0); });
+    model::check("select: one behind it", o, [] { one_behind_it(1); });
+    model::check("select: two send, capacity 0", o, [] { two_send(0); });
+    model::check("select: two send", o, [] { two_send(1); });
+}
+
+TEST_CASE("select: beside one who only receives, each item comes once, for long",
+          "[select][.long]") {
+    model::options o = random(200'000);
+    o.depth = 5;
+    model::check("select: one behind it, capacity 0, long", o, [] { one_behind_it(0); });
+    model::check("select: one behind it, long", o, [] { one_behind_it(1); });
+    model::check("select: two send, capacity 0, long", o, [] { two_send(0); });
+    model::check("select: two send, long", o, [] { two_send(1); });
+}
+
+// ---- Selects that meet
+
+namespace {
+
+// Each of two channels: what one sends the other receives, once.
+void send_to_either_recv_from_either(std::size_t n) {
+    channel a(n);
+    channel b(n);
+    int got = 0;
+    model::thread receiving([&] {
+        auto s = bide::select(on_recv(b), on_recv(a));
+        got = received<0>(s) + received<1>(s);
+    });
+    item x(1);
+    item y(2);
+    auto s = bide::select(on_send(a, x), on_send(b, y));
+    receiving.join();
+    MODEL_REQUIRE(is_gone(x) == (s.index() == 0) && is_gone(y) == (s.index() == 1));
+    MODEL_REQUIRE(got == static_cast<int>(s.index()) + 1);
+}
+
+// Both could send and receive; in a rendezvous one does the one, one the other.
+void exchange(std::size_t n, bool crosswise) {
+    channel a(n);
+    channel b(n);
+    int got = 0;
+    bool other_sent = false;
+    model::thread other([&] {
+        item y(2);
+        if (crosswise) {
+            auto s = bide::select(on_recv(a), on_send(b, y));
+            got = received<0>(s);
+        } else {
+            auto s = bide::select(on_send(b, y), on_recv(a));
+            got = received<1>(s);
+        }
+        other_sent = is_gone(y);
+    });
+    item x(1);
+    auto s = bide::select(on_send(a, x), on_recv(b));
+    other.join();
+    const int mine = received<1>(s);
+    MODEL_REQUIRE(is_gone(x) == (mine == 0) && other_sent == (got == 0));
+    if (n == 0) {
+        MODEL_REQUIRE(mine == 2 ? got == 0 : mine == 0 && got == 1);
+    }
+    MODEL_REQUIRE(mine + got + try_recv(a) + try_recv(b) ==
+                  (is_gone(x) ? 1 : 0) + (other_sent ? 2 : 0));
+}
+
+} // namespace
+
+TEST_CASE("select: two that select meet once", "[select]") {
+    const model::options o = random(3'000);
+    model::check("select: sends against receives, capacity 0", o,
+                 [] { send_to_either_recv_from_either(0); });
+    model::check("select: sends against receives", o, [] { send_to_either_recv_from_either(1); });
+    model::check("select: a send and a receive each, capacity 0", o, [] { exchange(0, false); });
+    model::check("select: a send and a receive each, crosswise, capacity 0", o,
+                 [] { exchange(0, true); });
+    model::check("select: a send and a receive each", o,
+                 [] { exchange(1, model::choose(2) == 0); });
+}
+
+TEST_CASE("select: two that select meet once, in every execution", "[select][.long]") {
+    model::check("select: sends against receives, capacity 0, all", {},
+                 [] { send_to_either_recv_from_either(0); });
+    model::check("select: a send and a receive each, capacity 0, all", {},
+                 [] { exchange(0, false); });
+    model::check("select: a send and a receive each, crosswise, capacity 0, all", {},
+                 [] { exchange(0, true); });
+}
+
+// ---- Coroutines
+
+namespace {
+
+test::detached select_detached(channel& a, channel& b, var<int>& got) {
+    auto s = co_await bide::async_select(on_recv(a), on_recv(b));
+    got = received<0>(s) + received<1>(s);
+}
+test::held select_held(bide::basic_ready_queue<awake>& where, channel& a, channel& b, int& got) {
+    auto s = co_await bide::async_select(on_recv(a), on_recv(b)).resume_on(where);
+    got = received<0>(s) + received<1>(s);
+}
+
+} // namespace
+
+TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[select]") {
+    model::check("select: a coroutine, one sends to both", {}, [] {
+        channel a(1);
+        channel b(1);
+        var<int> got{0};
+        model::thread sending([&] {
+            MODEL_REQUIRE(try_send(a, 1));
+            MODEL_REQUIRE(try_send(b, 2));
+        });
+        select_detached(b, a, got);
+        sending.join();
+        MODEL_REQUIRE(got != 0 && got + try_recv(a) + try_recv(b) == 3);
+    });
+    model::check("select: a coroutine, one sends, capacity 0", {}, [] {
+        channel a(0);
+        channel b(0);
+        var<int> got{0};
+        model::thread sending([&] { MODEL_REQUIRE(send(b, 1)); });
+        select_detached(a, b, got);
+        sending.join();
+        MODEL_REQUIRE(got == 1);
+    });
+}
+
+TEST_CASE("select: the item of one that is destroyed goes to who waits", "[select]") {
+    const auto body = [] {
+        channel a(1);
+        channel b(1);
+        bide::basic_ready_queue<awake> mine; // which is dropped with what is inside
+        int got = 0;
+        int next = 0;
+        {
+            test::held h = select_held(mine, a, b, got);
+            h.start();
+            model::thread receiving([&] { next = recv(a); });
+            MODEL_REQUIRE(try_send(a, 1)); // it has returned when the other is destroyed
+            h.destroy();
+            a.close();
+        }
+        MODEL_REQUIRE(got == 0);
+        model::record(next == 1 ? "passed_on" : "dropped");
+    };
+    model::check("select: destroyed with its item", {}, body);
+    CHECK(model::outcomes({}, body) == "dropped passed_on");
+}

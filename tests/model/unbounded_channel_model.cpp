@@ -1,0 +1,392 @@
+// unbounded_channel and handles: what is sent is received, by whoever waits or comes; who got it,
+// or saw the channel closed, may destroy it; and the last handle of each kind does what it is there
+// for, once.
+
+#include <bide/channel/handles.hpp>
+#include <bide/channel/unbounded_channel.hpp>
+#include <model/channel_support.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+
+#include <optional>
+#include <utility>
+
+using namespace channel_model;
+
+namespace {
+
+template <class P> using channel = bide::basic_unbounded_channel<item, P>;
+using core = bide::detail::basic_unbounded_core<item, awake>;
+using bide::detail::side;
+using receiving_node = bide::basic_waiter<awake>;
+
+// The number inside, 0 for none.
+int number(std::optional<item> got) { return got ? got->take() : 0; }
+int number(bide::result<item> got) { return got ? got->take() : 0; }
+
+bool put(core& c, int n) {
+    item it(n);
+    return c.send(it) == fate::granted;
+}
+int take(core& c) {
+    std::optional<item> got;
+    c.recv(bide::detail::into(got));
+    return number(std::move(got));
+}
+
+// A receiver that waits, in the hand of the body.
+struct receiver_node {
+    std::optional<item> got;
+    bide::detail::destination to{got};
+    receiving_node node{bide::detail::address_of(&to)};
+
+    fate queue(core& c) { return c.enqueue(node, side::receiving); }
+    bool leave(core& c) { return c.cancel(node, side::receiving, fate::stopped); }
+};
+
+} // namespace
+
+// ---- Send, receive, close
+
+TEST_CASE("unbounded_channel: an item reaches the one who waits, who may destroy the channel",
+          "[unbounded_channel]") {
+    model::check("unbounded: one item", {}, [] {
+        auto* const c = new channel<awake>;
+        var<int> news{0};
+        model::thread sending([&, c] {
+            news = 1;
+            MODEL_REQUIRE(c->send(item(7)));
+        });
+        MODEL_REQUIRE(number(c->recv()) == 7);
+        MODEL_REQUIRE(news == 1);
+        delete c; // though the other one is inside of send() still
+    });
+    model::check("unbounded: one who looks", {}, [] {
+        auto* const c = new channel<platform>;
+        model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
+        while (c->empty()) {
+            platform::pause();
+        }
+        delete c; // and the item
+    });
+    model::check("unbounded: one item, steps that fail for no reason",
+                 {.spurious = 1, .weak_failures = 1}, [] {
+                     core c;
+                     receiver_node r;
+                     model::thread sending([&] { MODEL_REQUIRE(put(c, 7)); });
+                     if (r.queue(c) == fate::waiting) {
+                         r.node.park(deadline::never());
+                     }
+                     MODEL_REQUIRE(number(std::move(r.got)) == 7);
+                 });
+}
+
+TEST_CASE("unbounded_channel: items come in order, over segments", "[unbounded_channel]") {
+    model::check("unbounded: three items", {}, [] {
+        auto* const c = new core;
+        put(*c, 1);
+        put(*c, 2); // the first segment is full
+        model::thread sending([c] { MODEL_REQUIRE(put(*c, 3)); });
+        MODEL_REQUIRE(take(*c) == 1);
+        MODEL_REQUIRE(take(*c) == 2);
+        receiver_node r;
+        r.queue(*c);
+        await(r.node);
+        MODEL_REQUIRE(number(std::move(r.got)) == 3);
+        delete c;
+    });
+}
+
+TEST_CASE("unbounded_channel: what was sent before close is received, and then it is closed",
+          "[unbounded_channel]") {
+    model::check("unbounded: send, close", {}, [] {
+        auto* const c = new core;
+        var<int> news{0};
+        model::thread sending([&, c] {
+            MODEL_REQUIRE(put(*c, 1));
+            news = 1;
+            MODEL_REQUIRE(c->close());
+        });
+        receiver_node first;
+        first.queue(*c);
+        await(first.node);
+        MODEL_REQUIRE(number(std::move(first.got)) == 1);
+        receiver_node second;
+        second.queue(*c);
+        await(second.node);
+        MODEL_REQUIRE(second.node.outcome() == fate::closed && news == 1);
+        delete c;
+    });
+    model::check("unbounded: close against send", {}, [] {
+        channel<awake> c;
+        bool sent = false;
+        model::thread sending([&] { sent = c.send(item(1)).has_value(); });
+        MODEL_REQUIRE(c.close());
+        const int now = number(c.recv());
+        sending.join();
+        MODEL_REQUIRE(now == (sent ? 1 : 0)); // never later
+        MODEL_REQUIRE(!c.close() && c.is_closed() && c.empty());
+    });
+    model::check("unbounded: two close", {}, [] {
+        channel<platform> c;
+        bool other = false;
+        model::thread closing([&] { other = c.close(); });
+        const bool mine = c.close();
+        closing.join();
+        MODEL_REQUIRE(mine != other);
+    });
+}
+
+// ---- Several
+
+TEST_CASE("unbounded_channel: two senders and one who waits, two who wait and a batch",
+          "[unbounded_channel]") {
+    model::check("unbounded: two senders", {}, [] {
+        core c;
+        receiver_node r;
+        MODEL_REQUIRE(r.queue(c) == fate::waiting);
+        model::thread left([&] { MODEL_REQUIRE(put(c, 1)); });
+        MODEL_REQUIRE(put(c, 2));
+        left.join();
+        MODEL_REQUIRE(r.node.outcome() == fate::granted);
+        MODEL_REQUIRE(number(std::move(r.got)) + take(c) == 3 && c.size() == 0);
+    });
+    model::check("unbounded: two receivers", {}, [] {
+        core c;
+        receiver_node a;
+        receiver_node b;
+        model::thread other([&] { b.queue(c); });
+        a.queue(c);
+        item two[] = {item(1), item(2)};
+        MODEL_REQUIRE(c.send_n([&](std::size_t i) noexcept -> item& { return two[i]; }, 2) == 2);
+        other.join();
+        await(a.node);
+        await(b.node);
+        MODEL_REQUIRE(number(std::move(a.got)) + number(std::move(b.got)) == 3);
+    });
+    model::check("unbounded: two take", {}, [] {
+        core c;
+        put(c, 1);
+        int theirs = 0;
+        model::thread other([&] { theirs = take(c); });
+        const int mine = take(c);
+        other.join();
+        MODEL_REQUIRE(mine + theirs == 1 && c.size() == 0);
+    });
+}
+
+// ---- Giving up
+
+TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside",
+          "[unbounded_channel]") {
+    model::check("unbounded: cancel against send", {}, [] {
+        core c;
+        receiver_node r;
+        r.queue(c);
+        model::thread sending([&] { MODEL_REQUIRE(put(c, 1)); });
+        if (r.leave(c)) {
+            sending.join();
+            MODEL_REQUIRE(c.size() == 1 && take(c) == 1 && !r.got);
+        } else {
+            await(r.node);
+            MODEL_REQUIRE(number(std::move(r.got)) == 1);
+        }
+    });
+    model::check("unbounded: time-out against send", {.timeouts = 1}, [] {
+        channel<awake> c;
+        model::thread sending([&] { MODEL_REQUIRE(c.send(item(1))); });
+        const int mine = number(c.try_recv_for(soon));
+        sending.join();
+        MODEL_REQUIRE(mine + number(c.try_recv()) == 1);
+    });
+    model::check("unbounded: stopped before it is queued, or while", {}, [] {
+        core c;
+        receiver_node r;
+        model::thread stopping([&] {
+            if (!r.node.is_complete() && r.leave(c)) {
+                r.node.publish(fate::stopped);
+            }
+        });
+        if (r.queue(c) == fate::waiting) {
+            r.node.park(deadline::never());
+        }
+        stopping.join();
+        MODEL_REQUIRE(r.node.outcome() == fate::stopped);
+    });
+    model::check("unbounded: an item is passed on, to who waits or comes", {}, [] {
+        core c;
+        receiver_node r;
+        model::thread receiving([&] {
+            if (r.queue(c) == fate::waiting) {
+                r.node.park(deadline::never());
+            }
+            MODEL_REQUIRE(number(std::move(r.got)) == 1);
+        });
+        item gone(1);
+        MODEL_REQUIRE(c.pass_on(gone));
+    });
+}
+
+TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbounded_channel]") {
+    model::check("unbounded: one choice", {}, [] {
+        core a;
+        core b;
+        bide::basic_choice<awake> choice;
+        const auto ring = [](void*) noexcept {};
+        receiver_node in_a;
+        receiver_node in_b;
+        in_a.node.contest(ring, choice);
+        in_b.node.contest(ring, choice);
+        in_a.queue(a);
+        in_b.queue(b);
+        model::thread other([&] { put(b, 2); });
+        put(a, 1);
+        other.join();
+        const int got = number(std::move(in_a.got)) + number(std::move(in_b.got));
+        const int left = take(a) + take(b);
+        MODEL_REQUIRE((got == 1 && left == 2) || (got == 2 && left == 1));
+    });
+    model::check("unbounded: one choice, both at once", {}, [] {
+        core a;
+        core b;
+        bide::basic_choice<awake> choice;
+        receiver_node in_a;
+        in_a.node.contest([](void*) noexcept {}, choice);
+        item it(2);
+        receiving_node in_b(bide::detail::address_of(&it));
+        in_b.contest([](void*) noexcept {}, choice);
+        model::thread other([&] { put(a, 1); });
+        in_a.queue(a);
+        const fate sent = b.enqueue(in_b, side::sending);
+        other.join();
+        MODEL_REQUIRE((sent == fate::granted) == !in_a.got);
+        MODEL_REQUIRE(sent == fate::granted ? take(b) == 2 && take(a) == 1
+                                            : number(std::move(in_a.got)) == 1 && b.size() == 0);
+        in_a.leave(a);
+    });
+}
+
+// ---- Handles
+
+namespace {
+
+template <class P> using sender = bide::basic_unbounded_sender<item, P>;
+template <class P> using receiver = bide::basic_unbounded_receiver<item, P>;
+
+// A handle that is given up by a thread.
+template <class Handle> auto give_up(std::optional<Handle>& h) {
+    return [&h] { h.reset(); };
+}
+
+} // namespace
+
+TEST_CASE("handles: the last sender and the last receiver go at once", "[handles]") {
+    model::check("handles: unbounded, an item inside", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
+        MODEL_REQUIRE(tx.send(item(1)));
+        std::optional<sender<platform>> last(std::move(tx));
+        model::thread leaving(give_up(last));
+        const auto gone = std::move(rx);
+    });
+    model::check("handles: bounded, an item inside", {}, [] {
+        auto [tx, rx] = bide::make_channel<item, awake>(1);
+        MODEL_REQUIRE(tx.try_send(item(1)));
+        std::optional<bide::basic_sender<item, awake>> last(std::move(tx));
+        model::thread leaving(give_up(last));
+        const auto gone = std::move(rx);
+    });
+}
+
+TEST_CASE("handles: a send against the last receiver is received, discarded or comes back",
+          "[handles]") {
+    model::check("handles: send, last receiver", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, platform>();
+        std::optional<receiver<platform>> last(std::move(rx));
+        model::thread leaving(give_up(last));
+        auto sent = tx.send(item(1));
+        if (!sent) {
+            MODEL_REQUIRE(std::move(sent).error().value.take() == 1);
+        }
+    });
+}
+
+TEST_CASE("handles: whoever sees the channel closed sees what was done before each handle went",
+          "[handles]") {
+    model::check("handles: two senders go", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
+        std::optional<sender<awake>> one(tx);
+        std::optional<sender<awake>> two(std::move(tx));
+        var<int> first{0};
+        var<int> second{0};
+        model::thread leaving([&] {
+            first = 1;
+            one.reset();
+        });
+        model::thread also([&] {
+            second = 1;
+            two.reset();
+        });
+        MODEL_REQUIRE(!rx.recv());
+        MODEL_REQUIRE(first == 1 && second == 1);
+    });
+    model::check("handles: two receivers go", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
+        std::optional<receiver<awake>> one(rx);
+        std::optional<receiver<awake>> two(std::move(rx));
+        var<int> first{0};
+        var<int> second{0};
+        model::thread leaving([&] {
+            first = 1;
+            one.reset();
+        });
+        second = 1;
+        two.reset();
+        if (!tx.send(item(1))) {
+            MODEL_REQUIRE(first == 1 && second == 1);
+        }
+    });
+    model::check("handles: copied while another goes", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
+        std::optional<sender<awake>> one(tx);
+        model::thread leaving([&] {
+            const sender<awake> copy(*one);
+            one.reset();
+        });
+        const sender<awake> gone(std::move(tx));
+        MODEL_REQUIRE(!rx.is_closed());
+    });
+}
+
+namespace {
+
+template <class Receiver> test::detached receive_once(Receiver from, var<int>& got) {
+    std::optional<item> it = co_await from.async_recv();
+    got = it ? it->take() : -1;
+}
+
+} // namespace
+
+TEST_CASE("handles: an operation that waits keeps the channel, and may be the last to have it",
+          "[handles]") {
+    model::check("handles: a coroutine that waits, the last sender", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
+        std::optional<sender<awake>> last(std::move(tx));
+        var<int> got{0};
+        model::thread leaving(give_up(last));
+        receive_once(std::move(rx), got);
+        leaving.join();
+        MODEL_REQUIRE(got == -1);
+    });
+    model::check("handles: a coroutine that waits, a send, the last sender", {}, [] {
+        auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
+        var<int> got{0};
+        std::optional<sender<awake>> last(std::move(tx));
+        model::thread leaving([&] {
+            MODEL_REQUIRE(last->send(item(3)) || got == 0);
+            last.reset();
+        });
+        receive_once(std::move(rx), got);
+        leaving.join();
+        MODEL_REQUIRE(got == 3);
+    });
+}

@@ -1,0 +1,679 @@
+// Everybody who can send and everybody who can receive meets in one channel, gives up in every way
+// there is, and somebody closes it in between. At the end the items are counted.
+
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/gate.hpp"
+#include "support/jitter.hpp"
+#include "support/platforms.hpp"
+#include "support/stop.hpp"
+#include "support/stress.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/sched/task.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using bide::errc;
+using std::chrono::microseconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 6, 7, 64, 1'000};
+
+// ---- The books
+
+// A number of a sender's. It shows when half of one was mixed with half of another, and some take
+// their time to move, which widens the windows between claiming a slot and publishing it.
+class parcel {
+public:
+    parcel(std::uint32_t from, std::uint32_t number) noexcept
+        : from_(from), number_(number), check_(check()) {
+        alive.fetch_add(1, std::memory_order_relaxed);
+    }
+    parcel(parcel&& other) noexcept : from_(other.from_) {
+        for (int left = other.number_ % 16 == 0 ? 200 : 0; left > 0; --left) {
+            bide::native_platform::pause();
+        }
+        number_ = other.number_;
+        check_ = std::exchange(other.check_, 0);
+        alive.fetch_add(1, std::memory_order_relaxed);
+    }
+    parcel& operator=(parcel&& other) noexcept {
+        from_ = other.from_;
+        number_ = other.number_;
+        check_ = std::exchange(other.check_, 0);
+        return *this;
+    }
+    ~parcel() { alive.fetch_sub(1, std::memory_order_relaxed); }
+
+    bool is_intact() const noexcept { return check_ == check(); }
+    std::uint32_t from() const noexcept { return from_; }
+    std::uint32_t number() const noexcept { return number_; }
+    std::uint64_t name() const noexcept { return std::uint64_t{from_} << 32 | number_; }
+
+    inline static std::atomic<int> alive{0};
+
+private:
+    std::uint64_t check() const noexcept { return (name() + 1) * 0x9e37'79b9'7f4a'7c15u | 1u; }
+
+    std::uint32_t from_;
+    std::uint32_t number_;
+    std::uint64_t check_;
+};
+
+using sent = bide::result<void, bide::send_error<parcel>>;
+
+// Whom a stop may be requested of, again and again.
+class stoppable {
+public:
+    std::stop_token token() {
+        const std::lock_guard lock(mutex_);
+        if (source_.stop_requested()) {
+            source_ = test::new_stop();
+        }
+        return source_.get_token();
+    }
+    void stop() {
+        std::stop_source source = [this] {
+            const std::lock_guard lock(mutex_);
+            return source_;
+        }();
+        source.request_stop();
+    }
+
+private:
+    std::mutex mutex_;
+    std::stop_source source_ = test::new_stop();
+};
+
+struct sender {
+    explicit sender(std::uint32_t n) : name(n) {}
+    const std::uint32_t name;
+    std::uint32_t next = 0;
+    std::vector<std::uint64_t> went;
+    stoppable stop;
+    bool good = true;
+    bool closed = false;
+
+    parcel make() const { return parcel(name, next); }
+
+    // What did not go came back whole, and may be tried again.
+    void note(const sent& got, test::jitter& chance) {
+        if (got) {
+            went_one();
+            return;
+        }
+        const auto& [why, value] = got.error();
+        good = good && value.is_intact() && value.name() == make().name();
+        closed = why == errc::closed;
+        next += chance.below(2);
+    }
+    void went_one() { went.push_back(parcel(name, next++).name()); }
+};
+
+struct receiver {
+    std::vector<std::uint64_t> came;
+    stoppable stop;
+    bool good = true;
+    bool told = false; // that it is closed and drained
+
+    void note(const parcel& p) {
+        good = good && p.is_intact();
+        came.push_back(p.name());
+    }
+    void note(const std::vector<parcel>& some) {
+        for (const parcel& p : some) {
+            note(p);
+        }
+    }
+};
+
+// ---- One operation
+
+template <class Channel>
+bide::task<void> send_in_task(Channel& ch, sender& s, test::jitter& chance) {
+    auto op = ch.async_send(s.make());
+    switch (chance.below(3)) {
+    case 0: {
+        const auto got = co_await std::move(op);
+        s.note(got, chance);
+        break;
+    }
+    case 1: {
+        const auto got = co_await std::move(op).with_timeout(microseconds(chance.below(100)));
+        s.note(got, chance);
+        break;
+    }
+    default: {
+        const auto got = co_await std::move(op).with_stop(s.stop.token());
+        s.note(got, chance);
+    }
+    }
+}
+
+template <class Channel> void send_once(Channel& ch, sender& s, test::jitter& chance) {
+    switch (chance.below(8)) {
+    case 0: s.note(ch.try_send(s.make()), chance); break;
+    case 1: s.note(ch.try_send_for(s.make(), microseconds(chance.below(60))), chance); break;
+    case 2: {
+        const auto when = steady_clock::now() + microseconds(chance.below(60));
+        s.note(ch.try_send_until(s.make(), when), chance);
+        break;
+    }
+    case 3: s.note(ch.send(s.stop.token(), s.make()), chance); break;
+    case 4: {
+        std::vector<parcel> some;
+        const std::uint32_t first = s.next;
+        for (std::uint32_t n = 1 + chance.below(5); n > 0; --n) {
+            some.emplace_back(s.name, first + static_cast<std::uint32_t>(some.size()));
+        }
+        const std::size_t n = ch.try_send_n(some);
+        for (std::size_t i = 0; i < some.size(); ++i) {
+            if (i < n) {
+                s.went_one();
+            } else {
+                s.good = s.good && some[i].is_intact() && some[i].number() == first + i;
+            }
+        }
+        break;
+    }
+    case 5: bide::sync_wait(send_in_task(ch, s, chance)); break;
+    default: s.note(ch.send(s.make()), chance); break;
+    }
+}
+
+template <class Channel>
+bide::task<bool> recv_in_task(Channel& ch, receiver& r, test::jitter& chance) {
+    std::optional<parcel> item;
+    switch (chance.below(4)) {
+    case 0: {
+        std::optional<parcel> got = co_await ch.async_recv();
+        if (!got) {
+            co_return false;
+        }
+        r.note(*got);
+        break;
+    }
+    case 1: {
+        const microseconds rest(chance.below(100));
+        auto got = co_await ch.async_recv().with_timeout(rest);
+        if (got && !*got) {
+            co_return false;
+        }
+        if (got) {
+            r.note(**got);
+        }
+        break;
+    }
+    case 2: {
+        const std::stop_token token = r.stop.token();
+        auto got = co_await ch.async_recv().with_stop(token);
+        if (got && !*got) {
+            co_return false;
+        }
+        if (got) {
+            r.note(**got);
+        }
+        break;
+    }
+    default: {
+        std::vector<parcel> some;
+        const std::size_t n = co_await ch.async_recv_n(some, 1 + chance.below(5));
+        r.good = r.good && n == some.size();
+        r.note(some);
+        co_return n != 0;
+    }
+    }
+    co_return true;
+}
+
+// False: closed and drained.
+template <class Channel> bool recv_once(Channel& ch, receiver& r, test::jitter& chance) {
+    const auto note = [&r](const bide::result<parcel>& got) {
+        if (got) {
+            r.note(*got);
+        }
+        return got || got.error() != errc::closed;
+    };
+    switch (chance.below(8)) {
+    case 0: return note(ch.try_recv());
+    case 1: return note(ch.try_recv_for(microseconds(chance.below(60))));
+    case 2: return note(ch.try_recv_until(steady_clock::now() + microseconds(chance.below(60))));
+    case 3: return note(ch.recv(r.stop.token()));
+    case 4: {
+        std::vector<parcel> some;
+        const std::size_t most = 1 + chance.below(5);
+        const bool waits = chance.below(2) == 0;
+        const std::size_t n = waits ? ch.recv_n(some, most) : ch.try_recv_n(some, most);
+        r.good = r.good && n == some.size() && n <= most;
+        r.note(some);
+        return !waits || n != 0;
+    }
+    case 5: return bide::sync_wait(recv_in_task(ch, r, chance));
+    default: {
+        const std::optional<parcel> got = ch.recv();
+        if (got) {
+            r.note(*got);
+        }
+        return got.has_value();
+    }
+    }
+}
+
+// ---- Coroutines that nobody waits for: they say when they have ended.
+
+template <class Channel>
+test::detached send_all(Channel& ch, sender& s, int n, test::jitter chance, bool elsewhere,
+                        test::thread_executor& where, std::atomic<int>& running) {
+    for (int i = 0; i < n && !s.closed; ++i) {
+        auto op = ch.async_send(s.make());
+        if (elsewhere) {
+            const auto got = co_await std::move(op).resume_on(where);
+            s.note(got, chance);
+        } else if (chance.below(3) != 0) {
+            const auto got = co_await std::move(op);
+            s.note(got, chance);
+        } else {
+            const auto got = co_await std::move(op).with_timeout(microseconds(chance.below(200)));
+            s.note(got, chance);
+        }
+    }
+    running.fetch_sub(1);
+}
+
+template <class Channel>
+test::detached recv_all(Channel& ch, receiver& r, int n, bool elsewhere,
+                        test::thread_executor& where, std::atomic<int>& running) {
+    for (; n != 0 && !r.told; --n) {
+        auto op = ch.async_recv();
+        std::optional<parcel> got;
+        if (elsewhere) {
+            got = co_await std::move(op).resume_on(where);
+        } else {
+            got = co_await std::move(op);
+        }
+        r.told = !got;
+        if (got) {
+            r.note(*got);
+        }
+    }
+    running.fetch_sub(1);
+}
+
+// ---- A storm
+
+struct crowd {
+    int senders; // threads of each kind
+    int receivers;
+    int coroutines; // of each kind
+    int turns;
+};
+
+// Who stays until it is closed: then all has been received. Who leaves, leaves something inside.
+enum class mood { all_stay, some_leave, all_leave };
+
+template <class Channel> class storm {
+public:
+    storm(std::size_t capacity, crowd who, std::uint32_t seed, test::thread_executor& where)
+        : ch_(capacity), who_(who), seed_(seed), where_(where) {
+        for (int i = 0; i < who.senders + who.coroutines; ++i) {
+            senders_.emplace_back(static_cast<std::uint32_t>(i));
+        }
+        receivers_.resize(static_cast<std::size_t>(who.receivers + who.coroutines));
+    }
+
+    // Where all stay it is closed when all has been sent, else at any time.
+    void rage(mood how) {
+        const bool patient = how == mood::all_stay;
+        const auto turns_of = [this, how](int i) {
+            return how == mood::all_stay || (how == mood::some_leave && i % 2 == 0)
+                       ? -1
+                       : who_.turns / 2;
+        };
+        sending_ = who_.senders;
+        running_ = 2 * who_.coroutines;
+        for (int i = 0; i < who_.coroutines; ++i) {
+            recv_all(ch_, receivers_[at(who_.receivers + i)], turns_of(i), i % 2 == 0, where_,
+                     running_);
+            send_all(ch_, senders_[at(who_.senders + i)], who_.turns, chance_of(1'000 + i),
+                     i % 2 == 0, where_, running_);
+        }
+        test::run_threads(1 + who_.senders + who_.receivers, [&, patient](int i) {
+            test::jitter chance = chance_of(i);
+            if (i == 0) {
+                end_it(patient, chance);
+            } else if (i <= who_.senders) {
+                sender& mine = senders_[at(i - 1)];
+                for (int turn = 0; turn < who_.turns && !mine.closed; ++turn) {
+                    send_once(ch_, mine, chance);
+                }
+                sending_.fetch_sub(1);
+            } else {
+                receiver& mine = receivers_[at(i - 1 - who_.senders)];
+                for (int left = turns_of(i); left != 0 && !mine.told; --left) {
+                    mine.told = !recv_once(ch_, mine, chance);
+                }
+            }
+        });
+        if (!test::eventually([this] { return running_.load() == 0; })) {
+            test::give_up(test::where(), "coroutines wait for ever");
+        }
+    }
+
+    // Sent is received or still inside, once; nobody sees two of one sender in the wrong order.
+    bool is_balanced() {
+        bool good = fits_;
+        receiver rest;
+        while (const auto got = ch_.try_recv()) {
+            rest.note(*got);
+        }
+        for (const receiver& r : receivers_) { // who was told that nothing will come was told so
+            rest.good = rest.good && (!r.told || rest.came.empty());
+        }
+        receivers_.emplace_back().came = rest.came;
+        std::vector<std::uint64_t> went;
+        std::vector<std::uint64_t> came;
+        for (const sender& s : senders_) {
+            good = good && s.good && std::is_sorted(s.went.begin(), s.went.end());
+            went.insert(went.end(), s.went.begin(), s.went.end());
+        }
+        for (const receiver& r : receivers_) {
+            std::vector<std::uint64_t> last(senders_.size(), 0);
+            for (const std::uint64_t name : r.came) {
+                std::uint64_t& before = last[static_cast<std::size_t>(name >> 32)];
+                good = good && name + 1 > before;
+                before = name + 1;
+            }
+            good = good && r.good;
+            came.insert(came.end(), r.came.begin(), r.came.end());
+        }
+        std::sort(went.begin(), went.end());
+        std::sort(came.begin(), came.end());
+        return good && rest.good && went == came && ch_.empty();
+    }
+
+private:
+    static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+    test::jitter chance_of(int i) const {
+        return test::jitter(seed_ + static_cast<std::uint32_t>(i) * 7'919u);
+    }
+
+    // Looks on, requests stops, and closes.
+    void end_it(bool patient, test::jitter& chance) {
+        for (std::uint32_t left = chance.below(300); patient ? sending_ != 0 : left != 0; --left) {
+            fits_ = fits_ && ch_.size() <= ch_.capacity();
+            const std::uint32_t who = chance.below(64);
+            if (who < senders_.size()) {
+                senders_[who].stop.stop();
+            } else if (who - senders_.size() < receivers_.size()) {
+                receivers_[who - senders_.size()].stop.stop();
+            } else {
+                chance();
+            }
+        }
+        if (patient) { // the coroutines have to come to their end, too
+            test::eventually([this] { return running_.load() <= who_.coroutines; });
+        }
+        ch_.close();
+    }
+
+    Channel ch_;
+    const crowd who_;
+    const std::uint32_t seed_;
+    test::thread_executor& where_;
+    std::deque<sender> senders_;
+    std::deque<receiver> receivers_;
+    std::atomic<int> sending_{0};
+    std::atomic<int> running_{0};
+    bool fits_ = true;
+};
+
+template <class Channel> void storms(crowd who) {
+    const test::stress_time time;
+    const int before = parcel::alive;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    std::uint32_t round = 0;
+    {
+        test::thread_executor where;
+        do {
+            for (const std::size_t capacity : capacities) {
+                CAPTURE(capacity, round);
+                const std::uint32_t seed = test::run_seed() + ++round * 104'729u;
+                storm<Channel> one(capacity, who, seed, where);
+                one.rage(static_cast<mood>(round % 3));
+                REQUIRE(one.is_balanced());
+            }
+        } while (time.is_left());
+    }
+    CHECK(parcel::alive == before); // each constructed was destroyed, once
+}
+
+using native_channel = bide::channel<parcel>;
+using jittery_channel = bide::basic_channel<parcel, test::jittery, std::uint16_t>;
+
+} // namespace
+
+TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines") {
+    storms<native_channel>({2, 2, 2, 60});
+}
+
+TEST_CASE("channel: nothing is lost or doubled in storms on a bad day") {
+    storms<jittery_channel>({2, 2, 2, 30});
+}
+
+TEST_CASE("channel: nothing is lost or doubled with many more threads than processors") {
+    storms<native_channel>({32, 32, 4, 10});
+}
+
+TEST_CASE("channel: nothing is lost or doubled on a single processor") {
+    const test::on_one_processor one;
+    storms<native_channel>({3, 3, 2, 40});
+}
+
+// ---- crossbeam-channel's
+
+TEST_CASE("channel: one sender and one receiver keep the order") {
+    for (const std::size_t capacity : {0u, 3u}) {
+        constexpr int n = 100'000;
+        bide::channel<int> ch(capacity);
+        bool good[2] = {true, true};
+        test::stress_threads(2, [&](int i) {
+            for (int k = 0; k < n; ++k) {
+                good[i] = (i == 0 ? ch.send(k).has_value() : ch.recv() == k) && good[i];
+            }
+        });
+        CHECK(good[0]);
+        CHECK(good[1]);
+        CHECK(ch.empty());
+    }
+}
+
+TEST_CASE("channel: four senders and four receivers: each value is seen as often as it was sent") {
+    for (const std::size_t capacity : {0u, 3u}) {
+        constexpr int n = 10'000;
+        bide::channel<int> ch(capacity);
+        std::vector<std::atomic<int>> seen(n);
+        std::atomic<int> failed{0};
+        test::stress_threads(8, [&](int i) {
+            for (int k = 0; k < n; ++k) {
+                if (i < 4) {
+                    failed += ch.send(k) ? 0 : 1;
+                } else if (const std::optional<int> got = ch.recv()) {
+                    seen[static_cast<std::size_t>(*got)].fetch_add(1);
+                } else {
+                    ++failed;
+                }
+            }
+        });
+        CHECK(failed == 0);
+        CHECK(std::all_of(seen.begin(), seen.end(), [](const auto& s) { return s == 4; }));
+        CHECK(ch.empty());
+    }
+}
+
+// Nobody else comes by who could wake whom a lost wakeup left asleep.
+TEMPLATE_TEST_CASE("channel: every question is answered, by a thread or by a coroutine", "",
+                   test::native, test::jittery) {
+    using any_channel = bide::basic_channel<parcel, TestType>;
+    const test::stress_time time;
+    do {
+        for (const std::size_t capacity : {0u, 1u, 3u, 16u}) {
+            any_channel there(capacity);
+            any_channel back(capacity);
+            std::atomic<int> running{0};
+            const bool by_thread = capacity % 2 == 1;
+            if (!by_thread) {
+                running = 1;
+                [](any_channel& in, any_channel& out, std::atomic<int>& left) -> test::detached {
+                    for (bool open = true; open;) {
+                        std::optional<parcel> got = co_await in.async_recv();
+                        open = got.has_value();
+                        if (got) {
+                            const auto went = co_await out.async_send(std::move(*got));
+                            open = went.has_value();
+                        }
+                    }
+                    left.fetch_sub(1);
+                }(there, back, running);
+            }
+            constexpr std::uint32_t n = 500;
+            std::uint32_t answered = 0;
+            test::run_threads(by_thread ? 2 : 1, [&](int i) {
+                if (i == 0) {
+                    for (std::uint32_t k = 0; k < n; ++k) {
+                        const bool asked = there.send(parcel(1, k)).has_value();
+                        const std::optional<parcel> answer = back.recv();
+                        answered += asked && answer && answer->number() == k ? 1 : 0;
+                    }
+                    there.close();
+                } else {
+                    for (parcel p : there) {
+                        static_cast<void>(back.send(std::move(p)));
+                    }
+                }
+            });
+            REQUIRE(test::eventually([&] { return running == 0; }));
+            REQUIRE(answered == n);
+        }
+    } while (time.is_left());
+}
+
+TEST_CASE("channel: ten thousand fresh ones pass one value each") {
+    std::optional<bide::channel<int>> ch;
+    test::rendezvous both(2);
+    int good = 0;
+    bool went = true;
+    test::stress_threads(2, [&](int i) {
+        for (int k = 0; k < 10'000; ++k) {
+            if (i == 0) {
+                ch.emplace(1u);
+            }
+            both.meet();
+            if (i == 0) {
+                good += ch->recv() == k ? 1 : 0;
+            } else {
+                went = ch->send(k) && went;
+            }
+            both.meet();
+        }
+    });
+    CHECK(good == 10'000);
+    CHECK(went);
+}
+
+TEMPLATE_TEST_CASE("channel: who has sent finds it not empty, and has something to receive", "",
+                   test::native, test::jittery) {
+    const test::stress_time time;
+    constexpr int threads = 4;
+    do {
+        bide::basic_channel<int, TestType, std::uint16_t> ch(threads);
+        std::array<bool, threads> good{};
+        good.fill(true);
+        test::run_threads(threads, [&](int i) {
+            bool& mine = good[static_cast<std::size_t>(i)];
+            for (int k = 0; k < 2'000; ++k) {
+                // Each takes one for each that it puts in: there is room, and one is left for it.
+                mine = mine && (k % 2 == 0 ? ch.send(k) : ch.try_send(k)).has_value();
+                mine = mine && !ch.empty() && ch.size() <= threads;
+                mine = mine && ch.try_recv().has_value();
+            }
+        });
+        REQUIRE(std::all_of(good.begin(), good.end(), [](bool g) { return g; }));
+        REQUIRE(ch.empty());
+    } while (time.is_left());
+}
+
+TEST_CASE("channel: without a capacity two that do not wait never meet") {
+    bide::channel<int> ch(0);
+    std::array<int, 2> met{};
+    bool empty = true;
+    test::run_threads(2, [&](int i) {
+        for (int k = 0; k < 20'000; ++k) {
+            met[static_cast<std::size_t>(i)] +=
+                (i == 0 ? ch.try_send(k).has_value() : ch.try_recv().has_value()) ? 1 : 0;
+            if (i == 0) {
+                empty = empty && ch.empty();
+            }
+        }
+    });
+    CHECK(met == std::array<int, 2>{});
+    CHECK(empty);
+}
+
+// ---- Last touches
+
+TEST_CASE("channel: who has received what was sent may free it, whatever the senders still do") {
+    const test::stress_time time;
+    constexpr int senders = 3;
+    std::array<std::atomic<bide::channel<int>*>, senders> of_round{};
+    std::atomic<bool> over{false};
+    std::uint64_t rounds = 0;
+    test::stress_threads(senders + 1, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        if (i == senders) {
+            while (time.is_left()) {
+                // Freed at once, ring and all: for a sanitizer to see.
+                auto ch = std::make_unique<bide::channel<int>>(rounds % 5);
+                for (auto& slot : of_round) {
+                    slot = ch.get();
+                }
+                if (chance.below(2) == 0) {
+                    chance();
+                }
+                for (int left = senders; left > 0; --left) {
+                    ch->recv();
+                }
+                ++rounds;
+            }
+            over = true;
+            return;
+        }
+        auto& slot = of_round[static_cast<std::size_t>(i)];
+        while (!over) {
+            if (bide::channel<int>* const ch = slot.exchange(nullptr)) {
+                chance();
+                static_cast<void>(ch->send(1));
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    });
+    CHECK(rounds > 0);
+}

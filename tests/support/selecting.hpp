@@ -1,0 +1,170 @@
+#ifndef BIDE_TESTS_SUPPORT_SELECTING_HPP
+#define BIDE_TESTS_SUPPORT_SELECTING_HPP
+
+// Selects: those who wait in one, its six forms, and a case of each kind.
+
+#include "support/coroutines.hpp"
+#include "support/stop.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+namespace test {
+
+// A coroutine that waits, from the beginning on. Where it goes on on the service thread, that is
+// asked (service_thread()) before this is destroyed.
+template <class Op> class waiting {
+public:
+    using value = typename Op::value_type;
+
+    explicit waiting(Op op) : frame_(wait(std::move(op), *this)) { frame_.start(); }
+    waiting(const waiting&) = delete;
+    waiting& operator=(const waiting&) = delete;
+
+    bool is_over() const noexcept { return over_.load(); }
+    value& got() { return *got_; }
+    std::thread::id on() const { return on_; }
+    void destroy() { frame_.destroy(); }
+
+private:
+    static held wait(Op op, waiting& self) {
+        auto got = co_await std::move(op);
+        self.on_ = this_thread();
+        self.got_.emplace(std::move(got));
+        self.over_ = true;
+    }
+
+    std::optional<value> got_;
+    std::thread::id on_;
+    std::atomic<bool> over_{false};
+    held frame_;
+};
+
+// The six forms as one: what was chosen at once, or nothing.
+template <bool Biased> struct blocking {
+    static constexpr bool is_biased = Biased;
+    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
+        if constexpr (Biased) {
+            return bide::select_biased(std::move(c)...);
+        } else {
+            return bide::select(std::move(c)...);
+        }
+    }
+};
+template <bool Biased> struct trying {
+    static constexpr bool is_biased = Biased;
+    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
+        if constexpr (Biased) {
+            return bide::try_select_biased(std::move(c)...);
+        } else {
+            return bide::try_select(std::move(c)...);
+        }
+    }
+};
+template <bool Biased> struct awaiting {
+    static constexpr bool is_biased = Biased;
+    template <class... Cases> static std::optional<bide::selected<Cases...>> run(Cases... c) {
+        waiting w(make(std::move(c)...));
+        return w.is_over() ? std::optional(std::move(w.got())) : std::nullopt;
+    }
+    template <class... Cases> static auto make(Cases... c) {
+        if constexpr (Biased) {
+            return bide::async_select_biased(std::move(c)...);
+        } else {
+            return bide::async_select(std::move(c)...);
+        }
+    }
+};
+
+#define BIDE_EACH_FORM                                                                             \
+    test::blocking<false>, test::blocking<true>, test::trying<false>, test::trying<true>,          \
+        test::awaiting<false>, test::awaiting<true>
+#define BIDE_EACH_FAIR_FORM test::blocking<false>, test::trying<false>, test::awaiting<false>
+#define BIDE_EACH_BIASED_FORM test::blocking<true>, test::trying<true>, test::awaiting<true>
+
+// A case of each kind, none of which can happen until it is made to.
+struct each_kind {
+    static constexpr std::size_t recv = 0, send = 1, acquire = 2, event = 3, latch = 4, timeout = 5,
+                                 stop = 6, kinds = 7;
+
+    bide::channel<int> in{1};
+    bide::channel<int> out{1};
+    int value = 7;
+    bide::semaphore permits{1}; // two are wanted
+    bide::event set;
+    bide::latch open{1};
+    std::chrono::nanoseconds rest = std::chrono::hours(1);
+    std::stop_source stopping = new_stop();
+
+    each_kind() { static_cast<void>(out.try_send(1)); }
+
+    // `f` gets the cases.
+    template <class F> auto apply(F f) {
+        return f(bide::on_recv(in), bide::on_send(out, value), bide::on_acquire(permits, 2),
+                 bide::on_event(set), bide::on_event(open), bide::on_timeout(rest),
+                 bide::on_stop(stopping.get_token()));
+    }
+    template <class Form> auto run() {
+        return apply([](auto... c) { return Form::run(std::move(c)...); });
+    }
+    auto async() {
+        return apply([](auto... c) { return bide::async_select(std::move(c)...); });
+    }
+
+    void make_happen(std::size_t kind) {
+        switch (kind) {
+        case recv: static_cast<void>(in.try_send(42)); break;
+        case send: static_cast<void>(out.try_recv()); break;
+        case acquire: permits.release(); break;
+        case event: set.set(); break;
+        case latch: open.count_down(); break;
+        case timeout: rest = std::chrono::seconds(0); break;
+        default: stopping.request_stop(); break;
+        }
+    }
+
+    // What came of it is right, and nothing came of the others; then it is as before.
+    template <class Selected> bool is_right(std::size_t kind, Selected& got) {
+        bool right = got.index() == kind && in.empty() && out.size() == 1;
+        right = right && value == 7;
+        switch (got.index()) {
+        case recv: right = right && got.template get<recv>() == 42; break;
+        case send:
+            right = right && got.template get<send>() && out.try_recv().value() == 7;
+            static_cast<void>(out.try_send(1));
+            break;
+        case acquire: {
+            auto& permit = got.template get<acquire>();
+            right = right && permit && permit->count() == 2 && permits.available() == 0;
+            permit->forget();
+            permits.release();
+            break;
+        }
+        case event: right = right && set.is_set(); break;
+        default: break;
+        }
+        set.reset();
+        return right && permits.available() == 1 && permits.waiters() == 0;
+    }
+};
+
+// Nobody waits to receive, or to send, on a channel without capacity.
+template <class Channel> bool is_left_alone(Channel& rendezvous) {
+    return !rendezvous.try_recv() && !rendezvous.try_send(0);
+}
+
+} // namespace test
+
+#endif
