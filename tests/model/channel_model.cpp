@@ -370,6 +370,19 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
         passing.join();
         MODEL_REQUIRE(passed != cancelled && passed == next.got.has_value());
     });
+    check("channel: passed on to the second of two", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving first;
+        receiving next;
+        first.enqueue(c);
+        next.enqueue(c);
+        item late(1);
+        model::thread passing([&] { MODEL_REQUIRE(c.pass_on(late)); });
+        const bool cancelled = first.cancel(c);
+        passing.join();
+        MODEL_REQUIRE(cancelled ? next.got && next.take() == 1 : first.take() == 1);
+        MODEL_REQUIRE(cancelled || next.cancel(c));
+    });
     check("channel: passed on to one who comes", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         receiving next;

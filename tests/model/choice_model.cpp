@@ -344,7 +344,9 @@ private:
     awake_core b_{0};
 };
 
-void two_that_queue_both(bool mine_first, bool yours_first) {
+void two_that_queue_both() {
+    const bool mine_first = model::choose(2) == 0;
+    const bool yours_first = model::choose(2) == 0;
     meeting m;
     bool other = false;
     model::thread t([&] {
@@ -385,20 +387,16 @@ void two_that_queue_the_second(bool sends) {
 TEST_CASE("choice: two that could meet in two places meet in one", "[choice]") {
     model::check("choice: the sends are queued, then the receives", {},
                  [] { two_that_queue_the_second(false); });
-    model::check("choice: two that queue both", random(5'000), [] {
-        const bool first = model::choose(2) == 0;
-        two_that_queue_both(first, model::choose(2) == 0);
-    });
+    model::check("choice: two that queue both", random(5'000), two_that_queue_both);
 }
 
-TEST_CASE("choice: two that could meet in two places meet in one, in every execution",
-          "[choice][.long]") {
+TEST_CASE("choice: two that could meet in two places meet in one, for long", "[choice][.long]") {
     model::check("choice: the receives are queued, then the sends", {},
                  [] { two_that_queue_the_second(true); });
-    model::check("choice: two that queue both, crosswise", {},
-                 [] { two_that_queue_both(true, true); });
-    model::check("choice: two that queue both, in the same order", {},
-                 [] { two_that_queue_both(true, false); });
+    model::options o = random(200'000);
+    o.depth = 5;
+    model::check("choice: two that queue both, long", o, two_that_queue_both);
+    model::check("choice: two that queue both, few preemptions", bounded(2), two_that_queue_both);
 }
 
 TEST_CASE("choice: does not meet itself", "[choice]") {

@@ -254,13 +254,17 @@ TEST_CASE("select: two that select meet once", "[select]") {
                  [] { exchange(1, model::choose(2) == 0); });
 }
 
-TEST_CASE("select: two that select meet once, in every execution", "[select][.long]") {
-    model::check("select: sends against receives, capacity 0, all", {},
+TEST_CASE("select: two that select meet once, for long", "[select][.long]") {
+    model::options o = random(200'000);
+    o.depth = 5;
+    model::check("select: sends against receives, capacity 0, long", o,
                  [] { send_to_either_recv_from_either(0); });
-    model::check("select: a send and a receive each, capacity 0, all", {},
-                 [] { exchange(0, false); });
-    model::check("select: a send and a receive each, crosswise, capacity 0, all", {},
-                 [] { exchange(0, true); });
+    model::check("select: sends against receives, long", o,
+                 [] { send_to_either_recv_from_either(1); });
+    model::check("select: a send and a receive each, capacity 0, long", o,
+                 [] { exchange(0, model::choose(2) == 0); });
+    model::check("select: a send and a receive each, long", o,
+                 [] { exchange(1, model::choose(2) == 0); });
 }
 
 // ---- Coroutines
@@ -299,6 +303,34 @@ TEST_CASE("select: a coroutine goes on once, when all its cases are queued", "[s
         select_detached(a, b, got);
         sending.join();
         MODEL_REQUIRE(got == 1);
+    });
+}
+
+// What a time-out of the whole select does, on a thread of its own.
+TEST_CASE("select: one that is ended from outside goes on once, after all are queued", "[select]") {
+    model::check("select: ended while its cases are queued", {}, [] {
+        channel a(1);
+        channel b(1);
+        auto wait = bide::async_select(on_recv(a), on_recv(b)).as_case();
+        wait.target.carry(wait.cargo);
+        MODEL_REQUIRE(wait.ops->try_now(wait.target) == fate::waiting);
+        bide::basic_waiter<awake> owner;
+        var<int> queues{0};
+        var<int> ends{0};
+        model::thread ending([&] {
+            ends = 1;
+            if (wait.ops->cancel(wait.target, owner, fate::timed_out)) {
+                MODEL_REQUIRE(queues == 1); // it goes on here
+                owner.publish(fate::timed_out);
+            }
+        });
+        queues = 1;
+        if (!wait.ops->enqueue(wait.target, owner)) {
+            await(owner);
+        }
+        MODEL_REQUIRE(ends == 1);
+        const auto nothing = wait.ops->collect(wait.target, owner.outcome());
+        MODEL_REQUIRE(!nothing && nothing.error() == bide::errc::timeout);
     });
 }
 

@@ -121,14 +121,15 @@ public:
     }
 
     // Whether a pop, or a push, would have to wait now; closed is no reason to wait for a push.
-    // Order: seq_cst [C1]; the second half of a pair, in which the first raised a flag.
+    // Order: seq_cst [C1], the other side's; the second half of a pair, in which the first raised a
+    // flag. Relaxed, this side's own; an old one says less, and another attempt decides.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
-        return head_.load(std::memory_order_seq_cst) == (tail & ~mark_);
+        return head_.load(std::memory_order_relaxed) == (tail & ~mark_);
     }
     bool is_full() const noexcept {
-        const Stamp tail = tail_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [C1]; as above.
+        // Order: relaxed and seq_cst [C1]; as above.
+        const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
 
