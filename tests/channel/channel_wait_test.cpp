@@ -1901,6 +1901,20 @@ TEST_CASE("channel: no step of a receive comes after its sender can know of it a
     CHECK(went);
 }
 
+TEST_CASE("channel: no step of close comes after who is told can free the channel") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 2u);
+    const auto close = [](pausing_channel& ch) { ch.close(); };
+    const bool waits = GENERATE(true, false);
+    free_after_each_step(capacity, 0, close, [waits](pausing_channel& ch) {
+        if (waits) {
+            static_cast<void>(ch.recv());
+        }
+        while (ch.try_recv().error() != bide::errc::closed) {
+        }
+    });
+}
+
 // One receiver waits, so both senders see that; the one serves it, and the other comes with an item
 // that nobody waits for any more: it can be received while its sender is still at work.
 TEST_CASE("channel: no step of a send comes after its item is there for who does not wait") {

@@ -209,6 +209,24 @@ TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one
     }
 }
 
+TEST_CASE("select: what can never happen, or comes last, gives nobody a larger share") {
+    channel a(1);
+    channel b(1);
+    REQUIRE(a.try_send(1));
+    REQUIRE(b.try_send(1));
+    channel* const nobody = nullptr;
+    constexpr int rounds = 20'000;
+    int first = 0;
+    for (int round = 0; round < rounds; ++round) {
+        auto got = bide::select(on_recv(a), on_recv(b), on_recv(nobody), bide::on_timeout(1h));
+        first += got.index() == 0 ? 1 : 0;
+        REQUIRE((got.index() == 0 ? a : b).try_send(1));
+    }
+    // Half of them; more than seven standard deviations off it is not chance.
+    CHECK(first > rounds / 2 - 500);
+    CHECK(first < rounds / 2 + 500);
+}
+
 TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",
                    BIDE_EACH_FAIR_FORM) {
     const test::watchdog guard;

@@ -406,6 +406,13 @@ TEST_CASE("selector: an awaited one takes limits, and may be destroyed, before a
             REQUIRE(next.is_over());
             CHECK(next.got()->number() == 2);
         }
+        { // or is gone: the next select does not come across it
+            waiting w(any.async_select().resume_on(on));
+            REQUIRE(in.try_send(test::counted_once(tally, 3)));
+            on.drop_all();
+            w.destroy();
+            CHECK_FALSE(any.try_select().has_value());
+        }
         { // permits go back
             waiting w(any.async_select().resume_on(on));
             permits.release(2);

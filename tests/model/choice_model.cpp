@@ -396,7 +396,6 @@ TEST_CASE("choice: two that could meet in two places meet in one, for long", "[c
     model::options o = random(200'000);
     o.depth = 5;
     model::check("choice: two that queue both, long", o, two_that_queue_both);
-    model::check("choice: two that queue both, few preemptions", bounded(2), two_that_queue_both);
 }
 
 TEST_CASE("choice: does not meet itself", "[choice]") {

@@ -30,9 +30,11 @@ namespace bide::inline BIDE_ABI {
 // that send or receive it. Neither its moves nor the destructor of what was moved from may use the
 // channel; the destructor of an item may.
 //
-// Whoever received what was sent may destroy the channel, whatever the sender still does, and the
-// other way round; unless the other sends or receives several at once, or a time-out or a stop is
-// ending its wait at that very moment.
+// Whoever received what was sent, or was told that it is closed, may destroy the channel, whatever
+// the sender or closer still does; and who knows that its item was received may, whatever that
+// receiver does. Unless the other sends or receives several at once, has more cases of this channel
+// in its select, has a time-out or a stop that ends its wait at that very moment, or is a coroutine
+// that is destroyed before it goes on.
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
 class basic_channel : public detail::send_face<basic_channel<T, Platform, Stamp>, T, Platform>,
                       public detail::recv_face<basic_channel<T, Platform, Stamp>, T, Platform> {

@@ -51,7 +51,7 @@ public:
     basic_select_case(basic_wait<R, Platform>&& what) noexcept
         : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
 
-    // One of which only counts that it happened, or what ends a select.
+    // A case without a result of its own: that it happened is all. `ends`: a time-out or a stop.
     basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
                       wait_cargo_t<R> carried, bool ends) noexcept
         : how_(&how), target_(what), cargo_(std::move(carried)), ends_(ends) {}
@@ -224,7 +224,7 @@ public:
 
     bool try_all() noexcept {
         fill(std::index_sequence_for<Cases...>());
-        start_ = biased_ ? 0 : core::any_start(count);
+        start_ = biased_ ? 0 : core::any_start(at(), count);
         return core_.try_all(at(), count, start_);
     }
     bool begin(node& main, bool timers) noexcept {

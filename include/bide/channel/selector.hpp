@@ -5,6 +5,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
@@ -27,8 +28,9 @@ namespace bide::inline BIDE_ABI {
 //       any.add(bide::on_recv(inbox), [&](std::optional<message> m) { ... });
 //   while (running) any.select();
 //
-// A handler may add and remove cases, its own too. A time-out counts from the beginning of each
-// select. Used by one thread, or one coroutine, at a time.
+// A handler may add and remove cases, its own too; it may not select. A time-out counts from the
+// beginning of each select; a value that was sent is to be replaced before the next. Used by one
+// thread, or one coroutine, at a time, and left alone while that waits; terminates otherwise.
 template <class Platform = native_platform> class basic_selector {
 public:
     basic_selector() = default;
@@ -80,6 +82,14 @@ private:
     std::optional<std::size_t> run(bool may_wait);
     std::optional<std::size_t> finish();
 
+    enum class state : unsigned char { idle, waiting, handling };
+
+    void require_not(state what, const char* why) const noexcept {
+        if (state_ == what) {
+            detail::fatal("selector", this, why);
+        }
+    }
+
     auto at() noexcept {
         return [this](std::size_t i) noexcept -> entry& {
             slot* const s = slots_[i].get();
@@ -90,6 +100,7 @@ private:
     std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
     std::vector<std::unique_ptr<slot>> removed_; // since the last select: one may be running
     std::size_t size_ = 0;
+    state state_ = state::idle;
     bool has_end_ = false; // a time-out or a stop has been among the cases
     std::size_t start_ = 0;
     std::optional<core> core_; // of the current select
@@ -122,6 +133,7 @@ struct basic_selector<Platform>::slot_of final : slot {
 template <class Platform>
 template <class Result, class Handler>
 std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c, Handler handler) {
+    require_not(state::waiting, "changed while it waits");
     std::size_t index = 0;
     while (index < slots_.size() && slots_[index] != nullptr) {
         ++index;
@@ -139,6 +151,7 @@ std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c,
 }
 
 template <class Platform> bool basic_selector<Platform>::remove(std::size_t index) noexcept {
+    require_not(state::waiting, "changed while it waits");
     if (index >= slots_.size() || slots_[index] == nullptr) {
         return false;
     }
@@ -148,6 +161,9 @@ template <class Platform> bool basic_selector<Platform>::remove(std::size_t inde
 }
 
 template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
+    require_not(state::waiting, "used while it waits");
+    require_not(state::handling, "used by a handler");
+    state_ = state::waiting;
     removed_.clear();
     for (const auto& s : slots_) {
         if (s != nullptr) {
@@ -157,7 +173,7 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
         }
     }
     core_.emplace();
-    start_ = slots_.empty() ? 0 : core::any_start(slots_.size());
+    start_ = core::any_start(at(), slots_.size());
     return core_->try_all(at(), slots_.size(), start_);
 }
 
@@ -171,9 +187,18 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::r
 // Takes the others out and calls the handler; nothing: the wait was ended.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
     const std::size_t index = core_->finish(at(), slots_.size());
+    state_ = state::idle;
     if (index == core::none) {
         return std::nullopt;
     }
+    struct handling {
+        explicit handling(state& s) noexcept : of(s) { of = state::handling; }
+        handling(const handling&) = delete;
+        handling& operator=(const handling&) = delete;
+        ~handling() { of = state::idle; }
+        state& of;
+    };
+    const handling until_it_returns(state_);
     slots_[index]->handle();
     return index;
 }
@@ -201,6 +226,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
         [](const wait_target& t, fate) noexcept {
             basic_selector& s = of(t);
             const std::size_t index = s.core_->finish(s.at(), s.slots_.size());
+            s.state_ = state::idle;
             if (index != core::none) {
                 s.slots_[index]->give_back();
             }

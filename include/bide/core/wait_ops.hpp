@@ -32,8 +32,8 @@ struct no_cargo {};
 } // namespace detail
 
 // What a wait for an R carries along until it is over: the item that is to be sent, the place for
-// one that is to be received. Nothing, unless specialised. Default-constructible, nothrow-movable
-// while the wait has not begun.
+// one that is to be received. Nothing, unless specialised. Nothrow-movable while the wait has not
+// begun.
 template <class R> struct wait_cargo {
     using type = detail::no_cargo;
 };

@@ -80,6 +80,9 @@ public:
         }
     }
 
+    // park() without the look.
+    bool sleep_through(deadline until) noexcept;
+
     // One sleep of park(): until the outcome, a rouse(), or the deadline (false).
     bool sleep(deadline until) noexcept;
 
@@ -190,6 +193,10 @@ private:
 
 template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
     look();
+    return sleep_through(until);
+}
+
+template <class Platform> bool basic_waiter<Platform>::sleep_through(deadline until) noexcept {
     while (!is_complete()) {
         if (!sleep(until)) {
             return is_complete();

@@ -27,7 +27,8 @@
 // publish, and whom the second wakes finds the first slot unpublished and sleeps again.
 //
 // What an index claims and no stamp has published yet is neither there nor gone: who meets it
-// (attempt::busy) leaves the lock and looks again soon.
+// (attempt::busy) leaves the lock and looks again soon, coroutine or thread: its claimer is between two
+// of a few instructions.
 //
 // Last touches. The flags are read between the claim and the publication of a slot. If they are
 // down, the publication is the operation's last touch of the channel; if not, it takes the lock
@@ -57,7 +58,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -170,8 +170,9 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
         (this->senders_.empty() ? this->receivers_ : this->senders_)
             .fatal_destroyed("channel", this);
     }
+    lock::release(lock_); // the destructors of items may come back here
     ring_.close();
-    // Each is destroyed after it was taken out: its destructor may come back here.
+    // Each is destroyed after it was taken out.
     while (recv([](T& item) noexcept { [[maybe_unused]] const T last(std::move(item)); }) ==
            fate::granted) {
     }
@@ -259,7 +260,7 @@ BIDE_NOINLINE fate basic_channel_core<T, Platform, Stamp>::send_again(T& value) 
     case attempt::closed: return fate::closed;
     default: break;
     }
-    auto give = [&value](node& receiver) noexcept { base::deliver(value, receiver); };
+    auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
     return capacity() == 0 && this->meet(side::receiving, give) ? fate::granted : fate::waiting;
 }
 
@@ -362,7 +363,7 @@ std::optional<fate> basic_channel_core<T, Platform, Stamp>::attempt_for(node& w,
     }
     std::size_t count = 0;
     auto make = [&w]() noexcept -> T& { return base::item_of(w); };
-    auto put = [&w](T& item) noexcept { base::deliver(item, w); };
+    auto put = [&w](T& item) noexcept { deliver(item, w); };
     switch (which == side::sending ? push(make, one(), count, &w) : pop(put, one(), count, &w)) {
     case attempt::done: w.settle(fate::granted); return fate::granted;
     case attempt::closed:
@@ -375,7 +376,7 @@ std::optional<fate> basic_channel_core<T, Platform, Stamp>::attempt_for(node& w,
 
 template <class T, class Platform, class Stamp>
 bool basic_channel_core<T, Platform, Stamp>::pass_on(T& item) noexcept {
-    auto give = [&item](node& receiver) noexcept { base::deliver(item, receiver); };
+    auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
     return this->meet(side::receiving, give);
 }
 

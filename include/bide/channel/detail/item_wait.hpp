@@ -67,6 +67,13 @@ struct destination {
 
 template <class Self, class T, class Platform> class send_face;
 
+// Moves `item` to where a queued receiver wants it: its node's amount is the address of that.
+template <class T, class Platform>
+void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
+    const auto& to = *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
+    to.put(to.where, &item);
+}
+
 // Keeps an object alive; empty, it keeps nothing.
 class keeper {
 public:
@@ -151,7 +158,7 @@ template <class T> void make_room(std::vector<T>& out, std::size_t more) {
     }
 }
 
-// Appends up to `max` of what there is.
+// Appends up to `max`, as long as there is something.
 template <class Source, class T>
 std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     std::size_t all = 0;
@@ -198,12 +205,7 @@ template <class T, class Platform, class Source> class item_wait {
             }
             basic_spin<Platform>::patiently([&w]() noexcept { return w.is_complete(); },
                                             patience_ns);
-            while (!w.is_complete()) {
-                if (!w.sleep(until)) {
-                    return w.is_complete();
-                }
-            }
-            return true;
+            return w.sleep_through(until);
         }
     };
     using waits = thread_wait<half, Platform>;
@@ -274,14 +276,18 @@ public:
         },
         &cancel<side::receiving>,
         [](const wait_target& t, fate what) -> recv_result {
-            if (what == fate::granted || what == fate::closed) {
+            if (what == fate::granted) {
                 return std::exchange(received(t).item, std::nullopt);
+            }
+            if (what == fate::closed) {
+                return std::optional<T>();
             }
             return unexpected{errc_of(what)};
         },
         [](const wait_target& t, fate what) noexcept {
             if (what == fate::granted) {
                 source(t).pass_on(*received(t).item);
+                received(t).item.reset();
             }
         }};
 
@@ -324,7 +330,11 @@ public:
             }
             return unexpected{errc_of(what)};
         },
-        [](const wait_target&, fate) noexcept {}}; // the vector is the caller's
+        [](const wait_target& t, fate what) noexcept {
+            if (what == fate::granted && t.amount != 0 && source(t).pass_on(items(t).back())) {
+                items(t).pop_back();
+            }
+        }};
 };
 
 } // namespace detail

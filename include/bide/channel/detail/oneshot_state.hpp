@@ -161,12 +161,6 @@ private:
         return finished_ || closed_ ? fate::closed : fate::waiting;
     }
 
-    static void deliver(T& item, const node& receiver) noexcept {
-        const auto& to =
-            *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
-        to.put(to.where, &item);
-    }
-
     std::optional<T> value_;
     var<bool> finished_{false};
     var<bool> closed_{false};

@@ -37,7 +37,8 @@ public:
     // As recv(); errc::closed, and errc::stopped when a stop is requested first.
     result<T> recv(std::stop_token token);
 
-    // Never waits. errc::empty, or errc::closed when nothing will come any more.
+    // Never waits, but for a thread between two steps of its own send. errc::empty, or errc::closed
+    // when nothing will come any more.
     result<T> try_recv() noexcept;
 
     // As recv(), for at most that long; errc::timeout, errc::closed.
@@ -53,14 +54,15 @@ public:
     // receiver that waits; if there is none, it is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv();
 
-    // Appends up to `max` items, without waiting; says how many.
+    // Appends up to `max` items, without waiting, as long as there are any; says how many.
     // Throws: std::bad_alloc; what is in `out` by then stays there, nothing else was taken.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max);
 
     // The same, but waits for the first. 0: closed and drained, or `max` is 0.
     std::size_t recv_n(std::vector<T>& out, std::size_t max);
 
-    // As recv_n(), for a coroutine. `out` is left alone until then.
+    // As recv_n(), for a coroutine.
+    // Requires: nobody touches `out` from this call on until the operation is over.
     basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max);
 
     // Receives until closed and drained: for (T v : channel).

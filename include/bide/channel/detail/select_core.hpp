@@ -12,9 +12,8 @@
 //   publish  on the node of that case, whose waker tells the select
 //   end      the owner takes the other nodes out, and collects
 //
-// A select that must not wait queues its cases all the same where there are several: to look at one
-// after the other would miss an item that goes from one that was looked at too early to one that
-// was looked at too late.
+// A select that must not wait queues its cases all the same: to look at one after the other would
+// miss an item that goes from one that was looked at too early to one that was looked at too late.
 //
 // While the cases are being queued one of them may happen already. A coroutine must not go on
 // before the last is queued, so both ends announce themselves in `progress_`, and who comes second
@@ -75,8 +74,8 @@ public:
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    // Where a fair select begins.
-    static std::size_t any_start(std::size_t count) noexcept;
+    // Where a fair select begins: at a random one of the cases that do not end it.
+    template <class At> static std::size_t any_start(At at, std::size_t count) noexcept;
 
     // `at(i)` gives the i-th of `count` entries; `start` is the first to be looked at.
     template <class At> bool try_all(At at, std::size_t count, std::size_t start) noexcept;
@@ -132,10 +131,21 @@ private:
 };
 
 template <class Platform>
-std::size_t basic_select_core<Platform>::any_start(std::size_t count) noexcept {
+template <class At>
+std::size_t basic_select_core<Platform>::any_start(At at, std::size_t count) noexcept {
     if constexpr (Platform::model) {
         return 0;
     } else {
+        const auto counts = [&at](std::size_t i) noexcept {
+            return at(i).how != nullptr && !at(i).ends;
+        };
+        std::uint32_t eligible = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            eligible += counts(i) ? 1 : 0;
+        }
+        if (eligible < 2) {
+            return 0;
+        }
         // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
         std::uint32_t& x = Platform::template local<dice>().state;
         if (x == 0) {
@@ -144,7 +154,12 @@ std::size_t basic_select_core<Platform>::any_start(std::size_t count) noexcept {
         x ^= x << 13;
         x ^= x >> 17;
         x ^= x << 5;
-        return static_cast<std::size_t>((std::uint64_t{x} * count) >> 32);
+        std::uint64_t skip = (std::uint64_t{x} * eligible) >> 32;
+        std::size_t start = 0;
+        while (!counts(start) || skip-- != 0) {
+            ++start;
+        }
+        return start;
     }
 }
 
@@ -240,20 +255,11 @@ template <class Platform> struct thread_select {
             return;
         }
         if (may_wait ? park(c, at, count, main) : !c.end_by_owner()) {
-            await(main, deadline::never()); // it is complete, or being published
+            main.sleep_through(deadline::never()); // it is complete, or being published
         }
     }
 
 private:
-    static bool await(node& main, deadline until) noexcept {
-        while (!main.is_complete()) {
-            if (!main.sleep(until)) {
-                return main.is_complete();
-            }
-        }
-        return true;
-    }
-
     // Until a case has happened, or (false) a time-out has ended it. Time-outs may be on several
     // clocks: the next to come is slept for, and then all are looked at.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
@@ -268,7 +274,7 @@ private:
                     when = at(i).until.steady_ns();
                 }
             }
-            if (await(main, deadline::at_ns(when))) {
+            if (main.sleep_through(deadline::at_ns(when))) {
                 return true;
             }
             if (!at(first).until.is_early()) {

@@ -34,7 +34,7 @@ public:
     // As send(); errc::stopped when a stop is requested first.
     sent send(std::stop_token token, T value) { return send_by(value, token); }
 
-    // Never waits. errc::full, errc::closed.
+    // Never waits, but for a thread between two steps of its own receive. errc::full, errc::closed.
     sent try_send(T value) noexcept(noexcept(std::declval<Self&>().source().send(value))) {
         return to_result(source().send(value), value);
     }

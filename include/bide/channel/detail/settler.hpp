@@ -14,7 +14,7 @@
 #include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -76,11 +76,6 @@ protected:
 
     static T& item_of(const node& sender) noexcept {
         return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
-    }
-    static void deliver(T& item, const node& receiver) noexcept {
-        const auto& to =
-            *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
-        to.put(to.where, &item);
     }
 
     // Order: seq_cst [C1]; after an index was moved.
@@ -173,16 +168,15 @@ bool basic_settler<T, Platform, Stamp>::cancel(node& w, side which, fate why) no
     return waits_still;
 }
 
+// All of it under the lock, for whoever is told may destroy the channel.
 template <class T, class Platform, class Stamp>
 bool basic_settler<T, Platform, Stamp>::close() noexcept {
+    outcomes out;
+    lock::acquire(lock_);
     const bool first = ring_.close();
-    if (anybody(side::sending) || anybody(side::receiving)) {
-        outcomes out;
-        lock::acquire(lock_);
-        settle(out);
-        lock::release(lock_);
-        out.publish();
-    }
+    settle(out);
+    lock::release(lock_);
+    out.publish();
     return first;
 }
 
@@ -237,7 +231,8 @@ bool basic_settler<T, Platform, Stamp>::serve(node& w, side which, outcomes& out
 template <class T, class Platform, class Stamp>
 void basic_settler<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     node* next_sender = nullptr;
-    for (node* s = senders_.empty() ? nullptr : &senders_.front(); s != nullptr; s = next_sender) {
+    for (node* s = senders_.empty() ? nullptr : &senders_.front();
+         s != nullptr && !receivers_.empty(); s = next_sender) {
         next_sender = senders_.after(*s);
         node* next_receiver = nullptr;
         for (node* r = receivers_.empty() ? nullptr : &receivers_.front(); r != nullptr;
@@ -259,7 +254,8 @@ bool basic_settler<T, Platform, Stamp>::match(node& sender, node& receiver,
     if (mine != nullptr && mine == yours) {
         return true; // a select does not meet itself
     }
-    const bool sender_first = std::less<const void*>()(mine, yours);
+    const bool sender_first =
+        reinterpret_cast<std::uintptr_t>(mine) < reinterpret_cast<std::uintptr_t>(yours);
     node& first = sender_first ? sender : receiver;
     node& second = sender_first ? receiver : sender;
     const bool first_open = first.claim();

@@ -24,6 +24,7 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
@@ -81,15 +82,7 @@ public:
 
     // A thread's patience before it queues: a few yields let the senders supply many at a time.
     template <class Try> bool linger(Try&& try_again) noexcept {
-        if constexpr (!Platform::model) {
-            for (int i = 0; i < yields; ++i) {
-                Platform::yield();
-                if (try_again()) {
-                    return true;
-                }
-            }
-        }
-        return false;
+        return basic_spin<Platform>::yielding(try_again, yields);
     }
     std::int64_t patience_ns() const noexcept { return 0; }
 
@@ -105,12 +98,6 @@ private:
     static T& item_of(const node& sender) noexcept {
         return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
     }
-    static void deliver(T& item, const node& receiver) noexcept {
-        const auto& to =
-            *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
-        to.put(to.where, &item);
-    }
-
     // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
     // choice fell on another.
     fate send_one(T& value, const node* w);
