@@ -213,6 +213,25 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
         MODEL_REQUIRE(q.available() == (behind.is_granted() ? 1 : 0));
         MODEL_REQUIRE(behind.is_granted() || behind.cancel(q));
     });
+    model::check("choice: permits for one that is decided and asks for more", {}, [] {
+        permit_queue q(1);
+        gate g(1);
+        awake_choice c;
+        acquiring many(5);
+        acquiring behind(1);
+        passing opened;
+        contest(c, many, opened);
+        many.enqueue(q);
+        opened.enqueue(g);
+        behind.enqueue(q);
+        model::thread opening([&] { g.arrive(1); });
+        q.give(1); // in part, or on to the one behind
+        opening.join();
+        q.give(1);
+        MODEL_REQUIRE(opened.is_granted() && behind.is_granted()); // though it was not taken out
+        many.cancel(q);
+        MODEL_REQUIRE(q.available() == 2 && q.waiters() == 0);
+    });
     model::check("choice: a wait that is cancelled while another settles it", {}, [] {
         permit_queue q(0);
         permit_queue p(0);

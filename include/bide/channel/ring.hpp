@@ -174,6 +174,16 @@ private:
             at < capacity_ ? position + n : (position & ~(lap_ - 1)) + lap_ + (at - capacity_));
     }
 
+    // Another one was faster: leaves the index to others for a moment, a longer one each time.
+    static void make_way(int& failed) noexcept {
+        if constexpr (!Platform::model) {
+            for (int left = 1 << failed; left > 0; --left) {
+                Platform::pause();
+            }
+            failed = failed < 6 ? failed + 1 : 6;
+        }
+    }
+
     // How many of the `most` slots from `first` on have the stamp position + more.
     template <class Count>
     std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept;
@@ -256,7 +266,7 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
     // Order: seq_cst [C1]; a tail and the head that is read after it are of one instant, for all
     // who look.
     Stamp tail = tail_.load(std::memory_order_seq_cst);
-    for (;;) {
+    for (int failed = 0;;) {
         if ((tail & mark_) != 0) {
             return attempt::closed;
         }
@@ -269,6 +279,7 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
                 c = claim(first, 1, n);
                 return attempt::done;
             }
+            make_way(failed);
             continue;
         }
         // Order: seq_cst [C1]; whether it is full is for the positions to say.
@@ -288,7 +299,7 @@ attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept
     // Order: seq_cst [C1]; a head and the tail that is read after it are of one instant, for all
     // who look.
     Stamp head = head_.load(std::memory_order_seq_cst);
-    for (;;) {
+    for (int failed = 0;;) {
         if (const std::size_t n = count_ready(head, 1, most); n != 0) {
             const Stamp first = head;
             // Order: seq_cst [C1]; as the tail in begin_push. Failure: as the load above.
@@ -297,6 +308,7 @@ attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept
                 c = claim(first, lap_, n);
                 return attempt::done;
             }
+            make_way(failed);
             continue;
         }
         // Order: seq_cst [C1]; whether it is empty is for the positions to say.
