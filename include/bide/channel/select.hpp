@@ -237,14 +237,9 @@ public:
         thread_select<platform>::wait(core_, at(), count, start_, may_wait);
     }
 
-    // After it has happened, or was ended (nothing).
-    std::optional<selected<Cases...>> collect() {
-        std::optional<selected<Cases...>> out;
-        const std::size_t happened = core_.finish(at(), count);
-        with(happened, [&](auto index, auto& c, auto& entry) {
-            out.emplace(std::in_place_index<index()>, c.collect(entry));
-        });
-        return out;
+    // After it has happened: what came of it, as an Out; or was ended: none().
+    template <class Out, class None> Out collect(None&& none) {
+        return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
     void give_back() noexcept {
         with(core_.finish(at(), count), [](auto, auto& c, auto& entry) { c.give_back(entry); });
@@ -256,6 +251,18 @@ private:
     }
     template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
         (std::get<I>(cases_).fill(entries_[I]), ...);
+    }
+    template <class Out, std::size_t I, class None>
+    Out collect_from(std::size_t happened, None& none) {
+        if constexpr (I < count) {
+            if (happened == I) {
+                return Out(selected<Cases...>(std::in_place_index<I>,
+                                              std::get<I>(cases_).collect(entries_[I])));
+            }
+            return collect_from<Out, I + 1>(happened, none);
+        } else {
+            return none();
+        }
     }
     template <class F> void with(std::size_t happened, F&& f) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -296,10 +303,8 @@ template <class... Cases> struct select_ops {
         [](const wait_target& t, node& w) noexcept { return of(t).begin(w, true); },
         [](const wait_target& t, node&, fate why) noexcept { return of(t).cancel(why); },
         [](const wait_target& t, fate what) -> outcome {
-            if (auto chosen = of(t).collect()) {
-                return std::move(*chosen);
-            }
-            return unexpected{errc_of(what)};
+            return of(t).template collect<outcome>(
+                [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
         },
         [](const wait_target& t, fate) noexcept { of(t).give_back(); }};
 
@@ -313,14 +318,27 @@ template <class... Cases> struct select_ops {
     }
 };
 
-template <class... Cases>
-std::optional<selected<Cases...>> select_now(bool may_wait, bool biased, Cases&&... cases) {
+template <class Out, class None, class... Cases>
+Out select_now(bool may_wait, bool biased, None&& none, Cases&&... cases) {
     static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
     select_frame<Cases...> frame(std::tuple<Cases...>(std::move(cases)...), biased);
     if (!frame.try_all()) {
         frame.wait(may_wait);
     }
-    return frame.collect();
+    return frame.template collect<Out>(none);
+}
+
+template <class... Cases> selected<Cases...> select_waiting(bool biased, Cases&&... cases) {
+    using out = selected<Cases...>;
+    const auto never = []() noexcept -> out { fatal("select: ended without a case"); };
+    return select_now<out>(true, biased, never, std::move(cases)...);
+}
+
+template <class... Cases>
+std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
+    using out = std::optional<selected<Cases...>>;
+    const auto nothing = []() noexcept { return out(); };
+    return select_now<out>(false, biased, nothing, std::move(cases)...);
 }
 
 } // namespace detail
@@ -330,18 +348,18 @@ std::optional<selected<Cases...>> select_now(bool may_wait, bool biased, Cases&&
 // Blocks: until a case happens; for ever where none can.
 // Throws: what making the result of the case throws, which none of the cases above does.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
-    return *detail::select_now(true, false, std::move(cases)...);
+    return detail::select_waiting(false, std::move(cases)...);
 }
 template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
-    return *detail::select_now(true, true, std::move(cases)...);
+    return detail::select_waiting(true, std::move(cases)...);
 }
 
 // Never waits. Nothing: there was an instant at which no case could have happened.
 template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
-    return detail::select_now(false, false, std::move(cases)...);
+    return detail::select_trying(false, std::move(cases)...);
 }
 template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Cases... cases) {
-    return detail::select_now(false, true, std::move(cases)...);
+    return detail::select_trying(true, std::move(cases)...);
 }
 
 // For a coroutine.
