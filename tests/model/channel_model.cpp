@@ -555,6 +555,21 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
 
 // ---- Many at a time
 
+TEST_CASE("channel: what came before close is seen by who is told", "[channel]") {
+    model::check("channel: close against one who asks", {}, [] {
+        channel c(1);
+        var<int> data{0};
+        model::thread closer([&] {
+            data = 1;
+            c.close();
+        });
+        while (c.try_recv().error() != bide::errc::closed) {
+            platform::pause();
+        }
+        MODEL_REQUIRE(data == 1);
+    });
+}
+
 TEST_CASE("channel: a batch serves all who wait", "[channel]") {
     check("channel: two queued receivers, one batch", {0, 1, 2}, {}, [](std::size_t n) {
         auto* const c = new awake_core(n);

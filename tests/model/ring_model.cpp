@@ -377,7 +377,12 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
     model::check("ring: close against a push", {}, [] {
         tube r(1);
         attempt pushed{};
-        model::thread pushing([&] { pushed = r.push(1); });
+        var<int> data{0};
+        model::thread pushing([&] {
+            pushed = r.push(1);
+            MODEL_REQUIRE(pushed != attempt::closed || data == 1);
+        });
+        data = 1;
         MODEL_REQUIRE(r.close());
         attempt why{};
         const int v = r.pop(&why);
@@ -389,10 +394,15 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
     model::check("ring: close against a pop", {}, [] {
         tube r(1);
         r.push(1);
-        model::thread closing([&] { MODEL_REQUIRE(r.close()); });
+        var<int> data{0};
+        model::thread closing([&] {
+            data = 1;
+            MODEL_REQUIRE(r.close());
+        });
         MODEL_REQUIRE(r.pop() == 1);
         attempt why{};
         MODEL_REQUIRE(r.pop(&why) == 0);
+        MODEL_REQUIRE(why != attempt::closed || data == 1);
         closing.join();
         MODEL_REQUIRE(why == attempt::not_now || why == attempt::closed);
         MODEL_REQUIRE(r.is_closed() && r.push(2) == attempt::closed);

@@ -112,8 +112,9 @@ public:
 
     // No more pushes begin. True the first time.
     bool close() noexcept {
-        // Order: seq_cst [C1]; the mark is part of the tail.
-        return (tail_.fetch_or(mark_, std::memory_order_seq_cst) & mark_) == 0;
+        // Order: release; what was done before is seen by who finds the mark, for every look at the
+        // tail that decides is seq_cst [C1].
+        return (tail_.fetch_or(mark_, std::memory_order_release) & mark_) == 0;
     }
     bool is_closed() const noexcept {
         // Order: relaxed; a snapshot.
