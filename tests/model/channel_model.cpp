@@ -715,7 +715,6 @@ TEST_CASE("channel: all that is sent is received, whatever happens at once, for 
     model::options o = random(300'000);
     o.depth = 5;
     model::check("channel: two send, two receive, long", o, two_and_two);
-    model::check("channel: two send, two receive, one preemption", bounded(1), two_and_two);
     o.timeouts = o.spurious = o.weak_failures = 1;
     model::check("channel: two send, two receive, one closes, long", o, all_at_once);
 }

@@ -24,6 +24,7 @@
 // move by seq_cst steps, and what decides "empty" and "full" reads them so.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <bit>
