@@ -23,6 +23,7 @@
 // head_, tail_ and what is put beside them by an owner (channel_core.hpp) make a pair [C1]: both
 // move by seq_cst steps, and what decides "empty" and "full" reads them so.
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
@@ -42,12 +43,7 @@ namespace bide::inline BIDE_ABI {
 enum class attempt : unsigned char { done, not_now, busy, closed };
 
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t> class basic_ring {
-    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
-    static_assert(std::is_nothrow_destructible_v<T>,
-                  "bide: a channel's elements must not throw when destroyed");
-    static_assert(std::is_nothrow_move_constructible_v<T>,
-                  "bide: a channel's elements must not throw when moved: declare the move "
-                  "constructor noexcept, or send a std::unique_ptr<T>");
+    static_assert(detail::is_element<T>);
     static_assert(std::is_unsigned_v<Stamp>);
 
     struct slot {

@@ -111,6 +111,18 @@ public:
         w.phase_ = waiter::phase::decided;
     }
 
+    // Ends the wait of `w`, which is this queue's. False: it is decided already, or not queued yet,
+    // and queueing it will be refused with `why`.
+    bool withdraw(waiter& w, fate why) noexcept {
+        const bool waits_still = w.is_queued();
+        if (waits_still) {
+            remove(w);
+        } else {
+            w.forbid(why);
+        }
+        return waits_still;
+    }
+
     // Requires: not empty.
     waiter& pop() noexcept {
         waiter& w = front();

@@ -174,7 +174,7 @@ template <class Platform> fate basic_bulletin<Platform>::enqueue(node& w, reader
 
 template <class Platform> bool basic_bulletin<Platform>::cancel(node& w, fate why) noexcept {
     base::lock();
-    const bool ended = base::unqueue(queue_, w, why);
+    const bool ended = queue_.withdraw(w, why);
     if (ended) {
         count(w, -1);
     }

@@ -47,7 +47,6 @@
 #include <bide/channel/ring.hpp>
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -133,7 +132,6 @@ private:
     using typename base::lock;
     using typename base::one;
     using typename base::outcomes;
-    using typename base::ring;
 
     static constexpr std::size_t small = 8;
     static constexpr int yields = 8;
@@ -273,7 +271,7 @@ BIDE_NOINLINE fate basic_channel_core<T, Platform, Stamp>::recv_again(Put& put) 
     case attempt::closed: return fate::closed;
     default: break;
     }
-    auto take = [&put](node& sender) noexcept { put(base::item_of(sender)); };
+    auto take = [&put](node& sender) noexcept { put(item_of<T>(sender)); };
     return capacity() == 0 && this->meet(side::sending, take) ? fate::granted : fate::waiting;
 }
 
@@ -362,7 +360,7 @@ std::optional<fate> basic_channel_core<T, Platform, Stamp>::attempt_for(node& w,
         return fate::waiting; // its choice fell on another wait, so it need not even queue
     }
     std::size_t count = 0;
-    auto make = [&w]() noexcept -> T& { return base::item_of(w); };
+    auto make = [&w]() noexcept -> T& { return item_of<T>(w); };
     auto put = [&w](T& item) noexcept { deliver(item, w); };
     switch (which == side::sending ? push(make, one(), count, &w) : pop(put, one(), count, &w)) {
     case attempt::done: w.settle(fate::granted); return fate::granted;

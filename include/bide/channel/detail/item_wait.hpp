@@ -67,6 +67,11 @@ struct destination {
 
 template <class Self, class T, class Platform> class send_face;
 
+// What a queued sender wants to send: its node's amount is the address of that.
+template <class T, class Platform> T& item_of(const basic_waiter<Platform>& sender) noexcept {
+    return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
+}
+
 // Moves `item` to where a queued receiver wants it: its node's amount is the address of that.
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {

@@ -132,7 +132,7 @@ public:
     fate enqueue(node& w, side which) noexcept;
     bool cancel(node& w, side which, fate why) noexcept {
         base::lock();
-        const bool ended = base::unqueue(queue_of(which), w, why);
+        const bool ended = queue_of(which).withdraw(w, why);
         base::unlock();
         return ended;
     }

@@ -13,6 +13,7 @@
 //   every one       but the last is full to its end; but the first and the last, from its begin
 //   an empty queue  has no segment, or one with begin == end == 0
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
 
 #include <algorithm>
@@ -26,12 +27,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 template <class T, class Platform> class basic_segment_queue {
-    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
-    static_assert(std::is_nothrow_move_constructible_v<T>,
-                  "bide: a channel's elements must not throw when moved: declare the move "
-                  "constructor noexcept, or send a std::unique_ptr<T>");
-    static_assert(std::is_nothrow_destructible_v<T>,
-                  "bide: a channel's elements must not throw when destroyed");
+    static_assert(is_element<T>);
 
     template <class U> using var = typename Platform::template var<U>;
     using index = std::uint32_t;

@@ -74,10 +74,6 @@ protected:
         return which == side::sending ? senders_ : receivers_;
     }
 
-    static T& item_of(const node& sender) noexcept {
-        return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
-    }
-
     // Order: seq_cst [C1]; after an index was moved.
     bool anybody(side which) const noexcept {
         return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
@@ -157,15 +153,12 @@ bool basic_settler<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
 template <class T, class Platform, class Stamp>
 bool basic_settler<T, Platform, Stamp>::cancel(node& w, side which, fate why) noexcept {
     lock::acquire(lock_);
-    const bool waits_still = w.is_queued();
-    if (waits_still) {
-        queue_of(which).remove(w);
+    const bool ended = queue_of(which).withdraw(w, why);
+    if (ended) {
         update_flags();
-    } else {
-        w.forbid(why);
     }
     lock::release(lock_);
-    return waits_still;
+    return ended;
 }
 
 // All of it under the lock, for whoever is told may destroy the channel.
@@ -215,7 +208,7 @@ bool basic_settler<T, Platform, Stamp>::serve(node& w, side which, outcomes& out
     }
     if (a == attempt::done) {
         if (sends) {
-            ::new (ring_.place(c)) T(std::move(item_of(w)));
+            ::new (ring_.place(c)) T(std::move(item_of<T>(w)));
         } else {
             T& item = ring_.item(c);
             deliver(item, w);
@@ -261,7 +254,7 @@ bool basic_settler<T, Platform, Stamp>::match(node& sender, node& receiver,
     const bool first_open = first.claim();
     const bool second_open = first_open && second.claim();
     if (second_open) {
-        deliver(item_of(sender), receiver);
+        deliver(item_of<T>(sender), receiver);
         finish(sender, side::sending, fate::granted, out);
         finish(receiver, side::receiving, fate::granted, out);
         return false;

@@ -67,17 +67,6 @@ protected:
         return forbidden;
     }
 
-    // Ends the wait of `w`. False: it is decided, or not queued yet, and will not be.
-    static bool unqueue(wait_queue& from, node& w, fate why) noexcept {
-        const bool waits_still = w.is_queued();
-        if (waits_still) {
-            from.remove(w);
-        } else {
-            w.forbid(why);
-        }
-        return waits_still;
-    }
-
 private:
     using lock_word = lock_bits<Platform, futex_word>;
 

@@ -95,9 +95,6 @@ private:
     static constexpr futex_word closed = 4;
     static constexpr int yields = 8;
 
-    static T& item_of(const node& sender) noexcept {
-        return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
-    }
     // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
     // choice fell on another.
     fate send_one(T& value, const node* w);
@@ -253,7 +250,7 @@ bool basic_unbounded_core<T, Platform>::meet(T& item, wake_list& granted) noexce
 template <class T, class Platform>
 fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
     if (which == side::sending) {
-        const fate what = send_one(item_of(w), &w);
+        const fate what = send_one(item_of<T>(w), &w);
         if (what != fate::waiting) {
             w.settle(what);
         }
@@ -287,14 +284,9 @@ fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
 template <class T, class Platform>
 bool basic_unbounded_core<T, Platform>::cancel(node& w, side, fate why) noexcept {
     lock::acquire(word_);
-    const bool waits_still = w.is_queued();
-    if (waits_still) {
-        receivers_.remove(w);
-    } else {
-        w.forbid(why);
-    }
+    const bool ended = receivers_.withdraw(w, why);
     lock::release(word_);
-    return waits_still;
+    return ended;
 }
 
 template <class T, class Platform>

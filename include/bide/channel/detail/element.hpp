@@ -1,0 +1,27 @@
+#ifndef BIDE_CHANNEL_DETAIL_ELEMENT_HPP
+#define BIDE_CHANNEL_DETAIL_ELEMENT_HPP
+
+#include <bide/core/config.hpp>
+
+#include <type_traits>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// What is asked of the elements of any channel; true, or it does not compile and says why. The
+// destructor comes first: where it may throw, no move is said to be nothrow either.
+template <class T> constexpr bool check_element() noexcept {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
+    static_assert(std::is_nothrow_destructible_v<T>,
+                  "bide: a channel's elements must not throw when destroyed");
+    static_assert(std::is_nothrow_move_constructible_v<T>,
+                  "bide: a channel's elements must not throw when moved: declare the move "
+                  "constructor noexcept, or send a std::unique_ptr<T>");
+    return true;
+}
+template <class T> inline constexpr bool is_element = check_element<T>();
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
