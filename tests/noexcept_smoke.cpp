@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <mutex>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 namespace {
 
@@ -23,6 +25,22 @@ bide::task<int> acquire_both(bide::semaphore& semaphore, bide::mutex& mutex) {
     auto lock = co_await mutex.async_lock();
     const auto late = co_await semaphore.async_acquire().with_timeout(std::chrono::milliseconds(1));
     co_return lock.owns_lock() && !late ? static_cast<int>(permit.count()) : -1;
+}
+
+bide::task<int> one_late() {
+    co_await bide::this_task::sleep_for(std::chrono::milliseconds(1));
+    co_return 1;
+}
+
+bide::task<int> sum_of_three(bide::scheduler& s) {
+    auto first = s.spawn([] { return 1; });
+    auto others = co_await bide::when_all(one_late(), one_late());
+    const int mine = co_await std::move(first).async_join();
+    co_return mine + std::get<0>(others) + std::get<1>(others);
+}
+
+bide::task<bool> waits_for_ever(bide::semaphore& never) {
+    co_return (co_await never.async_acquire().as_result()).has_value();
 }
 
 } // namespace
@@ -45,6 +63,17 @@ int main() {
 
     bide::synchronized_value<int> value(1);
     check(value.with([](int& v) { return ++v; }) == 2, "a value is reached under its lock");
+
+    bide::semaphore never(0);
+    bide::scheduler scheduler({.num_workers = 2});
+    check(sync_wait(scheduler, sum_of_three(scheduler)) == 3, "tasks are joined");
+    auto waiting = scheduler.spawn(waits_for_ever(never));
+    while (never.waiters() == 0) {
+        std::this_thread::yield();
+    }
+    waiting.cancel();
+    check(!std::move(waiting).join(), "a cancelled wait says so");
+    scheduler.shutdown();
 
     check(semaphore.close(), "closing is done once");
     check(!semaphore.try_acquire(), "nothing is acquired after closing");

@@ -23,7 +23,17 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/compose.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/interval.hpp>
+#include <bide/sched/join_handle.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>

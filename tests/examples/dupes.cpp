@@ -1,8 +1,8 @@
 // dupes finds files with the same content, and shows what bide looks like at work: a pipeline.
 //
-//   walker -- found --> grouper -- jobs --> hashing threads and coroutines
-//                          ^                                |
-//                          +------------- done -------------+
+//   walker -- found --> grouper -- jobs --> hashing tasks and threads
+//                          ^                            |
+//                          +----------- done -----------+
 //
 // The walker tells of each file that it sees. The second file of a size makes both of them
 // candidates. A candidate's first job is to be hashed, whole: big files seldom share a size by
@@ -12,19 +12,25 @@
 //
 // Each stage owns its data and tells the next one what it found, so there is nothing to lock. What
 // bide does here:
+//   scheduler  runs the stages as tasks on a few workers, but for the walker, which blocks in the
+//              file system, and for hashing threads. A task that computes gives way now and then,
+//              so that the grouper gets its turn; --trace shows who ran when
 //   channels   three of limited length, so nobody runs far ahead of the others. When its last
 //              sender has gone, a channel is closed, and so one stage after the other ends
 //   close()    is all that Ctrl-C does: nothing more can be sent, what was sent still arrives
 //   select     the grouper waits to send jobs and to receive outcomes at once; see grouper::run()
-//   semaphore  `disk` has one permit for each file that may be open. Threads and coroutines wait in
-//              one fair queue; a comparison opens two files, so it asks for both permits at once
-//              (to hold one while waiting for another is how programs deadlock)
+//   semaphore  `disk` has one permit for each file that may be open. Threads and tasks wait in one
+//              fair queue; a comparison opens two files, so it asks for both permits at once (to
+//              hold one while waiting for another is how programs deadlock)
 #include "dupes_files.hpp"
 #include "dupes_options.hpp"
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/select.hpp>
+#include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
 #include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
@@ -132,66 +138,78 @@ struct hasher {
 
     // How many jobs to take at once. Several save wake-ups; too many leave nothing to the others.
     std::size_t share() const { return std::clamp<std::size_t>(jobs.size() / crew, 1, 16); }
+};
 
-    void hash(outcome& o) {
-        murmur128 sum;
-        reader in(*o.of.subject);
-        for (bytes piece; !(piece = in.next()).empty() && !jobs.is_closed();) {
-            sum.update(piece);
-            read += piece.size();
-        }
-        o.hash = sum.value();
-        if (!in.trouble().empty()) o.culprit = o.of.subject, o.trouble = in.trouble();
+// A job at work, a block at a time.
+class shift {
+public:
+    shift(const hasher& by, const job& j) : by_(by), of_(j), subject_(*j.subject) {
+        if (j.known != nullptr) known_.emplace(*j.known);
     }
 
-    void compare(outcome& o) {
-        reader a(*o.of.known), b(*o.of.subject);
-        bytes x, y;
-        do {
-            x = a.next(), y = b.next();
-            read += x.size() + y.size();
-        } while (!x.empty() && std::ranges::equal(x, y) && !jobs.is_closed());
-        if (!b.trouble().empty()) o.culprit = o.of.subject, o.trouble = b.trouble();
-        else if (!a.trouble().empty()) o.culprit = o.of.known, o.trouble = a.trouble();
-        else o.same = x.empty() && y.empty();
+    bool step() { // false: it is done, or Ctrl-C
+        if (by_.jobs.is_closed()) return false;
+        const bytes x = subject_.next();
+        const bytes y = known_ ? known_->next() : bytes();
+        by_.read += x.size() + y.size();
+        if (!known_) sum_.update(x);
+        else same_ = std::ranges::equal(x, y);
+        return !x.empty() && (!known_ || same_);
     }
 
-    std::vector<outcome> run(const std::vector<job>& batch) {
-        std::vector<outcome> all;
-        for (const job& j : batch) {
-            outcome o{j};
-            j.known != nullptr ? compare(o) : hash(o);
-            if (jobs.is_closed()) break; // it may have been cut short
-            all.push_back(std::move(o));
-        }
-        return all;
+    void finish(std::vector<outcome>& all) const {
+        if (by_.jobs.is_closed()) return; // it may have been cut short
+        if (!subject_.trouble().empty())
+            all.push_back({of_, {}, false, of_.subject, subject_.trouble()});
+        else if (known_ && !known_->trouble().empty())
+            all.push_back({of_, {}, false, of_.known, known_->trouble()});
+        else all.push_back({of_, sum_.value(), same_});
     }
+
+private:
+    const hasher& by_;
+    const job of_;
+    reader subject_;
+    std::optional<reader> known_;
+    murmur128 sum_;
+    bool same_ = false;
 };
 
 std::ptrdiff_t opens(const std::vector<job>& batch) { // one job after the other
     return std::ranges::max(batch, {}, &job::opens).opens();
 }
 
-// A thread and a coroutine that do the same, in the same queues.
+// A thread and a task that do the same, in the same queues.
 void hashing_thread(hasher my) {
+    std::vector<outcome> outcomes;
     for (std::vector<job> batch; my.jobs.recv_n(batch, my.share()) != 0; batch.clear()) {
         bide::permit files(my.disk, opens(batch));
-        auto outcomes = my.run(batch);
+        for (const job& j : batch) {
+            shift at(my, j);
+            while (at.step()) {}
+            at.finish(outcomes);
+        }
         files.reset(); // first let others open files, then tell
         for (outcome& o : outcomes)
             if (!my.done.send(std::move(o))) return; // nobody listens
+        outcomes.clear();
     }
 }
 
-bide::task<> hashing_coroutine(hasher my) {
-    std::vector<job> batch;
-    while (co_await my.jobs.async_recv_n(batch, my.share()) != 0) {
+bide::task<> hashing_task(hasher my) {
+    std::vector<outcome> outcomes;
+    for (std::vector<job> batch; co_await my.jobs.async_recv_n(batch, my.share()) != 0;
+         batch.clear()) {
         bide::permit files = co_await my.disk.async_acquire(opens(batch));
-        auto outcomes = my.run(batch);
+        for (const job& j : batch) {
+            shift at(my, j);
+            while (at.step()) co_await bide::this_task::yield(); // others run on this worker, too
+            at.finish(outcomes);
+        }
         files.reset();
         for (outcome& o : outcomes)
             if (!co_await my.done.async_send_from(o)) co_return;
-        batch.clear();
+        outcomes.clear();
     }
 }
 
@@ -228,11 +246,11 @@ struct grouper {
     // send a job while the hashers wait to send outcomes, they would wait for ever. So the grouper
     // does not wait for one thing: it sends or receives, whichever is possible first. It listens to
     // the walker only while it has nothing to send, so `pending` stays short, too.
-    bool run() {
+    bide::task<bool> run() {
         bool walking = true, hashing = true, complete = true;
         for (auto tick = timer::now(); walking || hashing;) {
             const bool sending = !pending.empty(); // a case of nullptr never happens
-            auto event = bide::select(
+            auto event = co_await bide::async_select(
                 bide::on_send(jobs, sending ? &pending.front() : nullptr),
                 bide::on_recv(walking && !sending ? &found : nullptr),
                 bide::on_recv(hashing ? &done : nullptr), bide::on_timeout(tick));
@@ -260,7 +278,7 @@ struct grouper {
         }
         show_progress();
         if (on_terminal) std::fputs("\r\033[K", stderr);
-        return complete;
+        co_return complete;
     }
 
     void add(sighting& s) {
@@ -355,19 +373,26 @@ struct grouper {
 
 // ---- The program
 
-// Takes the channels' ends by value: they go with the threads, and none is left here.
-std::vector<std::jthread> start(const options& o, walker first, hasher each) {
-    std::vector<std::jthread> crew;
-    const auto walk = [&o](walker w) {
-        for (const auto& root : o.roots) w.walk(root / ""); // the slash follows a link
-        if (o.from_stdin) w.walk_stdin();
-    };
-    crew.emplace_back(walk, std::move(first));
-    for (unsigned i = 0; i < o.threads; ++i) crew.emplace_back(hashing_thread, each);
-    for (unsigned i = 0; i < o.coroutines; ++i)
-        crew.emplace_back([](hasher h) { bide::sync_wait(hashing_coroutine(std::move(h))); }, each);
-    return crew;
-}
+// All stages but the grouper.
+struct crew {
+    std::vector<bide::join_handle<>> tasks;
+    std::vector<std::jthread> threads;
+
+    // Takes the channels' ends by value: they go with the stages, and none is left here.
+    crew(bide::scheduler& pool, const options& o, walker first, const hasher each) {
+        tasks.push_back(pool.spawn_blocking([&o, w = std::move(first)]() mutable {
+            for (const auto& root : o.roots) w.walk(root / ""); // the slash follows a link
+            if (o.from_stdin) w.walk_stdin();
+        }));
+        for (unsigned i = 0; i < o.coroutines; ++i)
+            tasks.push_back(pool.spawn(hashing_task(each).named("hasher")));
+        for (unsigned i = 0; i < o.threads; ++i) threads.emplace_back(hashing_thread, each);
+    }
+    void join() {
+        for (auto& t : tasks) std::move(t).join();
+        threads.clear();
+    }
+};
 
 } // namespace
 
@@ -394,13 +419,21 @@ int main(int argc, char** argv) {
     auto [found_in, found_out] = bide::make_channel<sighting>(1024);
     auto [jobs_in, jobs_out] = bide::make_channel<job>(1024);
     auto [done_in, done_out] = bide::make_channel<outcome>(1024);
+    bide::chrome_trace trace;
+    bide::scheduler_options wanted;
+    wanted.num_workers = o->workers;
+    wanted.trace = o->trace != nullptr ? &trace : nullptr;
+    bide::scheduler pool(wanted);
+
     grouper all{std::move(jobs_in), std::move(found_out), std::move(done_out), read, o->progress};
-    auto crew = start(
-        *o, {std::move(found_in)},
-        {std::move(jobs_out), std::move(done_in), disk, read, o->threads + o->coroutines});
-    const bool complete = all.run();
-    crew.clear(); // joins
+    crew others(pool, *o, {std::move(found_in)},
+                {std::move(jobs_out), std::move(done_in), disk, read, o->threads + o->coroutines});
+    const bool complete = pool.spawn(all.run().named("grouper")).join();
+    others.join();
+    pool.shutdown(); // the trace is complete
     const std::chrono::duration<double> seconds = timer::now() - begin;
     all.report(o->list, complete, seconds.count());
+    if (o->trace != nullptr && !trace.write(o->trace))
+        return std::fprintf(stderr, "dupes: %s: %s\n", o->trace, why().c_str()), 2;
     return complete ? 0 : 130;
 }

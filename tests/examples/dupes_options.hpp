@@ -19,28 +19,37 @@ namespace dupes_parts {
 inline const char* const usage =
     "usage: dupes [options] [directory...]\n"
     "Finds files with the same content (default: below /usr/include, else below .).\n"
-    "  --threads N     hashing threads (default: one for each processor)\n"
-    "  --coroutines N  hashing coroutines beside them (default: 2)\n"
+    "  --workers N     threads that run tasks (default: one for each processor)\n"
+    "  --coroutines N  hashing tasks (default: one for each processor)\n"
+    "  --threads N     hashing threads beside them (default: 1)\n"
     "  --permits N     files open at once, 2 or more (default: one for each processor)\n"
     "  --stdin         also what is named on stdin, each name ended by a NUL (find -print0)\n"
     "  --summary       print only the summary\n"
     "  --select        print progress on stderr also where that is no terminal\n"
+    "  --trace FILE    what each worker did, for ui.perfetto.dev\n"
     "A group lists its files (-) and, below a file, its other names (=), which waste nothing.\n"
-    "Status: 0 done, even when single files could not be read; 2 bad usage; 130 Ctrl-C.\n";
+    "Status: 0 done, even when single files could not be read; 2 bad usage, or a trace that cannot\n"
+    "be written; 130 Ctrl-C.\n";
 
 struct options {
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
-    unsigned coroutines = 2;
-    unsigned permits = std::max(2U, threads);
+    unsigned workers = 0; // as the scheduler thinks best
+    unsigned coroutines = std::max(1U, std::thread::hardware_concurrency());
+    unsigned threads = 1;
+    unsigned permits = std::max(2U, std::thread::hardware_concurrency());
+    const char* trace = nullptr;
     bool from_stdin = false, list = true, progress = false, help = false;
     std::vector<std::filesystem::path> roots;
 };
 
 inline std::optional<options> parse(std::span<char*> args) {
     options o;
+    const auto operand = [&args]() -> const char* { // "": there is none
+        if (args.size() < 2) return "";
+        args = args.subspan(1);
+        return args[0];
+    };
     const auto number = [&](unsigned& value, unsigned least) {
-        const std::string_view text = args.size() < 2 ? "" : args[1];
-        args = args.subspan(args.size() < 2 ? 0 : 1);
+        const std::string_view text = operand();
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc{} && end == text.data() + text.size() && least <= value &&
                value <= 1000;
@@ -50,12 +59,14 @@ inline std::optional<options> parse(std::span<char*> args) {
         bool good = true;
         if (names_only || !arg.starts_with('-')) o.roots.emplace_back(arg);
         else if (arg == "--") names_only = true;
-        else if (arg == "--threads") good = number(o.threads, 0);
+        else if (arg == "--workers") good = number(o.workers, 1);
         else if (arg == "--coroutines") good = number(o.coroutines, 0);
+        else if (arg == "--threads") good = number(o.threads, 0);
         else if (arg == "--permits") good = number(o.permits, 2);
         else if (arg == "--stdin") o.from_stdin = true;
         else if (arg == "--summary") o.list = false;
         else if (arg == "--select") o.progress = true;
+        else if (arg == "--trace") good = *(o.trace = operand()) != '\0';
         else if (arg == "--help") o.help = true;
         else good = false;
         if (!good) {

@@ -180,9 +180,9 @@ mkfifo tree/fifo
 
 # Leaves expected.summary for a later case.
 case("agrees with sha256sum, whoever does the work" [==[
-for crew in '2 2 2' '1 0 2' '0 1 2' '0 3 4' '16 16 3'; do
+for crew in '2 2 2 2' '1 0 2 1' '0 1 2 1' '0 3 4 2' '16 16 3 5'; do
     set -- $crew
-    expect 0 "$DUPES" --threads $1 --coroutines $2 --permits $3 tree
+    expect 0 "$DUPES" --threads $1 --coroutines $2 --permits $3 --workers $4 tree
     agree tree
     grep -v '^time ' out > out.$1.$2
     cmp out.2.2 out.$1.$2 || fail "another crew prints something else"
@@ -265,6 +265,21 @@ for crew in '1 0' '0 1' '8 8'; do
 done
 ]==])
 
+case("writes a trace of what its workers did" [==[
+expect 0 "$DUPES" --summary --workers 3 --coroutines 4 --trace trace.json tree
+grep '^files ' out > files
+grep '^files ' expected.summary | diff - files
+for name in grouper hasher; do says trace.json "\"name\":\"$name\""; done
+if grep -F '"name":"worker 3' trace.json; then fail "more workers than there are"; fi
+expect 2 "$DUPES" --trace no-such-directory/trace.json tree
+says err 'dupes: no-such-directory/trace.json: No such file'
+]==])
+file(READ ${WORK}/trace.json trace)
+string(JSON events ERROR_VARIABLE error LENGTH "${trace}" traceEvents)
+if(error OR events LESS 10)
+    message(FATAL_ERROR "dupes: the trace is no JSON, or empty: ${error}")
+endif()
+
 case("takes names from stdin, and survives those that are gone" [==[
 printf 'gone\0tree/a.17\0tree/sub/b.17\0tree/sub/deep\0' | expect 0 "$DUPES" --stdin
 says err 'dupes: gone: No such file'
@@ -329,7 +344,8 @@ says err 'dupes: no-such-directory: '
 expect 2 "$DUPES" tree/a.17
 says err 'dupes: tree/a.17: not a directory'
 for arguments in --bogus -x --threads '--threads x' '--threads -1' '--threads 1x' \
-    '--threads 99999999999' '--permits 1' '--permits 0' '--threads 0 --coroutines 0'; do
+    '--threads 99999999999' '--permits 1' '--permits 0' '--threads 0 --coroutines 0' \
+    '--workers 0' --trace; do
     expect 2 "$DUPES" $arguments
     says err 'usage: dupes'
     [ ! -s out ] || fail "something on stdout"
@@ -373,10 +389,11 @@ for name in a b; do
         { echo "not checked: no files of that size here"; exit 0; }
 done
 { find long -type f -print0; find same -type f -print0; } > names
-for crew in '2 0' '0 2' '1 1'; do
+for crew in '2 0 2' '0 2 1' '1 1 1'; do
     set -- $crew
     : > err # the old one says that it is time already
-    "$DUPES" --select --summary --stdin --threads $1 --coroutines $2 < names > out 2> err &
+    "$DUPES" --select --summary --stdin --threads $1 --coroutines $2 --workers $3 \
+        < names > out 2> err &
     running=$!
     until_true grep -q '^[0-9]\{4\} files, [1-9][0-9]*.[0-9] MB read' err
     interrupt

@@ -64,7 +64,7 @@ endforeach()
 
 # What no model came across. A call's place is the line it begins on, its order may stand below.
 set(missed 0)
-file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp ${HEADERS}/channel/*.hpp)
+file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp ${HEADERS}/channel/*.hpp ${HEADERS}/sched/*.hpp)
 list(FILTER headers EXCLUDE REGEX "core/(platform|detail/futex_.*)[.]hpp$")
 foreach(header IN LISTS headers)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${HEADERS} OUTPUT_VARIABLE name)

@@ -1,19 +1,23 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/timer_queue.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
-// The service thread: a timer fires once or is cancelled, never both; after cancel() it may be
-// destroyed; one that is added reaches a service that sleeps, without any time-out's help. The
-// service never ends, so its thread is a daemon, and it is never destroyed.
+// The timer queue and the service thread: a timer fires once or is cancelled, never both; after
+// cancel() it may be destroyed; one that is added reaches who sleeps for it, without any time-out's
+// help. The service never ends, so its thread is a daemon, and it is never destroyed.
 
 namespace {
 
 using bide::deadline;
 using platform = model::platform_without_lock_sleep;
 using service = bide::basic_timer_service<platform>;
+using queue = bide::basic_timer_queue<platform>;
 using parker = bide::basic_parker<platform>;
 template <class T> using var = platform::var<T>;
 
@@ -227,6 +231,131 @@ void posted_between_timers() {
     MODEL_REQUIRE(s.cancel(far.timer));
 }
 
+// ---- The queue, fired by several
+
+// A worker that fires its own queue's timers and sleeps in between, as a scheduler's do.
+struct worker {
+    platform::atomic<std::int64_t> until{0}; // when its sleep ends; 0: it is awake
+    parker bed;
+    queue timers{bide::waker(
+        [](void* self) noexcept {
+            auto& mine = *static_cast<worker*>(self);
+            if (mine.until.load(std::memory_order_seq_cst) != 0) {
+                mine.bed.unpark();
+            }
+        },
+        this)};
+
+    void sleep() noexcept {
+        const std::int64_t next = timers.next_ns();
+        until.store(next, std::memory_order_seq_cst);
+        if (next > platform::now() && timers.next_ns() >= next) { // the second look
+            bed.park_until(deadline::at_ns(next));
+        }
+        until.store(0, std::memory_order_relaxed);
+    }
+};
+
+// One worker sleeps until the earliest, or for ever; the other adds a nearer one and does not look
+// again.
+void handed_over(deadline earliest, int nearer) {
+    worker w;
+    bell far(earliest);
+    bell near[2] = {bell(now), bell(now)};
+    w.timers.add(far.timer);
+    model::thread sleeper([&] {
+        for (int fired = 0; fired < nearer;) {
+            const auto n = static_cast<int>(w.timers.fire_due(platform::now()));
+            fired += n;
+            if (n == 0) {
+                w.sleep();
+            }
+        }
+    });
+    for (int i = 0; i < nearer; ++i) {
+        w.timers.add(near[i].timer);
+    }
+    sleeper.join();
+    MODEL_REQUIRE(near[0].fired + near[1].fired == nearer && far.fired == 0);
+    MODEL_REQUIRE(w.timers.cancel(far.timer));
+}
+
+// Two workers fire a queue of two timers at once, and the owner of one cancels and destroys it.
+void fired_by_two(bool owner_comes) {
+    queue q;
+    auto b = std::make_unique<bell>(now);
+    bell other(now);
+    var<int> fired{0};
+    var<bool> in_time{false};
+    q.add(b->timer);
+    q.add(other.timer);
+    const auto cancel = [&] {
+        in_time = q.cancel(b->timer);
+        MODEL_REQUIRE(b->fired == (in_time ? 0 : 1));
+        b.reset();
+    };
+    model::thread worker([&] { fired = static_cast<int>(q.fire_due(1)); });
+    {
+        model::thread owner([&] {
+            if (owner_comes) {
+                cancel();
+            }
+        });
+        const auto mine = static_cast<int>(q.fire_due(1));
+        worker.join();
+        fired = fired + mine;
+    }
+    if (!owner_comes) {
+        cancel();
+    }
+    MODEL_REQUIRE(fired + (in_time ? 1 : 0) == 2);
+    MODEL_REQUIRE(other.fired == 1);
+    MODEL_REQUIRE(q.next_ns() == queue::never_ns);
+}
+
+// The owner of the only timer, and a worker.
+void fired_by_one() {
+    queue q;
+    auto b = std::make_unique<bell>(now);
+    q.add(b->timer);
+    model::thread worker([&] { q.fire_due(1); });
+    const bool in_time = q.cancel(b->timer);
+    MODEL_REQUIRE(b->fired == (in_time ? 0 : 1));
+    b.reset();
+    model::record(in_time ? "cancelled" : "fired");
+}
+
+// Its firing adds it again while another cancels it: that one waits for the firing, and takes it out
+// again afterwards. It is the firing's again only if it was cancelled before.
+struct returning {
+    bide::timer timer;
+    queue& at;
+    var<int> fired{0};
+
+    explicit returning(queue& q) : at(q) {
+        timer.when = now;
+        timer.fire = bide::waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<returning*>(self);
+                mine.fired = mine.fired + 1;
+                mine.at.add(mine.timer);
+            },
+            this);
+    }
+};
+
+void cancelled_while_it_returns(int firings) {
+    queue q;
+    auto r = std::make_unique<returning>(q);
+    q.add(r->timer);
+    model::thread worker([&q, firings] { q.fire_due(1, static_cast<unsigned>(firings)); });
+    MODEL_REQUIRE(q.cancel(r->timer));
+    model::record(std::to_string(r->fired));
+    r.reset();
+    worker.join();
+    MODEL_REQUIRE(q.fire_due(1) == 0);
+}
+
 model::options at_random() {
     model::options random;
     random.how = model::options::method::pct;
@@ -272,4 +401,22 @@ TEST_CASE("timer: the service's sleep ends when it is time", "[timer]") {
     model::check("sleeps until it is time", {.timeouts = 1, .max_executions = 500'000},
                  sleeps_until_it_is_time);
     CHECK(model::outcomes({.timeouts = 1}, sleeps_until_it_is_time) == "cancelled fired");
+}
+
+TEST_CASE("timer: a worker that sleeps fires what another one added", "[timer]") {
+    model::check("hand-over to one who sleeps for ever", {},
+                 [] { handed_over(deadline::never(), 1); });
+    model::check("hand-over to one who sleeps until later", {}, [] { handed_over(later, 1); });
+    model::check("two, at random", at_random(), [] { handed_over(later, 2); });
+}
+
+TEST_CASE("timer: fired by workers, it fires once or is cancelled, and may be destroyed",
+          "[timer]") {
+    model::check("fired by one or cancelled", {}, fired_by_one);
+    CHECK(model::outcomes({}, fired_by_one) == "cancelled fired");
+    model::check("fired by two", {}, [] { fired_by_two(false); });
+    model::check("fired by two or cancelled, at random", at_random(), [] { fired_by_two(true); });
+    model::check("cancelled while it returns", {}, [] { cancelled_while_it_returns(1); });
+    model::check("cancelled while it returns twice, at random", at_random(),
+                 [] { cancelled_while_it_returns(2); });
 }

@@ -21,6 +21,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -312,7 +313,7 @@ template <class... Cases> struct select_ops {
                                                              bool biased) {
         const bool has_end = std::apply([](const auto&... c) { return (c.ends() || ...); }, cases);
         if (has_end) {
-            timer_service<platform>();
+            prepare_timers<platform>();
         }
         return {value, wait_target{}, frame(std::move(cases), biased)};
     }

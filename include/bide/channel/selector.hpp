@@ -5,6 +5,7 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -232,7 +233,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
             }
         }};
     if (has_end_) {
-        timer_service<Platform>();
+        detail::prepare_timers<Platform>();
     }
     return {ops, wait_target{this, this}};
 }

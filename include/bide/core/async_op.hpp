@@ -5,12 +5,15 @@
 //
 // The awaiter lies in the coroutine's frame and holds the node that is queued. The life of a wait:
 //
-//   await_ready     tries: an operation that can complete at once does, even with a stop requested
+//   await_ready     tries: an operation that can complete at once does, even with a stop requested;
+//                   only a task that has completed many in a row lets others run first, with its
+//                   outcome in hand
 //   await_suspend   arms the time-out and the stop callback, then queues the node: the last step,
 //                   for from there on another thread may resume and destroy the frame
 //   granted         the primitive's lock holder decides, lets go, publishes, and runs the node's
 //                   waker, which sends the coroutine where it is to go on
-//   stop, time-out  cancel() under the primitive's lock: who finds the node queued takes it out and
+//   stop, time-out, cancelled task
+//                   cancel() under the primitive's lock: who finds the node queued takes it out and
 //                   owns the outcome; who finds it granted does nothing; who finds it not queued
 //                   yet marks it, and queueing is refused
 //   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
@@ -22,6 +25,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -42,67 +48,21 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// Where a wait may end early. Only operations whose result can say so have it.
+// Where a wait may end early. Only operations whose result can say so have it; those that wait for a
+// time have its half.
 struct wait_limits {
     std::stop_token stop;
     deadline until = deadline::never();
 };
+struct wait_deadline {
+    deadline until = deadline::never();
+};
 struct no_limits {};
 
-template <class Platform> executor_ref service_executor() noexcept {
-    return timer_service<Platform>();
-}
-
-// A coroutine's place in a queue, and its way back from there.
-template <class Platform> class coroutine_wait {
-public:
-    using waiter = basic_waiter<Platform>;
-
-    template <class Promise>
-    coroutine_wait(std::coroutine_handle<Promise> h, std::ptrdiff_t amount,
-                   executor_ref resume_on) noexcept
-        : node(amount, waker(&on_complete, this)), executor_(resume_on) {
-        if constexpr (!std::is_void_v<Promise>) {
-            if (!executor_) {
-                executor_ = executor_of(h.promise());
-            }
-        }
-        if (!executor_) {
-            executor_ = current_worker<Platform>();
-        }
-        runnable_.run = waker(&resume_frame, h.address());
-    }
-    coroutine_wait(const coroutine_wait&) = delete;
-    coroutine_wait& operator=(const coroutine_wait&) = delete;
-
-    // Sends the coroutine on its way after a stop or a time-out, never on this thread.
-    // Nothing of *this is touched afterwards.
-    void go_elsewhere() noexcept {
-        (executor_ ? executor_ : service_executor<Platform>()).post(runnable_);
-    }
-
-    // The coroutine is going to be destroyed; where it was to be resumed on this thread, it is not.
-    void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
-
-    waiter node;
-
-private:
-    static void resume_frame(void* address) noexcept {
-        resume<Platform>(std::coroutine_handle<>::from_address(address));
-    }
-
-    static void on_complete(void* self) noexcept {
-        auto& wait = *static_cast<coroutine_wait*>(self);
-        if (wait.executor_) {
-            wait.executor_.post(wait.runnable_);
-        } else {
-            wake_scope<Platform>::run(wait.runnable_);
-        }
-    }
-
-    runnable runnable_;
-    executor_ref executor_;
-};
+template <class T>
+using wait_limits_t =
+    std::conditional_t<is_result<T>, wait_limits,
+                       std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
 
 } // namespace detail
 
@@ -110,7 +70,7 @@ template <class T, class Platform> class [[nodiscard("co_await it")]] basic_asyn
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
     using cargo = wait_cargo_t<R>;
-    using limits = std::conditional_t<detail::is_result<T>, detail::wait_limits, detail::no_limits>;
+    using limits = detail::wait_limits_t<T>;
     template <class U> using same = basic_async_op<U, Platform>;
 
 public:
@@ -119,6 +79,13 @@ public:
     // For primitives: `what` is a constant of the primitive's.
     basic_async_op(const ops& what, wait_target target, cargo carried = {}) noexcept
         : ops_(&what), target_(target), cargo_(std::move(carried)) {}
+
+    // A wait for a time: collect() makes of fate::timed_out what it means.
+    basic_async_op(const ops& what, wait_target target, deadline until) noexcept
+        requires may_wait_for_time<T>
+        : ops_(&what), target_(target) {
+        limits_.until = until;
+    }
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
@@ -126,20 +93,25 @@ public:
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     // Ends the wait with errc::stopped when a stop is requested.
-    // Throws: std::system_error when bide's service thread cannot be started.
+    // Throws: std::system_error when bide's service thread cannot be started, which is needed on
+    // threads that are no scheduler's.
     same<R> with_stop(std::stop_token token) && {
-        timer_service<Platform>();
+        detail::prepare_timers<Platform>();
         same<R> op = std::move(*this).widen();
         op.limits_.stop = std::move(token);
         return op;
     }
 
-    // Ends the wait with errc::timeout at the deadline; one attempt where it has passed.
+    // Ends the wait with errc::timeout at the deadline; one attempt where it has passed. Of several
+    // deadlines the first counts.
     // Throws: as with_stop().
     same<R> with_deadline(deadline until) && {
-        timer_service<Platform>();
+        detail::prepare_timers<Platform>();
         same<R> op = std::move(*this).widen();
-        op.limits_.until = until;
+        deadline& set = op.limits_.until;
+        if (set.is_never() || until.steady_ns() < set.steady_ns()) {
+            set = until;
+        }
         return op;
     }
     template <class C, class D>
@@ -173,6 +145,9 @@ private:
         } else {
             same<R> op(*ops_, target_, std::move(cargo_));
             op.executor_ = executor_;
+            if constexpr (may_wait_for_time<T>) {
+                op.limits_.until = limits_.until;
+            }
             return op;
         }
     }
@@ -199,7 +174,8 @@ public:
     bool await_ready() noexcept {
         op_.target_.carry(op_.cargo_);
         ready_ = op_.ops_->try_now(op_.target_);
-        return ready_ != fate::waiting;
+        return ready_ != fate::waiting && !op_.ops_->gives_way &&
+               worker_local<Platform>::get().spend();
     }
 
     // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
@@ -207,7 +183,17 @@ public:
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         wait_.emplace(h, op_.target_.amount, op_.executor_);
-        if constexpr (detail::is_result<T>) {
+        if (ready_ != fate::waiting) { // in hand: others first
+            wait_->node.settle(op_.ops_->gives_way && wait_->is_cancelled() ? fate::stopped
+                                                                            : ready_);
+            suspended_ = true;
+            return wait_->go_behind();
+        }
+        if (!wait_->begin(waker(&on_interrupt, this))) {
+            wait_->node.settle(fate::stopped);
+            return false;
+        }
+        if constexpr (has_limits) {
             if (op_.limits_.until.is_poll()) {
                 wait_->node.forbid(fate::timed_out); // one attempt, which may find it closed
             } else {
@@ -215,7 +201,11 @@ public:
             }
         }
         suspended_ = true;
-        return !op_.ops_->enqueue(op_.target_, wait_->node);
+        if (!op_.ops_->enqueue(op_.target_, wait_->node)) {
+            return true;
+        }
+        wait_->end();
+        return false;
     }
 
     T await_resume() {
@@ -232,25 +222,32 @@ public:
     }
 
 private:
+    static constexpr bool has_limits = !std::is_same_v<limits, detail::no_limits>;
+
     struct on_stop {
         awaiter* self;
         void operator()() const noexcept { self->end_early(fate::stopped); }
     };
+    struct no_stop {};
     struct armed_limits {
-        std::optional<std::stop_callback<on_stop>> stop;
-        timer timeout;
+        [[no_unique_address]] std::conditional_t<
+            detail::is_result<T>, std::optional<std::stop_callback<on_stop>>, no_stop> stop;
+        std::optional<timer> timeout;
     };
     struct never_armed {};
-    using armed = std::conditional_t<detail::is_result<T>, armed_limits, never_armed>;
+    using armed = std::conditional_t<has_limits, armed_limits, never_armed>;
 
     void arm() noexcept {
         if (!op_.limits_.until.is_never()) {
-            armed_.timeout.when = op_.limits_.until;
-            armed_.timeout.fire = waker(&on_timeout, this);
-            timer_service<Platform>().add(armed_.timeout);
+            timer& t = armed_.timeout.emplace();
+            t.when = op_.limits_.until;
+            t.fire = waker(&on_timeout, this);
+            detail::add_timer<Platform>(t);
         }
-        if (op_.limits_.stop.stop_possible()) {
-            armed_.stop.emplace(op_.limits_.stop, on_stop{this});
+        if constexpr (detail::is_result<T>) {
+            if (op_.limits_.stop.stop_possible()) {
+                armed_.stop.emplace(op_.limits_.stop, on_stop{this});
+            }
         }
     }
 
@@ -258,9 +255,11 @@ private:
     void disarm() noexcept {
         if constexpr (detail::is_result<T>) {
             armed_.stop.reset();
-            if (armed_.timeout.fire) {
-                timer_service<Platform>().cancel(armed_.timeout);
-                armed_.timeout.fire = {};
+        }
+        if constexpr (has_limits) {
+            if (armed_.timeout) {
+                cancel_timer<Platform>(*armed_.timeout);
+                armed_.timeout.reset();
             }
         }
     }
@@ -268,8 +267,11 @@ private:
     static void on_timeout(void* self) noexcept {
         static_cast<awaiter*>(self)->end_early(fate::timed_out);
     }
+    static void on_interrupt(void* self) noexcept {
+        static_cast<awaiter*>(self)->end_early(fate::stopped);
+    }
 
-    // A stop or a time-out. Whom the removal lets through, and the coroutine itself, go on
+    // A stop, a time-out or a cancelled task. Whom the removal lets through, and the coroutine itself, go on
     // elsewhere: this may be the thread that called request_stop(). A wait that is over is left
     // alone: somebody else whom it let through may have destroyed the primitive.
     void end_early(fate why) noexcept {
@@ -284,6 +286,9 @@ private:
     BIDE_NOINLINE void abandon() noexcept {
         disarm();
         wait_->forget();
+        if (ready_ != fate::waiting) { // it was only giving way
+            return op_.ops_->give_back(op_.target_, ready_);
+        }
         const bool ended =
             !wait_->node.is_complete() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
         op_.ops_->give_back(op_.target_, ended ? fate::stopped : wait_->node.await_outcome());

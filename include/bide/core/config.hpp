@@ -10,6 +10,9 @@
 //   BIDE_ABI                 here          the inline namespace: the linker does not confuse two
 //                                          translation units that differ in one of the above
 //   BIDE_NOINLINE            here          kept out of line, whatever the optimiser thinks
+//   BIDE_RECYCLE_FRAMES      user or      1: coroutine frames are recycled; 0: each is its own
+//                            sched/...    allocation, as sanitizers want it (frame_memory.hpp); the
+//                                         two may be mixed in a program
 //   BIDE_THROW(exception)    here          throw, or say what was thrown and terminate
 //   BIDE_VERSION_*           version.hpp   three numbers
 

@@ -4,6 +4,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/waker.hpp>
 
+#include <concepts>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -35,7 +36,21 @@ public:
 
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
-    executor_ref(S& s) noexcept : object_(&s), post_(&post_to<S>) {}
+    executor_ref(S& s) noexcept {
+        if constexpr (stands_for_another<S>) {
+            *this = s.executor(); // it stands for another
+        } else {
+            *this = to(s);
+        }
+    }
+
+    // `s` itself, whatever it stands for.
+    template <class S> static executor_ref to(S& s) noexcept {
+        executor_ref r;
+        r.object_ = &s;
+        r.post_ = &post_to<S>;
+        return r;
+    }
 
     explicit operator bool() const noexcept { return post_ != nullptr; }
 
@@ -47,6 +62,11 @@ public:
     }
 
 private:
+    template <class S>
+    static constexpr bool stands_for_another = requires(S& s) {
+        { s.executor() } -> std::same_as<executor_ref>;
+    };
+
     template <class S> static void post_to(void* object, runnable& r) noexcept {
         S& s = *static_cast<S*>(object);
         if constexpr (intrusive_executor<S>) {

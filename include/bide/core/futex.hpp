@@ -13,6 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/detail/worker_host.hpp>
 
 #include <cstdint>
 
@@ -24,15 +25,25 @@ using futex_word = std::uint32_t;
 // Blocks: until a wake, the deadline, a change before it slept, or for no reason at all.
 // Order: none; read the word again.
 // Returns false when the deadline has passed, true otherwise.
+// A worker of a scheduler that sleeps in a task has itself replaced meanwhile.
 template <class Platform = native_platform, class Word>
 bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
                 deadline until = deadline::never()) noexcept {
+    auto* const host = worker_local<Platform>::get().host;
+    if (host != nullptr) {
+        host->blocks();
+    }
+    bool in_time = true;
     while (!Platform::futex_wait(word, expected, until.steady_ns())) {
         if (!until.is_early()) {
-            return false;
+            in_time = false;
+            break;
         }
     }
-    return true;
+    if (host != nullptr) {
+        host->unblocks();
+    }
+    return in_time;
 }
 
 // Wakes at most `count` sleepers on this address. The word itself is not touched: it may be gone.

@@ -92,7 +92,9 @@ private:
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            futex_wait<Platform>(word, static_cast<Word>(seen | parked));
+            // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
+            Platform::futex_wait(word, static_cast<Word>(seen | parked),
+                                 deadline::never().steady_ns());
             mark = both;
         }
     }

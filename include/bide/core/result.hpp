@@ -80,6 +80,8 @@ errc code_of(const E& e) noexcept {
     return e.code;
 }
 
+inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
+
 // Where to construct a member of a union.
 template <class T> void* place(T& member) noexcept {
     return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
@@ -93,6 +95,12 @@ template <class T> void* place(T& member) noexcept {
         BIDE_THROW(stopped_error(make_error_code(e)));
     }
     BIDE_THROW(std::system_error(make_error_code(e)));
+}
+[[noreturn]] BIDE_NOINLINE inline void throw_error(const std::error_code& e) {
+    if (e.category() == error_category()) {
+        throw_error(static_cast<errc>(e.value()));
+    }
+    BIDE_THROW(std::system_error(e));
 }
 
 } // namespace detail

@@ -9,6 +9,7 @@
 #include <bide/core/waiter.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -39,6 +40,10 @@ template <class R> struct wait_cargo {
 };
 template <class R> using wait_cargo_t = typename wait_cargo<R>::type;
 
+// Operations without errors of their own that may wait for a time: their waits have a timer.
+template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
+template <> inline constexpr bool may_wait_for_time<std::uint64_t> = true;
+
 // What is waited for.
 struct wait_target {
     void* queue = nullptr; // the object that has the queue
@@ -61,6 +66,7 @@ template <class Platform> struct wait_steps {
     fate (*try_now)(const wait_target&) noexcept;                   // waiting: it would have to
     bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
     bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
+    bool gives_way = false; // also where it need not wait, others run first
 };
 
 // The same with its outcome as a value; R is a result<...>.
@@ -74,8 +80,8 @@ template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
     // let it go suffices for most.
     constexpr wait_ops(decltype(steps::try_now) tries, decltype(steps::enqueue) enqueues,
                        decltype(steps::cancel) cancels, collector collects,
-                       returner returns = nullptr) noexcept
-        : steps{tries, enqueues, cancels}, collect(collects), returns_(returns) {}
+                       returner returns = nullptr, bool lets_others = false) noexcept
+        : steps{tries, enqueues, cancels, lets_others}, collect(collects), returns_(returns) {}
 
     collector collect; // throws only where the primitive says so
 

@@ -100,6 +100,30 @@ public:
         state_.store(what, std::memory_order_relaxed);
     }
 
+    // --- a wait in no queue, which somebody ends: one step on the node's own word decides
+
+    // The owner. False: it was ended already, and outcome() says how.
+    bool begin_alone() noexcept {
+        fate seen = fate::waiting;
+        // Order: acq_rel [W2]; the node is seen by who ends the wait; failure: what that one did.
+        return state_.compare_exchange_strong(seen, fate::parked, std::memory_order_acq_rel,
+                                              std::memory_order_acquire);
+    }
+
+    // True: ended by this call, and its owner is to be woken. False: it was ended before, or has not
+    // begun, and will not.
+    bool end_alone(fate why) noexcept {
+        fate seen = fate::parked;
+        // Order: acq_rel [W2]; as above. Failure: look again.
+        while (!state_.compare_exchange_strong(seen, why, std::memory_order_acq_rel,
+                                               std::memory_order_relaxed)) {
+            if (seen != fate::waiting && seen != fate::parked) {
+                return false;
+            }
+        }
+        return seen == fate::parked;
+    }
+
     // Ready for another wait.
     void reset(std::ptrdiff_t asked) noexcept {
         settle(fate::waiting);

@@ -11,13 +11,16 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/sched/detail/frame_memory.hpp>
 
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <type_traits>
@@ -29,8 +32,16 @@ template <class T = void> class task;
 
 namespace detail {
 
+template <class T> class owned_frame;
+
 class task_promise_base {
 public:
+    // Throws: std::bad_alloc.
+    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
+    static void operator delete(void* frame, std::size_t size) noexcept {
+        frame_memory::release(frame, size);
+    }
+
     std::suspend_always initial_suspend() const noexcept { return {}; }
 
     struct final_awaiter {
@@ -43,8 +54,7 @@ public:
             if (p.parent_) {
                 return transfer<native_platform>(p.parent_, p.node_);
             }
-            const waker finished = p.finished_;
-            finished.wake();
+            p.context_->ended();
             return std::noop_coroutine();
         }
         void await_resume() const noexcept {}
@@ -54,6 +64,16 @@ public:
     void unhandled_exception() noexcept { error_ = std::current_exception(); }
 
     executor_ref get_scheduler() const noexcept { return executor_; }
+    basic_task_context<native_platform>* task_context() const noexcept { return context_; }
+
+    // What it is the first coroutine of; instead of being awaited.
+    void begin(basic_task_context<native_platform>& context, executor_ref where) noexcept {
+        context_ = &context;
+        executor_ = where;
+    }
+
+    // Once it has ended.
+    std::exception_ptr& error() noexcept { return error_; }
 
 protected:
     ~task_promise_base() = default;
@@ -68,10 +88,9 @@ protected:
 
 private:
     template <class> friend class bide::task;
-    friend class sync_loop;
 
-    std::coroutine_handle<> parent_; // who awaits; else `finished_` is woken at the end
-    waker finished_;
+    std::coroutine_handle<> parent_; // who awaits; else the context is told of the end
+    basic_task_context<native_platform>* context_ = nullptr;
     executor_ref executor_;
     transfer_node node_;
     std::exception_ptr error_;
@@ -100,10 +119,18 @@ public:
         has_value_ = true;
     }
 
+    // Once.
     T take() {
         if constexpr (std::is_reference_v<T>) {
             return static_cast<T>(*value_);
         } else {
+            struct emptied {
+                task_outcome& all;
+                ~emptied() {
+                    all.has_value_ = false;
+                    std::destroy_at(std::addressof(all.value_));
+                }
+            } const after{*this};
             return std::move(value_);
         }
     }
@@ -128,6 +155,7 @@ public:
         rethrow_if_failed();
         return outcome_.take();
     }
+    task_outcome<T>& outcome() noexcept { return outcome_; }
 
 private:
     task_outcome<T> outcome_;
@@ -151,10 +179,12 @@ public:
         }
     };
 
-    task(task&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    task(task&& other) noexcept
+        : frame_(std::exchange(other.frame_, nullptr)), name_(other.name_) {}
     task& operator=(task&& other) noexcept {
         task moved(std::move(other));
         std::swap(frame_, moved.frame_);
+        name_ = moved.name_;
         return *this;
     }
     task(const task&) = delete;
@@ -162,6 +192,13 @@ public:
         if (frame_) {
             frame_.destroy();
         }
+    }
+
+    // What it is called in dumps and traces when it is spawned. The text is not copied: it outlives
+    // the scheduler and its trace, as literals do.
+    task named(const char* name) && noexcept {
+        name_ = name;
+        return std::move(*this);
     }
 
     struct awaiter {
@@ -180,6 +217,7 @@ public:
             promise_type& p = child_.frame_.promise();
             if constexpr (!std::is_void_v<Promise>) {
                 p.executor_ = executor_of(parent.promise());
+                p.context_ = task_context_of<native_platform>(parent.promise());
             }
             p.parent_ = parent;
             return transfer<native_platform>(child_.frame_, p.node_);
@@ -196,6 +234,7 @@ private:
     friend promise_type;
     template <class U> friend U sync_wait(task<U>);
     template <executor S, class U> friend U sync_wait(S&, task<U>);
+    template <class U> friend class detail::owned_frame;
 
     explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
 
@@ -207,23 +246,29 @@ private:
     }
 
     std::coroutine_handle<promise_type> frame_;
+    const char* name_ = nullptr;
 };
 
 namespace detail {
 
 // Where a thread waits for a task, and runs what is posted to it meanwhile.
-class sync_loop {
+class sync_loop final : basic_task_context<native_platform> {
 public:
     sync_loop() noexcept {
         finished_.run =
             waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
+        run_.run = waker(
+            [](void* self) noexcept {
+                resume<native_platform>(static_cast<sync_loop*>(self)->at_->leaf);
+            },
+            this);
     }
     sync_loop(const sync_loop&) = delete;
     sync_loop& operator=(const sync_loop&) = delete;
 
     // Runs `frame` here until its end.
     void run(std::coroutine_handle<> frame, task_promise_base& promise) noexcept {
-        attach(promise, queue_);
+        promise.begin(*this, queue_);
         resume<native_platform>(frame);
         drive();
     }
@@ -231,26 +276,29 @@ public:
     // Runs it on `where`.
     void run(executor_ref where, std::coroutine_handle<> frame,
              task_promise_base& promise) noexcept {
-        attach(promise, where);
-        start_.run = waker(
-            [](void* address) noexcept {
-                resume<native_platform>(std::coroutine_handle<>::from_address(address));
-            },
-            frame.address());
-        where.post(start_);
+        promise.begin(*this, where);
+        start_.leaf = frame;
+        where.post(resumption(start_));
         drive();
     }
 
 private:
-    void attach(task_promise_base& promise, executor_ref where) noexcept {
-        promise.executor_ = where;
-        promise.finished_ = waker(
-            [](void* self) noexcept {
-                auto* const loop = static_cast<sync_loop*>(self);
-                loop->queue_.post(loop->finished_); // the last touch of the loop
-            },
-            this);
+    bool begin_wait(suspension& at) noexcept override {
+        at_ = &at;
+        return true;
     }
+    void end_wait() noexcept override {}
+    void wake() noexcept override {
+        const executor_ref where = at_->where;
+        where.post(run_);
+    }
+    bool will_go_on(executor_ref) const noexcept override { return false; }
+    bool is_cancelled() noexcept override { return false; }
+    runnable& resumption(suspension& at) noexcept override {
+        at_ = &at;
+        return run_;
+    }
+    void ended() noexcept override { queue_.post(finished_); } // the last touch of the loop
 
     void drive() noexcept {
         while (!done_) {
@@ -259,14 +307,17 @@ private:
     }
 
     basic_ready_queue<native_platform> queue_;
-    runnable start_;
+    suspension* at_ = nullptr; // where it goes on
+    suspension start_{};
+    runnable run_;
     runnable finished_;
     bool done_ = false;
 };
 
 } // namespace detail
 
-// Runs the task on this thread, to its end: what it awaits of bide's resumes it here, too.
+// Runs the task on this thread, to its end: what it awaits of bide's resumes it here, too. Inside a
+// scheduler's task that blocks that task: cancelling it does not reach what it waits for so.
 // Blocks: while the task waits. Throws: what it throws.
 template <class T> T sync_wait(task<T> t) {
     auto& promise = t.promise();

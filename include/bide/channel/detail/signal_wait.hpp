@@ -8,8 +8,9 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
+#include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
@@ -58,12 +59,12 @@ public:
         }
         clock_.when = end;
         clock_.fire = waker(&end_by<Platform>, &w);
-        timer_service<Platform>().add(clock_);
+        add_timer<Platform>(clock_);
         return false;
     }
     template <class Platform> void disarm_timeout() noexcept {
         if (clock_.fire) {
-            timer_service<Platform>().cancel(clock_);
+            cancel_timer<Platform>(clock_);
             clock_.fire = {};
         }
     }

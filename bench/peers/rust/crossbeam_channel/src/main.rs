@@ -215,7 +215,7 @@ fn measure(args: &[String]) -> Option<f64> {
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
     if args == ["--version"] {
-        println!("crossbeam-channel {}, {}", env!("BENCH_CROSSBEAM"), env!("BENCH_RUSTC"));
+        println!("{}", env!("BENCH_PEER"));
     } else if let Some(ns) = measure(&args) {
         println!("{ns:.6}");
     } else {

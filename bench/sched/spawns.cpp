@@ -1,0 +1,351 @@
+// Tasks that do nothing, and how they come to be. spawn_many, chained_spawn and their sizes are
+// those of Tokio's benches/rt_multi_threaded.rs; but there a thread outside spawns in "local", too.
+
+#include "sched/job.hpp"
+#include "sched/pools.hpp"
+#include "sched/workloads.hpp"
+
+#include <bide/sched/join_handle.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+
+#if defined(BIDE_BENCH_HAS_TBB)
+#include <oneapi/tbb/task_group.h>
+#endif
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace bench {
+namespace {
+
+// Has the processor for 10 us.
+void stall() {
+    const auto end = steady::now() + std::chrono::microseconds(10);
+    while (steady::now() < end) {
+        std::this_thread::yield();
+    }
+}
+
+// ---- bide
+
+bide::task<> nothing() { co_return; }
+
+bide::task<> count_down(bide::latch& left) {
+    left.count_down();
+    co_return;
+}
+
+bide::task<> spawn_local(bide::scheduler& s, std::uint64_t count) {
+    bide::latch left(static_cast<std::ptrdiff_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+        s.spawn(count_down(left)).detach();
+    }
+    co_await left.async_wait();
+}
+
+bide::task<> join_all(std::vector<bide::join_handle<>>& handles) {
+    for (bide::join_handle<>& handle : handles) {
+        co_await std::move(handle).async_join();
+    }
+}
+
+void spawn_remote(bide::scheduler& s, std::uint64_t count) {
+    std::vector<bide::join_handle<>> handles;
+    handles.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+        handles.push_back(s.spawn(nothing()));
+    }
+    bide::sync_wait(s, join_all(handles));
+}
+
+bide::task<> link(bide::scheduler& s, bide::event& done, std::uint64_t left) {
+    if (left == 0) {
+        done.set();
+    } else {
+        s.spawn(link(s, done, left - 1)).detach();
+    }
+    co_return;
+}
+
+bide::task<> chain(bide::scheduler& s, std::uint64_t count) {
+    bide::event done;
+    s.spawn(link(s, done, count)).detach();
+    co_await done.async_wait();
+}
+
+bide::task<> spawn_and_await(bide::scheduler& s, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        co_await s.spawn(nothing()).async_join();
+    }
+}
+
+bide::task<> stall_and_yield(const std::atomic<bool>& busy) {
+    while (busy.load(std::memory_order_relaxed)) {
+        co_await bide::this_task::yield();
+        stall();
+    }
+}
+
+// The last link counts down.
+bide::task<> stalling_link(bide::scheduler& s, const std::atomic<bool>& busy, bide::latch& left) {
+    if (busy.load(std::memory_order_relaxed)) {
+        s.spawn(stalling_link(s, busy, left)).detach();
+        stall();
+    } else {
+        left.count_down();
+    }
+    co_return;
+}
+
+sample spawn_while_yielding(const job& j) {
+    std::atomic<bool> busy{true};
+    bide::scheduler s(scheduler_options_of(j));
+    std::vector<bide::join_handle<>> background;
+    for (unsigned i = 0; i < 2 * j.workers; ++i) {
+        background.push_back(s.spawn(stall_and_yield(busy)));
+    }
+    run_timer timer(j);
+    while (timer.next()) {
+        spawn_remote(s, j.count);
+    }
+    busy.store(false, std::memory_order_relaxed);
+    for (bide::join_handle<>& handle : background) {
+        std::move(handle).join();
+    }
+    return timer.result();
+}
+
+sample spawn_while_spawning(const job& j) {
+    std::atomic<bool> busy{true};
+    bide::scheduler s(scheduler_options_of(j));
+    bide::latch left(static_cast<std::ptrdiff_t>(j.workers));
+    for (unsigned i = 0; i < j.workers; ++i) {
+        s.spawn(stalling_link(s, busy, left)).detach();
+    }
+    run_timer timer(j);
+    while (timer.next()) {
+        spawn_remote(s, j.count);
+    }
+    busy.store(false, std::memory_order_relaxed);
+    left.wait();
+    return timer.result();
+}
+
+// ---- TBB
+
+#if defined(BIDE_BENCH_HAS_TBB)
+
+void spawn_local_tbb(tbb_pool& pool, std::uint64_t count) {
+    std::atomic<std::uint64_t> ran{0};
+    pool.run([&] {
+        tbb::task_group group;
+        for (std::uint64_t i = 0; i < count; ++i) {
+            group.run([&] { ran.fetch_add(1, std::memory_order_relaxed); });
+        }
+        group.wait();
+    });
+    check(ran.load() == count);
+}
+
+void spawn_remote_tbb(tbb_pool& pool, std::uint64_t count) {
+    std::atomic<std::uint64_t> left{count};
+    for (std::uint64_t i = 0; i < count; ++i) {
+        pool.post([&] {
+            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                pool.done.cross();
+            }
+        });
+    }
+    pool.done.wait();
+}
+
+void link_tbb(tbb::task_group& group, std::uint64_t left) {
+    if (left != 0) {
+        group.run([&group, left] { link_tbb(group, left - 1); });
+    }
+}
+
+void chain_tbb(tbb_pool& pool, std::uint64_t count) {
+    pool.run([&] {
+        tbb::task_group group;
+        link_tbb(group, count);
+        group.wait();
+    });
+}
+
+struct busy_tbb {
+    tbb_pool& pool;
+    std::atomic<bool> busy{true};
+
+    void go_on() {
+        if (busy.load(std::memory_order_relaxed)) {
+            stall();
+            pool.post([this] { go_on(); });
+        } else {
+            pool.done.cross();
+        }
+    }
+};
+
+sample spawn_while_yielding_tbb(const job& j) {
+    tbb_pool pool(j.workers);
+    busy_tbb background{pool};
+    for (unsigned i = 0; i < 2 * j.workers; ++i) {
+        pool.post([&] { background.go_on(); });
+    }
+    run_timer timer(j);
+    while (timer.next()) {
+        spawn_remote_tbb(pool, j.count);
+    }
+    background.busy.store(false, std::memory_order_relaxed);
+    pool.done.wait(std::uint64_t{2} * j.workers);
+    return timer.result();
+}
+
+#endif
+
+// ---- Boost.Fiber
+
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+
+void spawn_local_fibers(fiber_pool& pool, std::uint64_t count) {
+    std::atomic<std::uint64_t> left{count};
+    pool.post([&] {
+        for (std::uint64_t i = 0; i < count; ++i) {
+            make_fiber([&] {
+                if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                    pool.done.cross();
+                }
+            }).detach();
+        }
+    });
+    pool.done.wait();
+}
+
+void spawn_remote_fibers(fiber_pool& pool, std::uint64_t count) {
+    std::atomic<std::uint64_t> left{count};
+    for (std::uint64_t i = 0; i < count; ++i) {
+        pool.post([&] {
+            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                pool.done.cross();
+            }
+        });
+    }
+    pool.done.wait();
+}
+
+void link_fibers(finish_line& done, std::uint64_t left) {
+    if (left == 0) {
+        done.cross();
+    } else {
+        make_fiber([&done, left] { link_fibers(done, left - 1); }).detach();
+    }
+}
+
+void chain_fibers(fiber_pool& pool, std::uint64_t count) {
+    pool.post([&] { link_fibers(pool.done, count); });
+    pool.done.wait();
+}
+
+void spawn_and_await_fibers(fiber_pool& pool, std::uint64_t count) {
+    pool.run([&] {
+        for (std::uint64_t i = 0; i < count; ++i) {
+            make_fiber([] {}).join();
+        }
+    });
+}
+
+#endif
+
+void add_local(harness& h, std::uint64_t count) {
+    run_table t(h, "spawn_many/local", "ten thousand, by a task, detached", count, us_a_run());
+    t.add_tokio("spawn_many_local");
+    add_bide_roots(t, spawn_local);
+#if defined(BIDE_BENCH_HAS_TBB)
+    t.add(tbb_row, repeat_on<tbb_pool>(spawn_local_tbb));
+#endif
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(spawn_local_fibers));
+#endif
+    t.finish();
+}
+
+void add_remote_idle(harness& h, std::uint64_t count) {
+    run_table t(h, "spawn_many/remote_idle", "ten thousand, by a thread outside", count,
+                us_a_run());
+    t.add_tokio("spawn_many_remote_idle");
+    t.add(bide_row, repeat_on_bide(spawn_remote));
+#if defined(BIDE_BENCH_HAS_TBB)
+    t.add(tbb_row, repeat_on<tbb_pool>(spawn_remote_tbb));
+#endif
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(spawn_remote_fibers));
+#endif
+    t.finish();
+}
+
+void add_remote_busy(harness& h, std::uint64_t count) {
+    run_table yielding(h, "spawn_many/remote_busy1",
+                       "the same, while two tasks a worker compute for 10 us and yield", count,
+                       us_a_run());
+    yielding.add_tokio("spawn_many_remote_busy1");
+    yielding.add(bide_row, spawn_while_yielding);
+#if defined(BIDE_BENCH_HAS_TBB)
+    yielding.add(tbb_row, spawn_while_yielding_tbb);
+#endif
+    yielding.finish();
+
+    run_table spawning(h, "spawn_many/remote_busy2",
+                       "a tenth of them, while a task a worker spawns the next and computes",
+                       count / 10, us_a_run());
+    spawning.add_tokio("spawn_many_remote_busy2");
+    spawning.add(bide_row, spawn_while_spawning);
+    spawning.finish();
+}
+
+} // namespace
+
+void add_spawn_many(harness& h) {
+    add_local(h, 10'000);
+    add_remote_idle(h, 10'000);
+    add_remote_busy(h, 10'000);
+}
+
+void add_chained_spawn(harness& h) {
+    constexpr std::uint64_t count = 1'000;
+    run_table t(h, "tasks/chained_spawn", "a thousand tasks, each spawns the next", count,
+                us_a_run());
+    t.add_tokio("chained_spawn");
+    add_bide_roots(t, chain);
+#if defined(BIDE_BENCH_HAS_TBB)
+    t.add(tbb_row, repeat_on<tbb_pool>(chain_tbb));
+#endif
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(chain_fibers));
+#endif
+    t.finish();
+}
+
+void add_spawn_await(harness& h) {
+    constexpr std::uint64_t count = 10'000;
+    run_table t(h, "step/spawn_await", "a task spawns one and awaits it", count,
+                ns_each("each", count));
+    t.add_tokio("spawn_await");
+    add_bide_roots(t, spawn_and_await);
+#if defined(BIDE_BENCH_HAS_BOOST_FIBER)
+    t.add(fiber_row, repeat_on<fiber_pool>(spawn_and_await_fibers));
+#endif
+    t.finish();
+}
+
+} // namespace bench

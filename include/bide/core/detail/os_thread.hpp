@@ -1,0 +1,120 @@
+#ifndef BIDE_CORE_DETAIL_OS_THREAD_HPP
+#define BIDE_CORE_DETAIL_OS_THREAD_HPP
+
+// A thread of the library's own. std::thread reports by an exception that none can be started; here
+// it is an error code, also where exceptions are off.
+
+#include <bide/core/config.hpp>
+#include <bide/core/timer.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <string_view>
+#include <system_error>
+
+#if defined(_WIN32)
+#include <thread>
+#else
+#include <pthread.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class os_thread {
+public:
+    using function = void (*)(void*) noexcept;
+
+    os_thread() noexcept = default;
+    os_thread(const os_thread&) = delete;
+    os_thread& operator=(const os_thread&) = delete;
+
+    // Runs body(argument) on a new thread, which handles no signal of the program's. An error: no
+    // thread was started.
+    // Requires: not started, or joined since. It stays where it is until it is joined.
+    std::error_code start(function body, void* argument) noexcept;
+
+    // Blocks: until the thread has ended, with the destructors of what is local to it.
+    void join() noexcept;
+
+    // Calls the running thread "<name><separator><index>", for debuggers and /proc. Where that is
+    // longer than the 15 characters that Linux has, the name is cut, not the index.
+    static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
+
+private:
+#if defined(_WIN32)
+    std::thread thread_;
+#else
+    static void* enter(void* self) noexcept {
+        const os_thread& mine = *static_cast<const os_thread*>(self);
+        mine.body_(mine.argument_);
+        return nullptr;
+    }
+
+    pthread_t thread_{};
+    function body_ = nullptr;
+    void* argument_ = nullptr;
+#endif
+};
+
+#if defined(_WIN32)
+
+inline std::error_code os_thread::start(function body, void* argument) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        thread_ = std::thread(body, argument);
+        return {};
+    } catch (const std::system_error& e) {
+        return e.code();
+    } catch (...) {
+        return std::make_error_code(std::errc::not_enough_memory);
+    }
+#else
+    thread_ = std::thread(body, argument);
+    return {};
+#endif
+}
+
+inline void os_thread::join() noexcept { thread_.join(); }
+
+#else
+
+inline std::error_code os_thread::start(function body, void* argument) noexcept {
+    body_ = body;
+    argument_ = argument;
+    const signals_blocked blocked;
+    const int error = ::pthread_create(&thread_, nullptr, &enter, this);
+    return {error, std::system_category()};
+}
+
+inline void os_thread::join() noexcept { ::pthread_join(thread_, nullptr); }
+
+#endif
+
+inline void os_thread::name_this(std::string_view name, const char* separator,
+                                 unsigned index) noexcept {
+#if defined(__linux__) || defined(__APPLE__)
+    constexpr std::size_t most = 15;
+    char end[most + 1];
+    const int wanted = std::snprintf(end, sizeof end, "%s%u", separator, index);
+    const std::size_t length = wanted < 0 ? 0 : static_cast<std::size_t>(wanted);
+    const std::size_t kept = length < most ? length : most;
+    char all[most + 1] = {};
+    const std::size_t start = name.copy(all, most - kept);
+    std::string_view(end, kept).copy(all + start, kept);
+#if defined(__linux__)
+    ::pthread_setname_np(::pthread_self(), all);
+#else
+    ::pthread_setname_np(all);
+#endif
+#else
+    static_cast<void>(name);
+    static_cast<void>(separator);
+    static_cast<void>(index);
+#endif
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

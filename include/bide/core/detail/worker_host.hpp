@@ -1,0 +1,52 @@
+#ifndef BIDE_CORE_DETAIL_WORKER_HOST_HPP
+#define BIDE_CORE_DETAIL_WORKER_HOST_HPP
+
+// What a scheduler offers, on its worker threads, to the operations that its tasks call there; and
+// how these find it. Threads that are nobody's worker have no host.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+
+namespace bide::inline BIDE_ABI {
+
+struct timer;
+
+template <class Platform> class basic_worker_host {
+public:
+    // Runs `r` here or on another worker, after what is queued already.
+    virtual void give_way(runnable& r) noexcept = 0;
+
+    // Time-outs of what waits here; cancelled where they were added (core/timer_queue.hpp).
+    virtual void add_timer(timer& t) noexcept = 0;
+
+    // This thread is going to sleep inside a task, and: it woke up. What it would have run is
+    // somebody else's meanwhile.
+    virtual void blocks() noexcept = 0;
+    virtual void unblocks() noexcept = 0;
+
+    virtual executor_ref executor() noexcept = 0;
+
+protected:
+    ~basic_worker_host() = default;
+};
+
+template <class Platform> class basic_task_context;
+
+// This thread's.
+template <class Platform> struct worker_local {
+    basic_worker_host<Platform>* host = nullptr;     // set while it runs a task
+    basic_task_context<Platform>* running = nullptr; // which
+    const char* name = nullptr;                      // of the last that ran, while `traced`
+    bool traced = false;
+    unsigned budget = 0; // operations that may complete at once before the task gives way; 0: any
+
+    static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
+
+    // One operation that completed at once. False: it was one too many.
+    bool spend() noexcept { return budget == 0 || --budget != 0; }
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

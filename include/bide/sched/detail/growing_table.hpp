@@ -1,0 +1,99 @@
+#ifndef BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
+#define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
+
+// A T for each small number, made when it is first asked for: for numbers that somebody else gives
+// out, the lowest free one first. Chunk 0 holds the first `unit` of them, each further one as many
+// as all before it. A T stays where it is until the table goes, so finding it takes no lock.
+
+#include <bide/core/config.hpp>
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class T, class Platform> class growing_table {
+public:
+    using number = std::uint32_t;
+
+    growing_table() noexcept = default;
+    growing_table(const growing_table&) = delete;
+    growing_table& operator=(const growing_table&) = delete;
+    ~growing_table() {
+        for (number i = 0; i < chunks; ++i) {
+            delete[] chunk(i);
+        }
+    }
+
+    // nullptr: nobody has asked for one like it.
+    T* find(number n) const noexcept {
+        const place at = place_of(n);
+        T* const first = chunk(at.chunk);
+        return first != nullptr ? first + at.index : nullptr;
+    }
+
+    // nullptr: no memory.
+    T* make(number n) noexcept {
+        const place at = place_of(n);
+        T* first = chunk(at.chunk);
+        if (first == nullptr) {
+            std::unique_ptr<T[]> made(new (std::nothrow) T[size_of(at.chunk)]);
+            if (made == nullptr) {
+                return nullptr;
+            }
+            // Order: release [D2]; whoever finds the chunk finds it constructed. Failure: acquire,
+            // for it is somebody else's then.
+            if (chunks_[at.chunk].compare_exchange_strong(
+                    first, made.get(), std::memory_order_release, std::memory_order_acquire)) {
+                first = made.release();
+            }
+        }
+        return first + at.index;
+    }
+
+    // f(T&) for all there are.
+    template <class F> void each(F f) noexcept {
+        for (number i = 0; i < chunks; ++i) {
+            if (T* const first = chunk(i)) {
+                for (std::size_t k = 0; k < size_of(i); ++k) {
+                    f(first[k]);
+                }
+            }
+        }
+    }
+
+private:
+    static constexpr number unit = 64;
+    static constexpr number chunks =
+        std::numeric_limits<number>::digits - static_cast<number>(std::bit_width(unit)) + 2;
+
+    struct place {
+        number chunk;
+        number index;
+    };
+    static constexpr place place_of(number n) noexcept {
+        const auto at = static_cast<number>(std::bit_width(n / unit));
+        return {at, at == 0 ? n : n - (unit << (at - 1))};
+    }
+    static constexpr std::size_t size_of(number at) noexcept {
+        return std::size_t{unit} << (at == 0 ? 0 : at - 1);
+    }
+
+    T* chunk(number at) const noexcept {
+        // Order: acquire [D2]; the chunk as it was constructed.
+        return chunks_[at].load(std::memory_order_acquire);
+    }
+
+    typename Platform::template atomic<T*> chunks_[chunks] = {};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

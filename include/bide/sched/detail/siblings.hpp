@@ -1,0 +1,174 @@
+#ifndef BIDE_SCHED_DETAIL_SIBLINGS_HPP
+#define BIDE_SCHED_DETAIL_SIBLINGS_HPP
+
+// The children of when_all and when_any with their outcomes: a family (family.hpp) of tasks.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/detail/family.hpp>
+#include <bide/sched/detail/owned_frame.hpp>
+#include <bide/sched/task.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+
+// What stands for the value of a task of void.
+template <class T> using nonvoid_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+namespace detail {
+
+using task_family = basic_family<native_platform>;
+
+template <class T> class task_child final : public basic_child<native_platform> {
+    struct nothing {};
+
+public:
+    task_child() noexcept {}
+
+    void take(task<T>&& t) noexcept { frame_.take(std::move(t)); }
+
+    // Once it has ended:
+    void rethrow_if_failed() {
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::move(error_));
+        }
+#endif
+    }
+    nonvoid_t<T> value() {
+        if constexpr (std::is_void_v<T>) {
+            return {};
+        } else {
+            return value_.take();
+        }
+    }
+
+private:
+    std::coroutine_handle<> begin(executor_ref where) noexcept override {
+        has_begun_ = true;
+        return frame_.begin(*this, where);
+    }
+
+    void settle() noexcept override {
+        if (has_begun_) {
+            error_ = std::move((*frame_).error());
+            if constexpr (!std::is_void_v<T>) {
+                if (!error_) {
+                    keep_value();
+                }
+            }
+        }
+        frame_.destroy();
+    }
+
+    void keep_value() noexcept {
+#if BIDE_EXCEPTIONS
+        try {
+            value_.set((*frame_).outcome().take());
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+#else
+        value_.set((*frame_).outcome().take());
+#endif
+    }
+
+    owned_frame<T> frame_; // until it has ended
+    std::exception_ptr error_;
+    [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
+    bool has_begun_ = false;
+};
+
+template <class... Ts> class siblings {
+public:
+    explicit siblings(task_family::until what, task<Ts>&&... tasks) noexcept : family_(what) {
+        std::apply([&](task_child<Ts>&... c) { (add(c, std::move(tasks)), ...); }, children_);
+    }
+
+    task_family& family() noexcept { return family_; }
+
+    std::tuple<nonvoid_t<Ts>...> values() {
+        return std::apply(
+            [](task_child<Ts>&... c) {
+                (c.rethrow_if_failed(), ...);
+                return std::tuple<nonvoid_t<Ts>...>(c.value()...);
+            },
+            children_);
+    }
+
+    std::variant<nonvoid_t<Ts>...> first() { return first_from<0>(); }
+
+private:
+    template <class T> void add(task_child<T>& c, task<T>&& t) noexcept {
+        c.take(std::move(t));
+        family_.add(c);
+    }
+
+    template <std::size_t I> std::variant<nonvoid_t<Ts>...> first_from() {
+        static_assert((!std::is_reference_v<Ts> && ...), "when_any of references: use pointers");
+        if constexpr (I + 1 < sizeof...(Ts)) {
+            if (family_.winner() != I) {
+                return first_from<I + 1>();
+            }
+        }
+        auto& c = std::get<I>(children_);
+        c.rethrow_if_failed();
+        return std::variant<nonvoid_t<Ts>...>(std::in_place_index<I>, c.value());
+    }
+
+    task_family family_;
+    std::tuple<task_child<Ts>...> children_;
+};
+
+template <class T> class sibling_vector {
+    static_assert(!std::is_reference_v<T>, "a vector of tasks of references: use pointers");
+
+public:
+    // Throws: std::bad_alloc.
+    sibling_vector(task_family::until what, std::vector<task<T>>& tasks)
+        : family_(what), children_(tasks.size()) {
+        for (std::size_t i = 0; i < tasks.size(); ++i) {
+            children_[i].take(std::move(tasks[i]));
+            family_.add(children_[i]);
+        }
+    }
+
+    task_family& family() noexcept { return family_; }
+
+    std::vector<nonvoid_t<T>> values() {
+        for (task_child<T>& c : children_) {
+            c.rethrow_if_failed();
+        }
+        std::vector<nonvoid_t<T>> all;
+        all.reserve(children_.size());
+        for (task_child<T>& c : children_) {
+            all.push_back(c.value());
+        }
+        return all;
+    }
+
+    std::pair<std::size_t, nonvoid_t<T>> first() {
+        const std::size_t which = family_.winner();
+        children_[which].rethrow_if_failed();
+        return {which, children_[which].value()};
+    }
+
+private:
+    task_family family_;
+    std::vector<task_child<T>> children_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

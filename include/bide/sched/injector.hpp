@@ -1,0 +1,132 @@
+#ifndef BIDE_SCHED_INJECTOR_HPP
+#define BIDE_SCHED_INJECTOR_HPP
+
+// The queue of all workers: a list under a lock, for what comes from outside, overflows from a
+// worker's ring, or gives way to others. One word holds the lock and the length:
+//
+//   length << 2 | lock_bits
+//
+// Whoever changes the list publishes the new length and lets go in one step, its last touch of the
+// queue. So the length is right whenever it is read; a look at it without the lock is the second
+// half of the pair [I1] in idle.hpp. Only the holder of the lock changes the length.
+
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+template <class Platform> class basic_injector {
+public:
+    constexpr basic_injector() noexcept = default;
+    basic_injector(const basic_injector&) = delete;
+    basic_injector& operator=(const basic_injector&) = delete;
+
+    // Any thread: puts `r` last. There is always room.
+    void push(runnable& r) noexcept {
+        r.next = nullptr;
+        splice(&r, &r, 1);
+    }
+
+    // Any thread: puts the `count` items of `list` last, in order, in one step, and leaves it
+    // empty.
+    void push(detail::run_list& list, std::size_t count) noexcept {
+        if (runnable* const first = list.pop()) {
+            runnable* last = first;
+            while (runnable* const r = list.pop()) { // which leaves the links as they are
+                last = r;
+            }
+            splice(first, last, count);
+        }
+    }
+
+    // The oldest, or nullptr.
+    runnable* pop() noexcept {
+        return pop(1, [](runnable&) noexcept {});
+    }
+
+    // Takes up to `most`, but one at least, the oldest, in one step. Returns the first; the others
+    // go to `out` in order, with the lock let go. nullptr: there is none.
+    // Requires: out(runnable&) does not throw.
+    template <class Out> runnable* pop(std::size_t most, Out&& out) noexcept;
+
+    // Any thread, without the lock.
+    std::size_t size() const noexcept {
+        // Order: seq_cst [I1]; the last look, after the announcement.
+        return static_cast<std::size_t>(word_.load(std::memory_order_seq_cst) >> shift);
+    }
+    bool empty() const noexcept { return size() == 0; }
+
+    // How many of `length` items a worker of so many takes at a time: its part, but 4 to 64, and at
+    // most what is there.
+    static constexpr std::size_t share(std::size_t length, unsigned workers) noexcept {
+        const std::size_t part = workers == 0 ? length : length / workers;
+        const std::size_t fair = part < 4 ? 4 : part > 64 ? 64 : part;
+        return fair < length ? fair : length;
+    }
+
+private:
+    using word = std::uint64_t;
+    using lock = lock_bits<Platform, word>;
+    static constexpr unsigned shift = 2;
+
+    void splice(runnable* first, runnable* last, std::size_t count) noexcept;
+
+    alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
+    // Under the lock; linked by `next`, the last one's is nullptr.
+    typename Platform::template var<runnable*> first_{nullptr};
+    typename Platform::template var<runnable*> last_{nullptr};
+};
+
+template <class Platform>
+void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size_t count) noexcept {
+    const word length = lock::acquire(word_) >> shift;
+    if (length == 0) {
+        first_ = first;
+    } else {
+        last_->next = first;
+    }
+    last_ = last;
+    const word next = (length + count) << shift;
+    const auto* const at = &word_;
+    // Order: seq_cst; lets go [L1], and shows the length before the look for sleepers [I1].
+    lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
+}
+
+template <class Platform>
+template <class Out>
+runnable* basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept {
+    // Order: relaxed; whoever must not overlook anything has asked empty() before.
+    if (word_.load(std::memory_order_relaxed) >> shift == 0) {
+        return nullptr;
+    }
+    const word length = lock::acquire(word_) >> shift;
+    if (length == 0) {
+        lock::release_as(word_, 0);
+        return nullptr;
+    }
+    runnable* const first = first_;
+    runnable* last = first;
+    word count = 1;
+    for (; count < most && count < length; ++count) {
+        last = last->next;
+    }
+    first_ = last->next;
+    lock::release_as(word_, (length - count) << shift);
+    last->next = nullptr;
+    for (runnable* r = first->next; r != nullptr;) {
+        runnable* const next = r->next; // out() may let it run
+        out(*r);
+        r = next;
+    }
+    return first;
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

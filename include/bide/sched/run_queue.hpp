@@ -1,0 +1,263 @@
+#ifndef BIDE_SCHED_RUN_QUEUE_HPP
+#define BIDE_SCHED_RUN_QUEUE_HPP
+
+// A worker's own queue: a ring that its owner fills and empties, and of which others steal half.
+// (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs.)
+//
+// Positions count up and wrap at 2^32; the slot of a position is its remainder by Capacity. `tail_`
+// is the position of the next push and the owner's alone. `head_` is two positions in one word:
+//
+//   steal            real             tail
+//     |  in transit    |  to be had     |  free, up to steal + Capacity
+//
+//   real     the next item to be had. Moves up by CAS: by one for the owner's pop, by half for a
+//            thief's claim or the owner's overflow.
+//   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
+//            behind, at the first item of the claim; the thief moves it up to `real`, wherever that
+//            is by then, when it has copied its items out.
+//   (real behind steal, or tail more than Capacity past steal: never)
+//
+// So the slots from `steal` to `real` are the thief's to read, and the owner, who writes no slot
+// before `steal` has passed it, cannot overwrite them [K2]. One thief at a time: another finds
+// steal != real and leaves. The owner's overflow would have to move `steal`, too: while a thief is
+// at work it lets the one new item overflow, and the ring as it is.
+//
+// All changes of `head_` are read-modify-writes, so that each continues the release sequence of the
+// thief who moved `steal`. What decides is the CAS on it; a position that a thief read before may
+// be old. One that is 2^32 items old would be taken for a new one.
+//
+// A push, and the thief's own, are seen by a worker that announced before them that it sleeps, or
+// see its announcement: the pair [I1] in idle.hpp.
+
+#include <bide/core/backoff.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+template <class Platform, unsigned Capacity = 256> class basic_run_queue {
+    static_assert(std::has_single_bit(Capacity) && Capacity >= 2 && Capacity <= 1U << 30);
+
+public:
+    static constexpr unsigned capacity = Capacity;
+
+    constexpr basic_run_queue() noexcept = default;
+    // The first position, where it matters: just before the wrap, for one.
+    constexpr explicit basic_run_queue(std::uint32_t first) noexcept
+        : head_(pack(first, first)), tail_(first) {}
+    basic_run_queue(const basic_run_queue&) = delete;
+    basic_run_queue& operator=(const basic_run_queue&) = delete;
+
+    // The owner: puts `r` last. Where the ring is full, its older half and then `r` go to
+    // full.push(run_list&, count) in one list; `r` alone does while a thief is at work. Returns how
+    // many did.
+    template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
+
+    // The owner: the oldest, or nullptr.
+    runnable* pop() noexcept;
+
+    // The owner: so many pushes will not overflow; perhaps more.
+    unsigned room() const noexcept {
+        // Order: relaxed; the tail is the owner's own, and an old head says less.
+        return Capacity - (tail_.load(std::memory_order_relaxed) -
+                           steal_of(head_.load(std::memory_order_relaxed)));
+    }
+
+    // A thief, who owns `mine`: takes half of what is here, rounded up, the oldest. Returns the
+    // first, for it to run at once; the rest goes to `mine` in order. `taken` is how many it was in
+    // all. nullptr: nothing is here, another thief is at work, or `mine` has no room for half a
+    // ring.
+    runnable* steal_into(basic_run_queue& mine, unsigned& taken) noexcept;
+
+    // Any thread: whether there is nothing to be had. What a thief has claimed is not.
+    // Blocks: where a thief is at work and leaves some, until it has copied its part, for it keeps
+    // others off that long.
+    bool empty() const noexcept;
+
+    // Any thread: a snapshot.
+    unsigned size() const noexcept {
+        // Order: relaxed; a snapshot of each, and they need not fit.
+        const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
+        const std::int32_t count = distance(real_of(head_.load(std::memory_order_relaxed)), tail);
+        return count < 0 ? 0 : count > capacity_ ? Capacity : static_cast<unsigned>(count);
+    }
+
+private:
+    using position = std::uint32_t;
+    using word = std::uint64_t;
+
+    static constexpr auto capacity_ = static_cast<std::int32_t>(Capacity);
+
+    static constexpr word pack(position steal, position real) noexcept {
+        return static_cast<word>(steal) << 32 | real;
+    }
+    static constexpr position steal_of(word head) noexcept {
+        return static_cast<position>(head >> 32);
+    }
+    static constexpr position real_of(word head) noexcept { return static_cast<position>(head); }
+    static constexpr std::int32_t distance(position from, position to) noexcept {
+        return static_cast<std::int32_t>(to - from);
+    }
+
+    using slot = typename Platform::template var<runnable*>;
+    slot& slot_of(position at) noexcept { return slots_[at % Capacity]; }
+
+    template <class Overflow> void overflow_half(position first, runnable& r, Overflow& full);
+    position claim_half(position& first) noexcept;
+    void end_claim() noexcept;
+
+    alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
+    alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
+    slot slots_[Capacity]{}; // from steal to tail: items
+};
+
+template <class Platform, unsigned Capacity>
+template <class Overflow>
+unsigned basic_run_queue<Platform, Capacity>::push(runnable& r, Overflow& full) noexcept {
+    // Order: relaxed; the owner's own.
+    const position tail = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+        // Order: acquire [K2]; thieves have read what was in the slot.
+        word head = head_.load(std::memory_order_acquire);
+        if (tail - steal_of(head) < Capacity) {
+            slot_of(tail) = &r;
+            // Order: seq_cst; publishes the slot [K1], before the look for sleepers [I1].
+            tail_.store(tail + 1, std::memory_order_seq_cst);
+            return 0;
+        }
+        const position real = real_of(head);
+        if (steal_of(head) != real) {
+            detail::run_list one;
+            one.push(r);
+            full.push(one, 1);
+            return 1;
+        }
+        const position rest = real + Capacity / 2;
+        // Order: relaxed; the items are the owner's own. Failure: look again.
+        if (head_.compare_exchange_weak(head, pack(rest, rest), std::memory_order_relaxed,
+                                        std::memory_order_relaxed)) {
+            overflow_half(real, r, full);
+            return Capacity / 2 + 1;
+        }
+    }
+}
+
+template <class Platform, unsigned Capacity>
+template <class Overflow>
+void basic_run_queue<Platform, Capacity>::overflow_half(position first, runnable& r,
+                                                        Overflow& full) {
+    detail::run_list half;
+    for (position i = 0; i < Capacity / 2; ++i) {
+        half.push(*slot_of(first + i));
+    }
+    half.push(r);
+    full.push(half, Capacity / 2 + 1);
+}
+
+template <class Platform, unsigned Capacity>
+runnable* basic_run_queue<Platform, Capacity>::pop() noexcept {
+    // Order: relaxed; the owner's own, and so are the items.
+    const position tail = tail_.load(std::memory_order_relaxed);
+    // Order: relaxed; the CAS decides.
+    word head = head_.load(std::memory_order_relaxed);
+    for (;;) {
+        const position real = real_of(head);
+        if (real == tail) {
+            return nullptr;
+        }
+        const word next =
+            steal_of(head) == real ? pack(real + 1, real + 1) : pack(steal_of(head), real + 1);
+        // Order: relaxed; the owner wrote the slot. Failure: look again.
+        if (head_.compare_exchange_weak(head, next, std::memory_order_relaxed,
+                                        std::memory_order_relaxed)) {
+            return slot_of(real);
+        }
+    }
+}
+
+template <class Platform, unsigned Capacity>
+bool basic_run_queue<Platform, Capacity>::empty() const noexcept {
+    // Order: seq_cst [I1]; the last look, after the announcement.
+    const position tail = tail_.load(std::memory_order_seq_cst);
+    for (basic_backoff<Platform> wait;; wait()) {
+        // Order: relaxed; what came before that tail was had by somebody if the head is there, and
+        // an old head says that there is more.
+        const word head = head_.load(std::memory_order_relaxed);
+        if (distance(real_of(head), tail) <= 0) {
+            return true;
+        }
+        if (steal_of(head) == real_of(head)) {
+            return false;
+        }
+    }
+}
+
+template <class Platform, unsigned Capacity>
+runnable* basic_run_queue<Platform, Capacity>::steal_into(basic_run_queue& mine,
+                                                          unsigned& taken) noexcept {
+    taken = 0;
+    // Order: relaxed; the thief's own.
+    const position to = mine.tail_.load(std::memory_order_relaxed);
+    // Order: acquire [K2]; other thieves have read what was in the slots.
+    if (to - steal_of(mine.head_.load(std::memory_order_acquire)) > Capacity / 2) {
+        return nullptr;
+    }
+    position first = 0;
+    const position count = claim_half(first);
+    if (count == 0) {
+        return nullptr;
+    }
+    runnable* const oldest = slot_of(first);
+    for (position i = 1; i < count; ++i) {
+        mine.slot_of(to + i - 1) = static_cast<runnable*>(slot_of(first + i));
+    }
+    end_claim();
+    if (count > 1) {
+        // Order: seq_cst; publishes the slots [K1], before the look for sleepers [I1].
+        mine.tail_.store(to + count - 1, std::memory_order_seq_cst);
+    }
+    taken = count;
+    return oldest;
+}
+
+// Moves `real` past half of the items, the first of which is at `first`; returns how many they are.
+template <class Platform, unsigned Capacity>
+auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -> position {
+    // Order: relaxed; the CAS decides.
+    word head = head_.load(std::memory_order_relaxed);
+    for (;;) {
+        first = real_of(head);
+        // Order: acquire [K1]; the items before it. It may be older than the head.
+        const std::int32_t all = distance(first, tail_.load(std::memory_order_acquire));
+        if (steal_of(head) != first || all <= 0) {
+            return 0;
+        }
+        const position count = static_cast<position>(all) - static_cast<position>(all) / 2;
+        // Order: relaxed; the tail brought the items, and this only keeps others off. If it
+        // succeeds, the tail was at most Capacity past this head. Failure: look again.
+        if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_relaxed,
+                                        std::memory_order_relaxed)) {
+            return count;
+        }
+    }
+}
+
+// Moves `steal` up to `real`: the slots of the claim are the owner's again.
+template <class Platform, unsigned Capacity>
+void basic_run_queue<Platform, Capacity>::end_claim() noexcept {
+    // Order: relaxed; the CAS decides.
+    word head = head_.load(std::memory_order_relaxed);
+    // Order: release [K2]; the slots have been read. Failure: the owner has popped, look again.
+    while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
+                                        std::memory_order_release, std::memory_order_relaxed)) {
+    }
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,619 @@
+#include <bide/core/timer_queue.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/platforms.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using bide::timer;
+using bide::waker;
+using queue = bide::basic_timer_queue<test::native>;
+
+static_assert(sizeof(timer) <= 72);
+
+namespace {
+
+constexpr std::int64_t never = queue::never_ns;
+constexpr std::int64_t tick = 1024;
+
+// A timer that writes itself into a log when it fires.
+struct note {
+    timer t;
+    std::vector<note*>* log = nullptr;
+    int fired = 0;
+
+    note() = default;
+    note(std::int64_t at, std::vector<note*>& to) { set(at, to); }
+    note(const note&) = delete;
+    note& operator=(const note&) = delete;
+
+    void set(std::int64_t at, std::vector<note*>& to) {
+        log = &to;
+        t.when = deadline::at_ns(at);
+        t.fire = waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<note*>(self);
+                ++mine.fired;
+                mine.log->push_back(&mine);
+            },
+            this);
+    }
+    std::int64_t at() const { return t.when.steady_ns(); }
+};
+
+// Timers at random times, and what is known of those that have fired.
+struct crowd {
+    std::vector<note*> log;
+    std::deque<note> all;
+    std::size_t seen = 0;
+
+    void add(queue& q, int n, std::int64_t start, std::uint32_t span, test::jitter& chance) {
+        log.reserve(all.size() + static_cast<std::size_t>(n));
+        for (int i = 0; i < n; ++i) {
+            q.add(all.emplace_back(start + chance.below(span), log).t);
+        }
+    }
+
+    // Just those have fired, once, that are due by `now`, and since the last look in order.
+    bool fired_up_to(std::int64_t now) {
+        const auto earlier = [](const note* a, const note* b) { return a->at() < b->at(); };
+        const auto right = [now](const note& n) { return n.fired == (n.at() <= now ? 1 : 0); };
+        const auto from = log.begin() + static_cast<std::ptrdiff_t>(seen);
+        seen = log.size();
+        return std::is_sorted(from, log.end(), earlier) &&
+               std::all_of(all.begin(), all.end(), right);
+    }
+};
+
+void fire_all_due(queue& q, std::int64_t now) {
+    while (q.next_ns() <= now) {
+        q.fire_due(now);
+    }
+}
+
+} // namespace
+
+TEST_CASE("timer_queue: at any time just those have fired whose time has come, in order") {
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    // Sparse, so that few share a tick: then times are exact. From ticks to seconds off, at
+    // starts where the digits of many levels are about to turn. Others come on the way, some of
+    // them late.
+    for (const std::uint32_t span : {1'000'000u, 30'000'000u, 4'000'000'000u}) {
+        for (const std::int64_t start :
+             {std::int64_t{0}, (std::int64_t{1} << 52) - span / 2, std::int64_t{987'654'321}}) {
+            queue q;
+            q.fire_due(start);
+            crowd c;
+            c.add(q, span == 1'000'000 ? 20 : 200, start, span, chance);
+            bool right = true;
+            for (std::int64_t now = start; now < start + span;) {
+                now += chance.below(chance.below(2) == 0 ? span / 8 : span / 500) + 1;
+                fire_all_due(q, now);
+                right = right && c.fired_up_to(now);
+                c.add(q, 1, std::max(start, now - span / 50), span / 20, chance);
+            }
+            fire_all_due(q, start + 2 * std::int64_t{span});
+            CHECK(right);
+            CHECK(c.fired_up_to(never));
+            CHECK(q.next_ns() == never);
+        }
+    }
+}
+
+TEST_CASE("timer_queue: many of one tick are never early, and late by less than a tick") {
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    queue q;
+    constexpr int n = 2'000;
+    crowd c;
+    c.add(q, n, 1'000'000, 20 * tick, chance);
+    std::int64_t early = 0;
+    std::int64_t late = 0;
+    std::size_t seen = 0;
+    for (std::int64_t now = 1'000'000; now < 1'000'000 + 22 * tick; now += 16) {
+        fire_all_due(q, now);
+        for (; seen < c.log.size(); ++seen) {
+            early = std::max(early, c.log[seen]->at() - now);
+            late = std::max(late, now - c.log[seen]->at());
+        }
+    }
+    CHECK(seen == n);
+    CHECK(early <= 0);
+    CHECK(late <= tick + 16);
+}
+
+TEST_CASE("timer_queue: the next time is never past the earliest, and few lead to nothing") {
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const int n : {1, 2, 16, 1'000}) {
+        queue q;
+        crowd c;
+        c.add(q, n, 5'000'000'000, 4'000'000'000u, chance);
+        bool right = true;
+        int in_vain = 0;
+        for (std::int64_t next = q.next_ns(); next != never; next = q.next_ns()) {
+            const std::size_t before = c.log.size();
+            q.fire_due(next);
+            in_vain += c.log.size() == before ? 1 : 0;
+            right = right && c.fired_up_to(next);
+        }
+        CHECK(right);
+        CHECK(c.fired_up_to(never));
+        // A slot that holds more than a few is opened before its first timer is due.
+        CHECK(in_vain <= (n <= 16 ? 0 : n / 8));
+    }
+}
+
+TEST_CASE("timer_queue: one that is alone ends one sleep, however far off, and one without end "
+          "none") {
+    queue q;
+    std::vector<note*> log;
+    for (const std::int64_t at : {std::int64_t{1}, std::int64_t{1'023}, std::int64_t{1'024},
+                                  std::int64_t{3'600'000'000'000}, std::int64_t{1} << 42,
+                                  (std::int64_t{1} << 62) + 12'345, never - 1}) {
+        note n(at, log);
+        q.add(n.t);
+        CHECK(q.next_ns() == at);
+        CHECK(q.fire_due(at - 1) == 0);
+        CHECK(q.next_ns() == at);
+        CHECK(q.fire_due(at) == 1);
+        CHECK(q.next_ns() == never);
+    }
+    queue other;
+    note n(never, log);
+    other.add(n.t);
+    CHECK(other.next_ns() == never);
+    CHECK(other.fire_due(never - 1) == 0);
+    CHECK(other.cancel(n.t));
+}
+
+TEST_CASE("timer_queue: what has passed when it is added is due at once, in the order of times") {
+    queue q;
+    std::vector<note*> log;
+    q.fire_due(1'000'000);
+    note late(900'000, log);
+    note first(-5, log);
+    note later(1'000'500, log);
+    for (note* n : {&late, &later, &first}) {
+        q.add(n->t);
+    }
+    CHECK(q.next_ns() == 0);
+    CHECK(q.fire_due(1'000'000) == 2);
+    CHECK(log == std::vector<note*>{&first, &late});
+    CHECK(q.next_ns() == 1'000'500);
+    CHECK(q.fire_due(1'000'500) == 1);
+}
+
+// As workers do whose looks at the clock overtake each other.
+TEST_CASE("timer_queue: a time before the last one is no harm") {
+    queue q;
+    std::vector<note*> log;
+    q.fire_due(1'000'000);
+    note far(1'000'000 + 5 * tick, log);
+    note past(0, log);
+    note near(500'000, log);
+    q.add(far.t);
+    q.add(past.t);
+    q.fire_due(1'000'000);
+    q.add(past.t);
+    q.fire_due(2 * tick);
+    q.add(near.t);
+    q.fire_due(600'000); // that late may one be whose clock is behind
+    q.fire_due(1'000'000);
+    CHECK((past.fired == 2 && near.fired == 1 && far.fired == 0));
+    CHECK(q.fire_due(far.at()) == 1);
+}
+
+TEST_CASE("timer_queue: it fires no more than it may, and says that there is more") {
+    queue q;
+    std::vector<note*> log;
+    std::deque<note> all;
+    for (int i = 0; i < 10; ++i) {
+        q.add(all.emplace_back(5'000 + i, log).t);
+    }
+    CHECK(q.fire_due(6'000, 0) == 0);
+    CHECK(q.fire_due(6'000, 3) == 3);
+    CHECK(log.size() == 3);
+    CHECK(q.next_ns() <= 5'003);
+    CHECK(q.fire_due(6'000, 3) == 3);
+    CHECK(q.fire_due(6'000) == 4);
+    CHECK(q.fire_due(6'000) == 0);
+    CHECK(q.next_ns() == never);
+}
+
+TEST_CASE("timer_queue: a cancelled one does not fire, nor does another instead") {
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    queue q;
+    crowd c;
+    c.add(q, 500, 2'000'000, 400'000'000, chance);
+    std::deque<bool> cancelled;
+    for (note& n : c.all) {
+        cancelled.push_back(chance.below(2) == 0 && q.cancel(n.t));
+    }
+    fire_all_due(q, never - 1);
+    bool right = true;
+    for (std::size_t i = 0; i < c.all.size(); ++i) {
+        right = right && c.all[i].fired == (cancelled[i] ? 0 : 1) && !q.cancel(c.all[i].t);
+    }
+    CHECK(right);
+}
+
+// More timers in one far slot than a call moves to nearer ones.
+TEST_CASE("timer_queue: between two calls of a long move timers come and go as ever") {
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    queue q;
+    constexpr std::int64_t start = std::int64_t{1} << 46;
+    crowd c;
+    c.add(q, 3'000, start + 1'000, 50'000'000, chance);
+    const std::int64_t now = start + 20'000'000;
+    CHECK(q.fire_due(now) == 0);
+    CHECK(q.next_ns() <= now); // not at the end
+    std::vector<note*> late;
+    note early(start, late);
+    note due(now, late);
+    note later(now + 1, late);
+    q.add(early.t);
+    q.add(due.t);
+    q.add(later.t);
+    for (std::size_t i = 0; i < c.all.size(); i += 3) {
+        REQUIRE(q.cancel(c.all[i].t));
+    }
+    fire_all_due(q, now);
+    CHECK(early.fired + due.fired == 2);
+    CHECK(later.fired == 0);
+    bool right = true;
+    for (std::size_t i = 0; i < c.all.size(); ++i) {
+        right = right && c.all[i].fired == (i % 3 != 0 && c.all[i].at() <= now ? 1 : 0);
+    }
+    CHECK(right);
+    for (std::size_t i = 1; i < c.all.size(); i += 2) {
+        q.cancel(c.all[i].t);
+    }
+    fire_all_due(q, start + 60'000'000);
+    CHECK(later.fired == 1);
+    CHECK(q.next_ns() == never);
+}
+
+TEST_CASE("timer_queue: who sleeps is told of a nearer time, outside the lock, and of no other") {
+    const test::watchdog guard;
+    struct sleeper {
+        queue q{waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<sleeper*>(self);
+                ++me.told;
+                me.next = me.q.next_ns();
+                me.q.add(me.other.t); // takes the lock
+                me.q.cancel(me.other.t);
+            },
+            this)};
+        std::vector<note*> log;
+        note other{never - 2, log};
+        int told = 0;
+        std::int64_t next = 0;
+    } s;
+    note later(9'000'000, s.log);
+    note nearer(8'000'000, s.log);
+    note between(8'500'000, s.log);
+    note same(8'000'000, s.log);
+    s.q.add(later.t);
+    CHECK((s.told == 1 && s.next == 9'000'000));
+    s.q.add(nearer.t);
+    CHECK((s.told == 2 && s.next == 8'000'000));
+    s.q.add(between.t);
+    s.q.add(same.t);
+    CHECK(s.told == 2);
+    // Who sleeps until 8 ms wakes then in any case.
+    CHECK((s.q.cancel(nearer.t) && s.q.cancel(same.t)));
+    CHECK(s.q.next_ns() == 8'000'000);
+    s.q.add(same.t);
+    CHECK(s.told == 2);
+    s.q.cancel(same.t);
+    CHECK(s.q.fire_due(8'000'000) == 0);
+    CHECK(s.q.next_ns() == 8'500'000);
+    s.q.add(nearer.t);
+    CHECK(s.told == 3);
+    CHECK(s.q.fire_due(9'000'000) == 3);
+}
+
+// An outer call that comes to its end after an inner one, which said when to look again.
+TEST_CASE("timer_queue: the next time does not go back without a word") {
+    struct nested {
+        queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
+        int told = 0;
+        std::vector<note*> log;
+        std::deque<note> many;
+        timer t;
+        std::int64_t next = 0;
+    } n;
+    n.t.when = deadline::at_ns(1'000);
+    n.t.fire = waker(
+        [](void* self) noexcept {
+            auto& me = *static_cast<nested*>(self);
+            const std::int64_t far = 1'000'000'000;
+            me.q.add(me.many.emplace_back(far, me.log).t);
+            me.q.fire_due(5'000);
+            me.next = me.q.next_ns();
+            for (int i = 0; i < 20; ++i) { // the slot's times are not looked at one by one any more
+                me.q.add(me.many.emplace_back(far + 1, me.log).t);
+            }
+        },
+        &n);
+    n.q.add(n.t);
+    CHECK(n.q.fire_due(1'000) == 1);
+    CHECK(n.next == 1'000'000'000);
+    CHECK(n.q.next_ns() == n.next);
+    CHECK(n.told == 1);
+    n.q.add(n.many.emplace_back(n.next - 1, n.log).t);
+    CHECK(n.told == 2);
+    fire_all_due(n.q, 2'000'000'000);
+    CHECK(n.log.size() == 22);
+}
+
+TEST_CASE("timer_queue: a timer finds the queue that it was added to") {
+    queue a;
+    queue b;
+    std::vector<note*> log;
+    note n(1'000, log);
+    CHECK_FALSE(bide::cancel_timer<test::native>(n.t));
+    for (queue* q : {&a, &b, &a}) {
+        q->add(n.t);
+        CHECK(q->next_ns() == 1'000);
+        CHECK(bide::cancel_timer<test::native>(n.t));
+        CHECK_FALSE(bide::cancel_timer<test::native>(n.t));
+        CHECK(q->fire_due(2'000) == 0);
+    }
+    CHECK(n.fired == 0);
+}
+
+TEST_CASE("timer_queue: a timer may be cancelled, added again and destroyed by its own firing") {
+    const test::watchdog guard;
+    struct self {
+        queue q;
+        std::unique_ptr<timer> t = std::make_unique<timer>();
+        int fired = 0;
+        bool in_time = true;
+        bool added = false;
+    } s;
+    s.t->when = deadline::at_ns(0);
+    s.t->fire = waker(
+        [](void* p) noexcept {
+            auto& me = *static_cast<self*>(p);
+            if (++me.fired == 1) {
+                me.in_time = me.q.cancel(*me.t);
+                me.q.add(*me.t);
+                me.added = me.q.cancel(*me.t);
+                me.q.add(*me.t);
+            } else {
+                me.t.reset();
+            }
+        },
+        &s);
+    s.q.add(*s.t);
+    CHECK(s.q.fire_due(1, 1) == 1);
+    CHECK_FALSE(s.in_time);
+    CHECK(s.added);
+    CHECK(s.q.fire_due(1) == 1);
+    CHECK(s.fired == 2);
+    CHECK(s.q.fire_due(1) == 0);
+}
+
+TEST_CASE("timer_queue: one that is early by its own clock stands in the queue again") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    clock::set(0s);
+    struct counts {
+        int told = 0;
+        int fired = 0;
+    } count;
+    const auto add_one = [](void* n) noexcept { ++*static_cast<int*>(n); };
+    queue q(waker(add_one, &count.told));
+    timer t;
+    t.when = deadline::at(clock::time_point(1h));
+    t.fire = waker(add_one, &count.fired);
+    q.add(t);
+    const std::int64_t first = q.next_ns();
+    clock::set(-1h); // set back
+    CHECK(q.fire_due(first) == 0);
+    CHECK(count.fired == 0);
+    const std::int64_t then = q.next_ns();
+    CHECK(then > first);
+    clock::set(1h);
+    CHECK(q.fire_due(then) == 1);
+    CHECK(count.fired == 1);
+    CHECK_FALSE(q.cancel(t));
+}
+
+namespace {
+
+// A clock that was set back: it stands an hour before whatever is asked for. `look` is what happens
+// while it is read.
+struct slow_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<slow_clock>;
+
+    static time_point now() noexcept {
+        const waker hook = look;
+        look = {};
+        hook.wake();
+        return time_point(0h);
+    }
+    inline static waker look;
+};
+
+} // namespace
+
+TEST_CASE("timer_queue: one that is early is news again where another call has said that none is") {
+    struct both {
+        queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
+        int told = 0;
+        std::int64_t at = 0;
+        std::int64_t between = 0;
+        timer t;
+    } b;
+    b.t.when = deadline::at(slow_clock::time_point(1h));
+    b.q.add(b.t);
+    b.at = b.q.next_ns();
+    slow_clock::look = waker(
+        [](void* p) noexcept {
+            auto& mine = *static_cast<both*>(p);
+            mine.q.fire_due(mine.at); // no lock is held
+            mine.between = mine.q.next_ns();
+        },
+        &b);
+    CHECK(b.q.fire_due(b.at) == 0);
+    CHECK(b.between == never);
+    CHECK(b.told == 2);
+    CHECK((b.q.next_ns() > b.at && b.q.next_ns() < never));
+    CHECK(b.q.cancel(b.t));
+}
+
+TEST_CASE("timer_queue: one that is cancelled while its clock is read does not come back") {
+    const test::watchdog guard;
+    struct one {
+        timer t;
+        std::atomic<bool> read{false};
+        std::atomic<bool> about{false};
+        int fired = 0;
+    };
+    for (int i = 0; i < 100; ++i) {
+        queue q;
+        one o;
+        o.t.when = deadline::at(slow_clock::time_point(1h));
+        o.t.fire = waker([](void* p) noexcept { ++static_cast<one*>(p)->fired; }, &o);
+        q.add(o.t);
+        slow_clock::look = waker(
+            [](void* p) noexcept {
+                auto& mine = *static_cast<one*>(p);
+                mine.read = true;
+                test::eventually([&] { return mine.about.load(); });
+            },
+            &o);
+        const std::int64_t at = q.next_ns();
+        test::team firing(1, [&](int) { q.fire_due(at); });
+        test::eventually([&] { return o.read.load(); });
+        o.about = true;
+        const bool in_time = q.cancel(o.t);
+        const bool again = q.cancel(o.t);
+        firing.join();
+        if (!in_time || again || o.fired != 0 || q.fire_due(never - 1) != 0) {
+            FAIL("cancelled: " << in_time << ", again: " << again << ", fired: " << o.fired);
+        }
+    }
+}
+
+TEST_CASE("timer_queue: nothing is allocated") {
+    std::vector<note*> log;
+    log.reserve(100);
+    std::deque<note> all(100);
+    const std::size_t before = test::allocations();
+    queue q;
+    std::int64_t at = 1;
+    for (note& n : all) {
+        n.set(at = at * 5 / 4 + 1, log);
+        q.add(n.t);
+    }
+    q.cancel(all[50].t);
+    fire_all_due(q, at);
+    CHECK(test::allocations() == before);
+    CHECK(log.size() == 99);
+}
+
+TEMPLATE_TEST_CASE("timer_queue: who cancels one that fires on one of several threads waits for "
+                   "that one alone",
+                   "", test::native, test::jittery) {
+    const test::watchdog guard;
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    struct slow {
+        timer t;
+        std::atomic<bool> firing{false};
+        std::atomic<bool> go{false};
+        std::uint32_t yields = 0;
+        int over = 0; // plain: cancel() brings it
+    };
+    const auto fire = [](void* p) noexcept {
+        auto& me = *static_cast<slow*>(p);
+        me.firing = true;
+        test::eventually([&] { return me.go.load(); });
+        for (std::uint32_t n = me.yields; n != 0; --n) {
+            std::this_thread::yield();
+        }
+        me.over = 1;
+    };
+    for (int round = 0; round < 30; ++round) {
+        bide::basic_timer_queue<TestType> q;
+        slow all[4];
+        std::deque<test::team> threads;
+        for (slow& s : all) {
+            s.t.when = deadline::at_ns(0);
+            s.t.fire = waker(fire, &s);
+            s.yields = chance.below(20);
+            q.add(s.t);
+        }
+        // Three fire at once, begun one after the other; the fourth waits for one of them.
+        for (int i = 0; i < 3; ++i) {
+            threads.emplace_back(1, [&](int) { q.fire_due(1, 1); });
+            REQUIRE(test::eventually([&] { return all[i].firing.load(); }));
+        }
+        bool right = q.cancel(all[3].t);
+        for (const std::uint32_t i : {1u, chance.below(2) * 2, 0u, 2u}) {
+            all[i].go = true;
+            right = right && !q.cancel(all[i].t) && all[i].over == 1;
+            threads[i].join();
+        }
+        if (!right || all[3].firing || q.fire_due(1) != 0 || q.next_ns() != never) {
+            FAIL("round " << round);
+        }
+    }
+}
+
+// Firing ends, for cancellers, before the coroutines that it let go on run: they may run for long.
+TEST_CASE("timer_queue: what firing makes runnable runs when the call is over for all others") {
+    const test::watchdog guard;
+    struct one {
+        queue q;
+        timer t;
+        timer other;
+        bide::runnable r;
+        int fired = 0;
+        bool waited = false;
+    } o;
+    o.r.run = waker(
+        [](void* p) noexcept {
+            auto& me = *static_cast<one*>(p);
+            bool cancelled = true;
+            test::run_threads(1, [&](int) {
+                cancelled = me.q.cancel(me.t);
+                me.q.add(me.other);
+                me.q.fire_due(5);
+            });
+            me.waited = !cancelled;
+        },
+        &o);
+    o.t.when = o.other.when = deadline::at_ns(0);
+    o.t.fire = waker(
+        [](void* p) noexcept { bide::wake_scope<test::native>::run(static_cast<one*>(p)->r); }, &o);
+    o.other.fire = waker([](void* p) noexcept { ++static_cast<one*>(p)->fired; }, &o);
+    o.q.add(o.t);
+    CHECK(o.q.fire_due(5) == 1);
+    CHECK(o.waited);
+    CHECK(o.fired == 1);
+}

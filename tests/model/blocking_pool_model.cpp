@@ -1,0 +1,164 @@
+#include <bide/core/parker.hpp>
+#include <bide/sched/blocking_pool.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+// The pool of blocking threads: what is taken runs once, whatever meets it: a thread whose time is
+// over, finish(), another post; and the pool may be destroyed as soon as the work was seen done.
+
+namespace {
+
+using namespace std::chrono_literals;
+using platform = model::platform_without_lock_sleep;
+using parker = bide::basic_parker<platform>;
+
+class thread {
+public:
+    std::error_code start(void (*body)(void*) noexcept, void* argument) noexcept {
+        thread_.emplace([=] { body(argument); });
+        return {};
+    }
+    void join() noexcept { thread_->join(); }
+    static void name_this(std::string_view, const char*, unsigned) noexcept {}
+
+private:
+    std::optional<model::thread> thread_;
+};
+
+using pool = bide::basic_blocking_pool<platform, thread>;
+
+pool::options at_most(unsigned n, std::chrono::milliseconds keep_alive) {
+    return {.max_threads = n, .keep_alive = keep_alive, .name = ""};
+}
+
+// Counts how often it ran, and says so.
+struct errand : bide::runnable {
+    platform::var<int> ran{0};
+    parker* done;
+
+    explicit errand(parker* says = nullptr) : done(says) {
+        run = bide::waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<errand*>(self);
+                parker* const p = mine.done;
+                mine.ran = mine.ran + 1;
+                if (p != nullptr) {
+                    p->unpark();
+                }
+            },
+            this);
+    }
+};
+
+bool post(pool& to, errand& e) {
+    std::error_code why;
+    return to.post(e, why);
+}
+
+// The second may meet the thread at work, idle, at the end of its time, or gone.
+void posted_twice(std::chrono::milliseconds keep_alive) {
+    errand first;
+    errand second;
+    pool p(at_most(1, keep_alive));
+    MODEL_REQUIRE(post(p, first));
+    MODEL_REQUIRE(post(p, second));
+    p.finish();
+    MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
+}
+
+void posted_by_two(unsigned threads) {
+    errand first;
+    errand second;
+    pool p(at_most(threads, 1ms));
+    {
+        model::thread other([&] { MODEL_REQUIRE(post(p, second)); });
+        MODEL_REQUIRE(post(p, first));
+    }
+    p.finish();
+    MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
+}
+
+// What is refused does not run, what is taken does; both who finish see that.
+void finished_by_two() {
+    errand first;
+    errand second;
+    pool p(at_most(1, 1ms));
+    MODEL_REQUIRE(post(p, first));
+    bool taken = false;
+    {
+        model::thread other([&] {
+            p.finish();
+            MODEL_REQUIRE(first.ran == 1);
+        });
+        taken = post(p, second);
+        p.finish();
+    }
+    model::record(taken ? "taken" : "refused");
+    MODEL_REQUIRE(first.ran == 1);
+    MODEL_REQUIRE(second.ran == (taken ? 1 : 0));
+}
+
+void tried() {
+    errand first;
+    errand second;
+    pool p(at_most(1, 1ms));
+    MODEL_REQUIRE(p.try_run(first));
+    const bool taken = p.try_run(second);
+    p.finish();
+    model::record(taken ? "taken" : "not");
+    MODEL_REQUIRE(second.ran == (taken ? 1 : 0));
+}
+
+// One posts, and the other, who sees the work done, destroys the pool.
+void destroyed_after_the_work() {
+    parker seen;
+    auto p = std::make_unique<pool>(at_most(1, 1ms));
+    auto e = std::make_unique<errand>(&seen);
+    model::thread poster([to = p.get(), what = e.get()] { post(*to, *what); });
+    seen.park();
+    e.reset();
+    p.reset();
+}
+
+// At 0, nobody may lean on the end of a thread's time.
+model::options at_random(int timeouts) {
+    model::options o;
+    o.timeouts = timeouts;
+    o.how = model::options::method::pct;
+    o.runs = 5'000;
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("blocking_pool: what is taken runs once, whatever it meets", "[blocking_pool]") {
+    model::check("two posts, threads stay", at_random(0), [] { posted_twice(1ms); });
+    model::check("two posts, threads may leave", at_random(1), [] { posted_twice(1ms); });
+    model::check("two posts, threads leave at once", at_random(1), [] { posted_twice(0ms); });
+    model::check("two who post, one thread", at_random(1), [] { posted_by_two(1); });
+    model::check("two who post, two threads", at_random(0), [] { posted_by_two(2); });
+    model::check("tried", at_random(1), tried);
+    CHECK(model::outcomes(at_random(1), tried) == "not taken");
+}
+
+TEST_CASE("blocking_pool: what is taken runs once, in every execution", "[blocking_pool][.long]") {
+    model::check("two posts, threads stay", {}, [] { posted_twice(1ms); });
+    model::check("two posts, threads leave at once", {}, [] { posted_twice(0ms); });
+    model::check("tried", {}, tried);
+}
+
+TEST_CASE("blocking_pool: finish comes after all that was taken", "[blocking_pool]") {
+    model::check("two who finish, threads stay", at_random(0), finished_by_two);
+    model::check("two who finish, threads may leave", at_random(1), finished_by_two);
+    CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
+}
+
+TEST_CASE("blocking_pool: who saw the work done may destroy the pool", "[blocking_pool]") {
+    model::check("destroyed after the work", at_random(1), destroyed_after_the_work);
+}

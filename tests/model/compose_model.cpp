@@ -1,0 +1,333 @@
+// when_all, when_any, task_group: the parent goes on once, after all its children, who are not
+// touched after their ends; a cancellation or a winner ends the waits of the others; a group may go
+// as soon as a join has returned, and none misses a child that was spawned before it.
+
+#include <bide/sched/detail/family.hpp>
+#include <bide/sched/detail/group.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <support/catch.hpp>
+#include <support/tokens.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+namespace {
+
+using platform = model::platform_without_lock_sleep;
+using tokens = test::basic_tokens<platform>;
+using link = model::link<platform>;
+using home = model::task_home<platform>;
+using family = bide::detail::basic_family<platform>;
+using group = bide::detail::basic_group<platform>;
+template <class T> using var = platform::var<T>;
+
+// What became of a child: 0 when it has not begun, 1 while it has not ended.
+enum outcome { none, begun, taken, stopped };
+
+link take(tokens& from, var<outcome>& what) {
+    what = begun;
+    auto token = co_await from.async_take().as_result();
+    if (token) {
+        token->keep();
+    }
+    what = token ? taken : stopped;
+}
+
+// What became of a parent and its two children.
+struct report {
+    var<outcome> what[2] = {none, none};
+    var<int> settled[2] = {0, 0};
+    var<int> went_on{0};
+    var<std::size_t> winner{0};
+};
+
+// One of a family.
+class child final : public bide::detail::basic_child<platform> {
+public:
+    child(tokens& from, report& r, int which) noexcept
+        : settled_(r.settled[which]), link_(take(from, r.what[which])) {}
+
+private:
+    std::coroutine_handle<> begin(bide::executor_ref where) noexcept override {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = where;
+        return link_.frame;
+    }
+    void settle() noexcept override { settled_ = settled_ + 1; }
+
+    var<int>& settled_;
+    link link_;
+};
+
+// The children go with it, at once.
+link compose(family::until what, tokens& first, tokens& second, report& r) {
+    family both(what);
+    child a(first, r, 0);
+    child b(second, r, 1);
+    both.add(a);
+    both.add(b);
+    co_await both;
+    r.went_on = r.went_on + r.settled[0] * r.settled[1];
+    r.winner = both.winner();
+}
+
+class parent final : public bide::detail::basic_task_control<platform> {
+public:
+    parent(family::until what, tokens& first, tokens& second) noexcept
+        : basic_task_control(1, true), link_(compose(what, first, second, r)) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+    // Both have ended, and it went on once. Or it never began.
+    void require_over() noexcept {
+        MODEL_REQUIRE(ended == 1);
+        MODEL_REQUIRE(r.went_on == (never_ran ? 0 : 1));
+        MODEL_REQUIRE(r.what[0] != begun && r.what[1] != begun);
+    }
+
+    report r;
+    var<int> ended{0};
+    var<bool> never_ran{false};
+
+private:
+    std::coroutine_handle<> start() noexcept override { return link_.frame; }
+    void never_start() noexcept override { never_ran = true; }
+    void finish() noexcept override {
+        ended = ended + 1;
+        state_.finish();
+    }
+    void post_home() noexcept override { here_.post(to_run()); }
+
+    model::at_once here_;
+    link link_;
+};
+
+model::options at_random() {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 10'000;
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") {
+    const auto two = [] {
+        tokens s(0);
+        tokens t(0);
+        parent c(family::until::all, s, t);
+        model::thread first([&] { s.give(); });
+        model::thread second([&] { t.give(); });
+        c.begin();
+        first.join();
+        second.join();
+        c.require_over();
+        MODEL_REQUIRE(c.r.what[0] == taken && c.r.what[1] == taken);
+    };
+    model::check("all, two that end", {}, two);
+    model::check("all, one that is ready", {}, [] {
+        tokens s(1);
+        tokens t(0);
+        parent c(family::until::all, s, t);
+        model::thread second([&] { t.give(); });
+        c.begin();
+        second.join();
+        c.require_over();
+    });
+}
+
+TEST_CASE("when_all: a cancellation reaches the children, and the parent waits for them",
+          "[compose]") {
+    const auto one = [] {
+        tokens s(0);
+        tokens t(1);
+        parent c(family::until::all, s, t);
+        model::thread canceller([&] { c.cancel(); });
+        c.begin();
+        canceller.join();
+        c.require_over();
+        MODEL_REQUIRE(c.r.what[0] == (c.never_ran ? none : stopped));
+        model::record(c.never_ran ? "never" : "stopped");
+    };
+    model::check("all, cancel", {}, one);
+    CHECK(model::outcomes({}, one) == "never stopped");
+    model::check("all, cancel, end, at random", at_random(), [] {
+        tokens s(0);
+        tokens t(0);
+        parent c(family::until::all, s, t);
+        model::thread canceller([&] { c.cancel(); });
+        model::thread giver([&] { s.give(); });
+        c.begin();
+        canceller.join();
+        giver.join();
+        c.require_over();
+        MODEL_REQUIRE(c.r.what[1] == (c.never_ran ? none : stopped));
+    });
+}
+
+TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on once",
+          "[compose]") {
+    const auto race = [] {
+        tokens s(0);
+        tokens t(0);
+        parent c(family::until::first, s, t);
+        model::thread first([&] { s.give(); });
+        model::thread second([&] { t.give(); });
+        c.begin();
+        first.join();
+        second.join();
+        c.require_over();
+        MODEL_REQUIRE(c.r.winner < 2);
+        MODEL_REQUIRE(c.r.what[c.r.winner] == taken);
+        MODEL_REQUIRE((c.r.what[0] == taken) + s.available() == 1);
+        MODEL_REQUIRE((c.r.what[1] == taken) + t.available() == 1);
+    };
+    model::check("any, two at once, at random", at_random(), race);
+    model::check("any, one that waits", {}, [] {
+        tokens s(0);
+        tokens t(0);
+        parent c(family::until::first, s, t);
+        model::thread second([&] { t.give(); });
+        c.begin();
+        second.join();
+        c.require_over();
+        MODEL_REQUIRE(c.r.winner == 1 && c.r.what[0] == stopped);
+    });
+    model::check("any, one that is ready, cancel", {}, [] {
+        tokens s(0);
+        tokens t(1);
+        parent c(family::until::first, s, t);
+        model::thread canceller([&] { c.cancel(); });
+        c.begin();
+        canceller.join();
+        c.require_over();
+        MODEL_REQUIRE(c.never_ran || c.r.what[0] == stopped);
+    });
+}
+
+// ---- A group
+
+namespace {
+
+class member final : public bide::detail::basic_group_member<platform> {
+public:
+    member(group& g, model::task_home<platform>& h, link&& what, bool fails) noexcept
+        : basic_group_member(g, h, nullptr), link_(std::move(what)), fails_(fails) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+private:
+    std::coroutine_handle<> start() noexcept override { return link_.frame; }
+    void never_start() noexcept override {}
+    void settle() noexcept override {}
+    std::exception_ptr failure(bool& was_stopped) noexcept override {
+        was_stopped = fails_;
+        return {};
+    }
+    void destroy() noexcept override { delete this; }
+
+    model::at_once here_;
+    link link_;
+    const bool fails_;
+};
+
+link write(var<int>& to) {
+    to = to + 1;
+    co_return;
+}
+
+member& spawn(group& g, home& h, link&& what, bool fails = false) {
+    auto* const m = new member(g, h, std::move(what), fails);
+    g.begin(*m);
+    return *m;
+}
+
+} // namespace
+
+TEST_CASE("task_group: it may go as soon as a join has returned, which comes after all children",
+          "[compose]") {
+    model::check("group, two children", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> y{0};
+        auto* const g = new group;
+        member& m = spawn(*g, h, write(x));
+        member& n = spawn(*g, h, write(y));
+        model::thread worker([&] { m.begin(); });
+        n.begin();
+        g->wait();
+        MODEL_REQUIRE(x == 1 && y == 1);
+        delete g;
+    });
+}
+
+TEST_CASE("task_group: a join that follows a spawn waits for that child", "[compose]") {
+    model::check("group, spawn, end", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> y{0};
+        auto* const g = new group;
+        member& m = spawn(*g, h, write(x));
+        model::thread worker([&] { m.begin(); });
+        member& n = spawn(*g, h, write(y));
+        n.begin();
+        g->wait();
+        MODEL_REQUIRE(x == 1 && y == 1);
+        delete g;
+    });
+}
+
+TEST_CASE("task_group: a failure or a cancellation ends the waits of all children", "[compose]") {
+    const auto cancelled = [] {
+        home h;
+        tokens t(0);
+        var<outcome> what{none};
+        group g;
+        member& m = spawn(g, h, take(t, what));
+        model::thread worker([&] { m.begin(); });
+        g.cancel();
+        worker.join();
+        g.wait();
+        MODEL_REQUIRE(what == none || what == stopped);
+        model::record(what == none ? "never" : "stopped");
+    };
+    model::check("group, cancel, going idle", {}, cancelled);
+    CHECK(model::outcomes({}, cancelled) == "never stopped");
+    model::check("group, failure, join, at random", at_random(), [] {
+        home h;
+        tokens t(0);
+        var<int> x{0};
+        var<outcome> what{none};
+        auto* const g = new group;
+        member& m = spawn(*g, h, take(t, what));
+        member& n = spawn(*g, h, write(x), true);
+        model::thread worker([&] { m.begin(); });
+        model::thread failing([&] { n.begin(); });
+        g->wait();
+        MODEL_REQUIRE(x == 1 && (what == none || what == stopped));
+        delete g;
+    });
+    model::check("group, end, failure, cancel, at random", at_random(), [] {
+        home h;
+        tokens t(1);
+        var<int> x{0};
+        var<outcome> what{none};
+        auto* const g = new group;
+        member& m = spawn(*g, h, take(t, what));
+        member& n = spawn(*g, h, write(x), true);
+        model::thread worker([&] { m.begin(); });
+        model::thread failing([&] { n.begin(); });
+        g->cancel();
+        g->wait();
+        delete g;
+    });
+}

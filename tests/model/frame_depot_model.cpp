@@ -1,0 +1,86 @@
+#include <bide/sched/detail/frame_depot.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstddef>
+#include <string>
+
+// The depot of memory blocks: a batch that is given is one taker's, who sees all that was done to it
+// before; nothing is lost, and whoever is kept out by another goes without.
+
+namespace {
+
+template <int Looks> using depot = bide::detail::basic_frame_depot<model::basic_platform<Looks>>;
+using block = bide::detail::frame_block;
+
+constexpr std::size_t kind = 3;
+
+// A batch, as far as the depot looks at it, and what it is for.
+struct batch : block {
+    batch() : block{nullptr, nullptr} {}
+    model::var<int> content{0};
+};
+
+struct one {
+    block* got = nullptr;
+    int seen = -1;
+
+    template <class Depot> void take(Depot& d) {
+        got = d.take(kind);
+        if (got != nullptr) {
+            seen = static_cast<batch*>(got)->content;
+            static_cast<batch*>(got)->content = -1;
+        }
+    }
+};
+
+// Whoever finds it taken goes without.
+template <int Looks> void given_and_taken() {
+    depot<Looks> d(10 * depot<Looks>::batch_bytes(kind));
+    batch b[2];
+    bool given[2];
+    one taker;
+    {
+        model::thread giver([&] {
+            b[0].content = 1;
+            given[0] = d.give(kind, &b[0]);
+        });
+        model::thread other([&] { taker.take(d); });
+        b[1].content = 2;
+        given[1] = d.give(kind, &b[1]);
+    }
+    MODEL_REQUIRE(taker.got == nullptr || taker.seen == (taker.got == &b[0] ? 1 : 2));
+    int left = (given[0] ? 1 : 0) + (given[1] ? 1 : 0) - (taker.got != nullptr ? 1 : 0);
+    model::record(std::to_string(left));
+    MODEL_REQUIRE(d.bytes() == static_cast<std::size_t>(left) * depot<Looks>::batch_bytes(kind));
+    while (block* const rest = d.take(kind)) {
+        MODEL_REQUIRE(rest != taker.got);
+        --left;
+    }
+    MODEL_REQUIRE(left == 0);
+}
+
+template <int Looks> void taken_by_two() {
+    depot<Looks> d(depot<Looks>::batch_bytes(kind));
+    batch b[2];
+    b[0].content = 1;
+    MODEL_REQUIRE(d.give(kind, &b[0]));
+    MODEL_REQUIRE(!d.give(kind, &b[1])); // it is full
+    one takers[2];
+    {
+        model::thread other([&] { takers[1].take(d); });
+        takers[0].take(d);
+    }
+    MODEL_REQUIRE(takers[0].got == nullptr || takers[1].got == nullptr);
+    MODEL_REQUIRE(takers[0].got != nullptr || takers[1].got != nullptr);
+    MODEL_REQUIRE(takers[0].seen + takers[1].seen == 0); // one has seen 1
+}
+
+} // namespace
+
+TEST_CASE("frame_depot: a batch is given once and taken once, with all that was written to it",
+          "[frame_depot]") {
+    model::check("two give, one takes", {}, given_and_taken<0>);
+    model::check("two take the same", {}, taken_by_two<1>);
+    CHECK(model::outcomes({}, given_and_taken<0>) == "0 1 2");
+}

@@ -1,0 +1,857 @@
+#include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/core/timer_queue.hpp>
+#include <bide/sched/detail/driver_seat.hpp>
+#include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/sleeper.hpp>
+#include <bide/sched/detail/tenancy.hpp>
+#include <bide/sched/detail/timekeeper.hpp>
+#include <bide/sched/detail/worker.hpp>
+#include <bide/sched/driver.hpp>
+#include <bide/sched/idle.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+// The workers of a scheduler: first what they are made of, then all of it with its real queues,
+// timers and beds. Whatever is pushed is run, whoever sleeps; what is due is fired; who blocks is
+// replaced; stop() ends them all. No time-out helps, but where a timer is waited for.
+
+namespace {
+
+// The inner locks have a model of their own.
+using platform = model::platform_without_lock_sleep;
+using parker = bide::basic_parker<platform>;
+using bide::deadline;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+// A driver that has no files: it waits for a wake, and one thread at a time is in it.
+class quiet_driver final : public bide::driver {
+public:
+    unsigned wait(deadline until) noexcept override {
+        visits = visits + 1;
+        occupied.store(true, std::memory_order_relaxed);
+        token_.park_until(until);
+        occupied.store(false, std::memory_order_relaxed);
+        return 0;
+    }
+    void wake() noexcept override { token_.unpark(); }
+
+    var<int> visits{0};
+    atomic<bool> occupied{false};
+
+private:
+    parker token_;
+};
+
+// Too large for every execution. Without mutants, for that one survives says nothing here.
+void check_at_random(const char* name, int timeouts, const model::body& body) {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 2'000;
+    o.timeouts = timeouts;
+    model::find(name, model::failure::none, o, body);
+}
+void check_at_random(const char* name, const model::body& body) { check_at_random(name, 0, body); }
+
+} // namespace
+
+// ---- Where a worker sleeps
+
+namespace {
+
+using sleeper = bide::detail::basic_sleeper<platform, bide::driver>;
+
+// What was done before a token was left is seen by who takes it.
+void take_token(bool drives) {
+    quiet_driver d;
+    sleeper s;
+    var<int> news{0};
+    model::thread leaving([&] {
+        news = 1;
+        s.unpark(&d);
+    });
+    MODEL_REQUIRE(s.park(deadline::never(), drives ? &d : nullptr));
+    MODEL_REQUIRE(news == 1);
+    leaving.join();
+}
+
+// Two leave one each, which may count once.
+void take_tokens(bool drives) {
+    quiet_driver d;
+    sleeper s;
+    atomic<int> count{0};
+    const auto leave = [&] {
+        count.fetch_add(1, std::memory_order_relaxed);
+        s.unpark(&d);
+    };
+    model::thread first(leave);
+    model::thread second(leave);
+    while (count.load(std::memory_order_relaxed) != 2) {
+        static_cast<void>(s.park(deadline::never(), drives ? &d : nullptr));
+    }
+    first.join();
+    second.join();
+}
+
+} // namespace
+
+TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[pool]") {
+    model::check("a bed on a futex", {}, [] { take_token(false); });
+    model::check("a bed on a futex, spurious", {.spurious = 1}, [] { take_token(false); });
+    model::check("a bed in the driver", {}, [] { take_token(true); });
+    model::check("two tokens, on a futex", {}, [] { take_tokens(false); });
+    model::check("two tokens, in the driver", {}, [] { take_tokens(true); });
+}
+
+TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did", "[pool]") {
+    const auto two = [] {
+        quiet_driver d;
+        bide::detail::basic_driver_seat<platform> seat(&d);
+        const auto visit = [&] {
+            if (bide::driver* const io = seat.enter()) {
+                io->wake();
+                io->wait(deadline::poll());
+                seat.leave();
+            }
+        };
+        model::thread other(visit);
+        visit();
+        other.join();
+        MODEL_REQUIRE(seat.is_free());
+        model::record(std::to_string(d.visits));
+    };
+    model::check("two in turn", {}, two);
+    CHECK(model::outcomes({}, two) == "1 2");
+}
+
+TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by it", "[pool]") {
+    model::check("leave, sleep beside it", {}, [] {
+        quiet_driver d;
+        bide::detail::basic_driver_seat<platform> seat(&d);
+        bide::basic_idle<platform> idle(2);
+        unsigned woken = idle.none;
+        bool taken = false;
+        MODEL_REQUIRE(seat.enter() == &d);
+        model::thread sleeping([&] {
+            idle.announce(1, false, false);
+            taken = seat.enter() != nullptr;
+        });
+        seat.leave();
+        if (seat.is_free()) {
+            woken = idle.wake_unless_watched();
+        }
+        sleeping.join();
+        MODEL_REQUIRE(taken || woken == 1);
+    });
+}
+
+// ---- Who sleeps until when
+
+namespace {
+
+using timekeeper = bide::detail::basic_timekeeper<platform>;
+
+constexpr std::int64_t never = timekeeper::never;
+
+// When the next timer of some queue is due.
+struct schedule {
+    timekeeper keeper;
+    atomic<std::int64_t> next{never};
+
+    // True: nobody keeps that time, somebody is to be woken.
+    bool add(std::int64_t t) noexcept {
+        next.store(t, std::memory_order_seq_cst);
+        return keeper.misses(t);
+    }
+    void keep(std::int64_t& mine) noexcept {
+        keeper.keep(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
+    }
+};
+
+} // namespace
+
+TEST_CASE("timekeeper: a nearer timer is kept, or misses its keeper", "[pool]") {
+    const auto one = [](std::int64_t before) {
+        schedule s;
+        s.add(before);
+        bool missed = false;
+        model::thread adding([&] { missed = s.add(5); });
+        std::int64_t mine = never;
+        s.keep(mine);
+        adding.join();
+        MODEL_REQUIRE(missed || mine == 5);
+        MODEL_REQUIRE(mine == 5 || mine == before);
+    };
+    model::check("add, keep", {}, [=] { one(never); });
+    model::check("add, keep a later one", {}, [=] { one(9); });
+}
+
+TEST_CASE("timekeeper: who relied on a keeper that resigns is seen by it", "[pool]") {
+    model::check("add, resign, keep", {}, [] {
+        schedule s;
+        std::int64_t mine = never;
+        s.add(5);
+        s.keep(mine);
+        s.next.store(never, std::memory_order_relaxed); // fired
+        bool missed = false;
+        schedule& shared = s;
+        model::thread adding([&] { missed = shared.add(9); });
+        MODEL_REQUIRE(s.keeper.resign(mine));
+        MODEL_REQUIRE(!s.keeper.resign(mine));
+        s.keep(mine);
+        adding.join();
+        MODEL_REQUIRE(missed || mine == 9);
+    });
+}
+
+// ---- Whose thread a worker is
+
+namespace {
+
+// A worker, and the thread that is blocked with it: others look for a replacement, who is there or
+// not. The worker is its tenant's alone.
+void passed_on(int passers, bool there) {
+    bide::detail::basic_tenancy<platform> tenancy;
+    int threads[2]{}; // for their addresses
+    var<int> used{0};
+    var<int> tries{0};
+    atomic<bool> is_replaced{false};
+    const auto pass = [&] {
+        const bool passed = tenancy.pass_on([&] {
+            tries = tries + 1;
+            return there;
+        });
+        if (passed) {
+            is_replaced.store(true, std::memory_order_relaxed);
+            tenancy.begin(&threads[1]);
+            used = used + 1;
+        }
+    };
+    tenancy.begin(&threads[0]);
+    model::thread first(pass);
+    used = used + 1;
+    tenancy.block(&threads[0]);
+    if (passers == 2) {
+        pass();
+    }
+    const bool mine = tenancy.unblock(&threads[0]);
+    if (mine) {
+        used = used + 1;
+        MODEL_REQUIRE(there ? tries == 0 : tries <= passers);
+        MODEL_REQUIRE(!is_replaced.load(std::memory_order_relaxed));
+    }
+    first.join();
+    MODEL_REQUIRE(used == 2);
+    model::record(mine ? "mine" : "passed");
+}
+
+} // namespace
+
+TEST_CASE("tenancy: a blocked worker is passed on once, or its thread goes on with it", "[pool]") {
+    model::check("one looks for a replacement", {}, [] { passed_on(1, true); });
+    model::check("one looks, nobody is there", {}, [] { passed_on(1, false); });
+    model::check("two look for a replacement", {}, [] { passed_on(2, true); });
+    model::check("two look, nobody is there", {}, [] { passed_on(2, false); });
+    CHECK(model::outcomes({}, [] { passed_on(1, true); }) == "mine passed");
+    CHECK(model::outcomes({}, [] { passed_on(1, false); }) == "mine");
+}
+
+TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by itself",
+          "[pool]") {
+    // Worker 0 blocks. Worker 1 sleeps, and is woken by a push, or by itself.
+    const auto one = [](bool pushed) {
+        bide::basic_idle<platform> idle(2);
+        bide::detail::basic_tenancy<platform> tenancy;
+        parker bed;
+        int threads[2]{};
+        var<int> used{0};
+        atomic<int> passed{0};
+        const auto pass = [&] {
+            tenancy.pass_on([&] {
+                used = used + 1;
+                passed.fetch_add(1, std::memory_order_relaxed);
+                return true;
+            });
+        };
+        idle.announce(1, false, false);
+        tenancy.begin(&threads[0]);
+        model::thread waking([&] {
+            if (!pushed) {
+                MODEL_REQUIRE(idle.retract(1));
+            } else if (idle.wake_one() == 1) {
+                bed.unpark();
+            }
+        });
+        model::thread woken([&] {
+            if (pushed) {
+                bed.park();
+            } else {
+                waking.join();
+            }
+            MODEL_REQUIRE(idle.end_search(false) == idle.none);
+            if (idle.is_short()) {
+                pass();
+            }
+        });
+        used = used + 1;
+        tenancy.block(&threads[0]);
+        if (idle.away(1) == 0) {
+            pass();
+        }
+        waking.join();
+        woken.join();
+        MODEL_REQUIRE(passed.load(std::memory_order_relaxed) == 1);
+    };
+    model::check("block, the last sleeper goes", {}, [=] { one(false); });
+    model::check("block, the last sleeper is woken", {}, [=] { one(true); });
+}
+
+TEST_CASE("worker: what has ended is counted after what it began", "[pool]") {
+    // A task, counted already, that spawns another one and ends; that one ends elsewhere.
+    model::check("spawned, completed", {}, [] {
+        struct counts {
+            bide::detail::basic_counter<platform> spawned;
+            bide::detail::basic_counter<platform> completed;
+        };
+        counts c[2];
+        c[0].spawned.add(1);
+        atomic<bool> handed{false};
+        model::thread first([&] {
+            c[0].spawned.add(1);
+            handed.store(true, std::memory_order_release);
+            c[0].completed.add(1);
+        });
+        model::thread second([&] {
+            if (handed.load(std::memory_order_acquire)) {
+                c[1].completed.add(1);
+            }
+        });
+        const std::uint64_t ended = c[0].completed.read() + c[1].completed.read();
+        const std::uint64_t spawned = c[0].spawned.read() + c[1].spawned.read();
+        MODEL_REQUIRE(ended != spawned || ended == 2);
+        first.join();
+        second.join();
+    });
+}
+
+// ---- All of it
+
+namespace {
+
+using pool = bide::detail::basic_pool<platform>;
+
+class crew;
+
+struct job : bide::runnable {
+    crew* of = nullptr;
+    var<int> pushed{0};
+    var<int> ran{0};
+    // What it does:
+    job* pushes = nullptr;               // so many jobs, on the worker that runs it
+    int count = 0;                       //
+    const atomic<bool>* looks = nullptr; // goes on when that is true
+    parker* sleeps = nullptr;            // goes on when it has that token, its thread blocked
+    parker* wakes = nullptr;             // leaves a token
+    atomic<bool> done{false};
+
+    void execute() noexcept;
+};
+
+// A pool with a thread for each worker that is started, and one to stand in for who blocks. Whoever
+// has lost its worker waits for another. It is at its end when so many jobs have run and timers
+// have fired.
+class crew final : pool::owner {
+public:
+    explicit crew(int jobs, const pool::options& wanted)
+        : all(*this, wanted), workers_(wanted.workers), left_(jobs) {}
+
+    void start(unsigned n) {
+        threads_.push_back(std::make_unique<model::thread>([this, n] {
+            all.run(all.workers()[n]);
+            while (begins_to_wait(n)) {
+                work_on(n);
+            }
+        }));
+    }
+    void start_stand_in() {
+        begins_to_wait(workers_); // there is one as soon as somebody blocks
+        threads_.push_back(std::make_unique<model::thread>([this] {
+            platform::local<bool>() = true;
+            do {
+                work_on(workers_);
+            } while (begins_to_wait(workers_));
+        }));
+    }
+
+    void prepare(job& j) noexcept {
+        j.of = this;
+        j.run = bide::waker([](void* p) noexcept { static_cast<job*>(p)->execute(); }, &j);
+        j.pushed = 1;
+    }
+    void push(job& j) noexcept {
+        prepare(j);
+        all.push(j);
+    }
+    void push_local(pool::worker& at, job& j) noexcept {
+        prepare(j);
+        all.push_local(at, j);
+    }
+
+    // A job has run, or a timer fired.
+    void one_less() noexcept {
+        if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            all.stop();
+            const unsigned waiting = waiting_.exchange(over, std::memory_order_acq_rel);
+            for (unsigned n = 0; n <= workers_; ++n) {
+                if ((waiting >> n & 1) != 0) {
+                    seats_[n].bed.unpark();
+                }
+            }
+        }
+    }
+
+    // When all threads have ended.
+    void check_end() {
+        threads_.clear();
+        MODEL_REQUIRE(all.idle().sleepers() == 0);
+        MODEL_REQUIRE(all.idle().searching() == 0);
+        MODEL_REQUIRE(!all.idle().is_short());
+        MODEL_REQUIRE(all.left_over() == nullptr);
+    }
+
+    pool all;
+
+private:
+    struct seat {
+        parker bed;
+        var<pool::worker*> gets{nullptr};
+    };
+    static constexpr unsigned over = 1U << 31;
+
+    // False: it is over.
+    bool begins_to_wait(unsigned n) noexcept {
+        if ((waiting_.fetch_or(1U << n, std::memory_order_acq_rel) & over) != 0) {
+            return false;
+        }
+        all.relieve();
+        return true;
+    }
+    void work_on(unsigned n) noexcept {
+        seat& mine = seats_[n];
+        mine.bed.park();
+        if (pool::worker* const w = mine.gets) {
+            mine.gets = nullptr;
+            all.run(*w);
+        }
+    }
+
+    // The first of those who wait.
+    bool hire(pool::worker& w, unsigned from) noexcept {
+        unsigned seen = waiting_.fetch_or(0, std::memory_order_relaxed); // not an old value
+        for (;;) {
+            unsigned n = 0;
+            while (n < from && (seen >> n & 1) == 0) {
+                ++n;
+            }
+            if (n == from || (seen & over) != 0) {
+                return false;
+            }
+            if (waiting_.compare_exchange_strong(seen, seen & ~(1U << n), std::memory_order_acq_rel,
+                                                 std::memory_order_relaxed)) {
+                seats_[n].gets = &w;
+                seats_[n].bed.unpark();
+                return true;
+            }
+        }
+    }
+
+    bool replace(pool::worker& w) noexcept override { return hire(w, workers_ + 1); }
+    void call_for_help() noexcept override {
+        if ((waiting_.fetch_or(0, std::memory_order_acq_rel) & ~over) != 0) { // since
+            all.relieve();
+        }
+    }
+    bool give_back(pool::worker& w) noexcept override { return hire(w, workers_); }
+    bool stands_in() const noexcept override { return platform::local<bool>(); }
+    void found_nothing() noexcept override {}
+    bide::executor_ref executor() noexcept override { return {}; }
+
+    const unsigned workers_;
+    atomic<int> left_;
+    atomic<unsigned> waiting_{0}; // a bit for each seat; over: nobody is to wait any more
+    seat seats_[3];               // each worker's first thread's, and the last who stands in
+    std::vector<std::unique_ptr<model::thread>> threads_;
+};
+
+void job::execute() noexcept {
+    MODEL_REQUIRE(pushed == 1);
+    crew& c = *of;
+    for (int i = 0; i < count; ++i) {
+        c.push_local(*c.all.mine(), pushes[i]);
+    }
+    if (wakes != nullptr) {
+        wakes->unpark();
+    }
+    while (looks != nullptr && !looks->load(std::memory_order_acquire)) {
+        platform::pause();
+    }
+    if (sleeps != nullptr) {
+        sleeps->park();
+    }
+    ran = ran + 1;
+    done.store(true, std::memory_order_release);
+    c.one_less();
+}
+
+void require_ran(const job* jobs, int count) {
+    for (int i = 0; i < count; ++i) {
+        MODEL_REQUIRE(jobs[i].ran == 1);
+    }
+}
+
+pool::options workers(unsigned n) { return {n, true, nullptr, 0}; }
+
+// Worker 0 is the body, which pushes and never looks: worker 1 has to run all.
+void pushed_beside(int jobs) {
+    crew c(jobs, workers(2));
+    job all[2];
+    c.start(1);
+    for (int i = 0; i < jobs; ++i) {
+        c.push_local(c.all.workers()[0], all[i]);
+    }
+    c.check_end();
+    require_ran(all, jobs);
+}
+
+void from_outside(unsigned n, int jobs, std::int64_t nap = 0) {
+    crew c(jobs, {n, true, nullptr, nap});
+    job all[2];
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    for (int i = 0; i < jobs; ++i) {
+        c.push(all[i]);
+    }
+    c.check_end();
+    require_ran(all, jobs);
+}
+
+// A job pushes another one and goes on for as long as that has not run.
+void pushes_and_goes_on(int others, std::int64_t nap = 0) {
+    crew c(others + 1, {2, true, nullptr, nap});
+    job all[3];
+    all[0].pushes = &all[1];
+    all[0].count = others;
+    all[0].looks = &all[others].done;
+    c.push(all[0]);
+    c.start(0);
+    c.start(1);
+    c.check_end();
+    require_ran(all, others + 1);
+}
+
+} // namespace
+
+TEST_CASE("pool: a job from outside is run, whoever sleeps", "[pool]") {
+    model::check("one worker, one job", {}, [] { from_outside(1, 1); });
+    check_at_random("two workers, one job, at random", [] { from_outside(2, 1); });
+    check_at_random("two workers, two jobs, at random", [] { from_outside(2, 2); });
+}
+
+TEST_CASE("pool: what a worker pushes is run by another, while it goes on", "[pool]") {
+    model::check("pushed into a LIFO slot", {}, [] { pushed_beside(1); });
+    check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
+    check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
+    check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
+}
+
+TEST_CASE("pool: a watcher takes what is left in a slot, and sleeps when nothing runs", "[pool]") {
+    check_at_random("two workers that nap, two jobs, at random", 2,
+                    [] { from_outside(2, 2, 100'000); });
+    check_at_random("a job pushes and goes on, the other one naps, at random", 2,
+                    [] { pushes_and_goes_on(1, 100'000); });
+}
+
+namespace {
+
+// Worker 0 has run as many from its slot as it may in a row, one is left there, and the injector
+// has one that both want: who does not get that looks at the slot again.
+void slot_is_not_left() {
+    crew c(2, {2, false, nullptr, 0});
+    job all[2];
+    c.push_local(c.all.workers()[0], all[0]);
+    c.all.workers()[0].lifo_run = 3;
+    c.push(all[1]);
+    c.start(0);
+    c.start(1);
+    c.check_end();
+    require_ran(all, 2);
+}
+
+} // namespace
+
+TEST_CASE("pool: a worker does not sleep while its own slot is full", "[pool]") {
+    check_at_random("a slot, without stealing, at random", slot_is_not_left);
+}
+
+TEST_CASE("pool: stop ends all workers, in whatever state", "[pool]") {
+    const auto stopped = [](unsigned n) {
+        crew c(0, workers(n));
+        var<int> news{0};
+        const auto work = [&](unsigned i) {
+            c.all.run(c.all.workers()[i]);
+            MODEL_REQUIRE(news == 1); // what came before
+        };
+        std::vector<std::unique_ptr<model::thread>> threads;
+        for (unsigned i = 0; i < n; ++i) {
+            threads.push_back(std::make_unique<model::thread>([&work, i] { work(i); }));
+        }
+        news = 1;
+        c.all.stop();
+        threads.clear();
+        c.check_end();
+    };
+    model::check("stop one worker", {}, [=] { stopped(1); });
+    check_at_random("stop two workers, at random", [=] { stopped(2); });
+}
+
+// ---- Timers
+
+namespace {
+
+constexpr deadline now = deadline::at_ns(0); // past already
+constexpr deadline soon = deadline::at_ns(500'000);
+constexpr deadline later = deadline::at_ns(900'000);
+
+struct bell {
+    bide::timer timer;
+    crew& of;
+    var<int> rung{0};
+    atomic<bool> done{false};
+
+    bell(crew& c, deadline when) : of(c) {
+        timer.when = when;
+        timer.fire = bide::waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<bell*>(self);
+                mine.rung = mine.rung + 1;
+                mine.done.store(true, std::memory_order_release);
+                mine.of.one_less();
+            },
+            this);
+    }
+};
+
+// Of two workers one is there, and sleeps for a timer or for nothing; a nearer one, or the only one,
+// is added to the other's queue, from outside.
+void nearer_timer(bool keeps) {
+    crew c(1, workers(2));
+    bell far(c, later);
+    bell near(c, now);
+    if (keeps) {
+        c.all.workers()[0].timers.add(far.timer);
+    }
+    c.start(0);
+    c.all.workers()[1].timers.add(near.timer);
+    c.check_end();
+    MODEL_REQUIRE(near.rung == 1 && far.rung == 0);
+    MODEL_REQUIRE(!keeps || c.all.workers()[0].timers.cancel(far.timer));
+}
+
+// A later one: who adds it relies on the one that sleeps.
+void later_timer() {
+    crew c(2, workers(2));
+    bell near(c, soon);
+    bell far(c, later);
+    c.all.workers()[0].timers.add(near.timer);
+    c.start(0);
+    c.all.workers()[1].timers.add(far.timer);
+    c.check_end();
+    MODEL_REQUIRE(near.rung == 1 && far.rung == 1);
+}
+
+// Whoever keeps the time may come to run a job, which goes on until the timer has fired: the other
+// one sleeps for it then.
+void kept_for_a_job(bool from_outside) {
+    crew c(2, workers(2));
+    bell b(c, soon);
+    job j;
+    j.looks = &b.done;
+    c.all.workers()[0].timers.add(b.timer);
+    if (!from_outside) {
+        c.push(j);
+    }
+    c.start(0);
+    c.start(1);
+    if (from_outside) {
+        c.push(j);
+    }
+    c.check_end();
+    MODEL_REQUIRE(b.rung == 1 && j.ran == 1);
+}
+
+} // namespace
+
+TEST_CASE("pool: a nearer timer reaches who sleeps", "[pool]") {
+    model::check("the only timer", {}, [] { nearer_timer(false); });
+    check_at_random("a nearer timer, at random", [] { nearer_timer(true); });
+    check_at_random("a later timer, at random", 2, later_timer);
+}
+
+TEST_CASE("pool: somebody sleeps for the timers while another runs", "[pool]") {
+    check_at_random("a job while a timer is kept, at random", 2, [] { kept_for_a_job(true); });
+    check_at_random("a job before a timer is kept, at random", 2, [] { kept_for_a_job(false); });
+}
+
+TEST_CASE("pool: a nearer and a later timer, in every execution", "[pool][.long]") {
+    model::check("a nearer timer", {}, [] { nearer_timer(true); });
+    model::check("a later timer", {.timeouts = 2}, later_timer);
+}
+
+// ---- Blocking
+
+namespace {
+
+// A job sleeps, with its thread, for what another job does. What was queued behind it is run by the
+// other workers, or by the thread that stands in for it.
+void blocked(unsigned n, bool pushed_by_it, bool steal = true) {
+    crew c(2, {n, steal, nullptr, 0});
+    parker token;
+    job all[2];
+    all[0].sleeps = &token;
+    all[1].wakes = &token;
+    if (pushed_by_it) {
+        all[0].pushes = &all[1];
+        all[0].count = 1;
+    }
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    c.start_stand_in();
+    c.push(all[0]);
+    if (!pushed_by_it) {
+        c.push(all[1]);
+    }
+    c.check_end();
+    require_ran(all, 2);
+}
+
+// The thread that stands in finds nothing more to run while the first one is back: it gives the
+// worker back, at any time, also while the last job comes.
+void given_back() {
+    crew c(3, workers(1));
+    parker token;
+    job all[3];
+    all[0].sleeps = &token;
+    all[0].pushes = &all[1];
+    all[0].count = 1;
+    all[1].wakes = &token;
+    c.start(0);
+    c.start_stand_in();
+    c.push(all[0]);
+    while (!all[0].done.load(std::memory_order_acquire)) {
+        platform::pause();
+    }
+    c.push(all[2]);
+    c.check_end();
+    require_ran(all, 3);
+}
+
+// One of two workers is blocked when the other, who slept, comes to run something that takes as long
+// as a third job is not run: the first one's worker has to.
+void blocked_before_the_last() {
+    crew c(3, workers(2));
+    parker token;
+    job all[3];
+    all[0].sleeps = &token;
+    all[1].looks = &all[2].done;
+    all[2].wakes = &token;
+    c.start(0);
+    c.start(1);
+    c.start_stand_in();
+    for (job& j : all) {
+        c.push(j);
+    }
+    c.check_end();
+    require_ran(all, 3);
+}
+
+// Each of two workers gets a job that sleeps; the third job wakes them both.
+void both_blocked() {
+    crew c(3, workers(2));
+    parker tokens[2];
+    job all[3];
+    all[0].sleeps = &tokens[0];
+    all[1].sleeps = &tokens[1];
+    all[1].wakes = &tokens[0];
+    all[2].wakes = &tokens[1];
+    c.start(0);
+    c.start(1);
+    c.start_stand_in();
+    c.push(all[0]);
+    c.push(all[1]);
+    c.push(all[2]);
+    c.check_end();
+    require_ran(all, 3);
+}
+
+} // namespace
+
+TEST_CASE("pool: a worker whose thread is blocked is replaced where no other sleeps", "[pool]") {
+    check_at_random("one worker, blocked, at random", [] { blocked(1, true); });
+    check_at_random("one worker, blocked, a job from outside, at random",
+                    [] { blocked(1, false); });
+    check_at_random("one worker, blocked and given back, at random", given_back);
+    check_at_random("two workers, one blocked, at random", [] { blocked(2, true); });
+    check_at_random("two workers, one blocked, without stealing, at random",
+                    [] { blocked(2, true, false); });
+    check_at_random("two workers, one blocked before the other, at random",
+                    blocked_before_the_last);
+    check_at_random("two workers, both blocked, at random", both_blocked);
+}
+
+// ---- The driver
+
+namespace {
+
+void driven(unsigned n, int jobs) {
+    quiet_driver d;
+    crew c(jobs, {n, true, &d, 0});
+    job all[2];
+    for (unsigned i = 0; i < n; ++i) {
+        c.start(i);
+    }
+    for (int i = 0; i < jobs; ++i) {
+        c.push(all[i]);
+    }
+    c.check_end();
+    require_ran(all, jobs);
+}
+
+// Whoever sits in the driver may come to run the job, which goes on until another one sits there.
+void seat_is_taken() {
+    quiet_driver d;
+    crew c(1, {2, true, &d, 0});
+    job j;
+    j.looks = &d.occupied;
+    c.start(0);
+    c.start(1);
+    c.push(j);
+    c.check_end();
+    require_ran(&j, 1);
+}
+
+} // namespace
+
+TEST_CASE("pool: a wake reaches who sits in the driver, and another one takes the seat", "[pool]") {
+    check_at_random("one worker in the driver, at random", [] { driven(1, 1); });
+    check_at_random("two workers and a driver, at random", [] { driven(2, 2); });
+    check_at_random("a job while somebody sits in the driver, at random", seat_is_taken);
+}

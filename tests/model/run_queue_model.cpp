@@ -1,0 +1,292 @@
+#include <bide/sched/run_queue.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstddef>
+
+// The ring of a worker: what its owner puts in comes out once, by the owner's pop, by a thief, or by
+// overflow; in order; and with what the owner wrote before.
+
+namespace {
+
+using model::platform;
+template <unsigned Capacity> using run_queue = bide::basic_run_queue<platform, Capacity>;
+
+constexpr auto seq_cst = std::memory_order_seq_cst;
+
+struct job : bide::runnable {
+    platform::var<int> number{0};
+};
+
+// What one thread got, oldest first.
+struct bag {
+    int numbers[8] = {};
+    std::size_t count = 0;
+
+    void put(bide::runnable* r) noexcept {
+        if (r != nullptr) {
+            numbers[count++] = static_cast<job*>(r)->number;
+        }
+    }
+    template <class Queue> void drain(Queue& q) noexcept {
+        while (bide::runnable* const r = q.pop()) {
+            put(r);
+        }
+    }
+    // A thief's turn.
+    template <class Queue> void steal(Queue& victim, Queue& mine) noexcept {
+        unsigned taken = 0;
+        bide::runnable* const first = victim.steal_into(mine, taken);
+        MODEL_REQUIRE((first == nullptr) == (taken == 0));
+        put(first);
+    }
+    bool in_order() const noexcept {
+        for (std::size_t i = 1; i < count; ++i) {
+            if (numbers[i - 1] >= numbers[i]) {
+                return false;
+            }
+        }
+        return true;
+    }
+    // Overflow is the owner's: nobody else comes by.
+    void push(bide::detail::run_list& list, std::size_t n) noexcept {
+        std::size_t left = n;
+        while (bide::runnable* const r = list.pop()) {
+            put(r);
+            --left;
+        }
+        MODEL_REQUIRE(left == 0);
+    }
+};
+
+// 1 to n, each once.
+template <class... Bags> bool are_all(int n, const Bags&... bags) {
+    int seen[16] = {};
+    int count = 0;
+    const auto look = [&](const bag& b) {
+        for (std::size_t i = 0; i < b.count; ++i) {
+            ++seen[b.numbers[i]];
+            ++count;
+        }
+    };
+    (look(bags), ...);
+    for (int i = 1; i <= n; ++i) {
+        if (seen[i] != 1) {
+            return false;
+        }
+    }
+    return count == n;
+}
+
+// Jobs that are numbered as they are pushed.
+struct jobs {
+    job all[8];
+    int pushed = 0;
+
+    template <class Queue> void push(Queue& q, bag& over, int n = 1) noexcept {
+        for (int i = 0; i < n; ++i) {
+            job& j = all[pushed++];
+            j.number = pushed;
+            q.push(j, over);
+        }
+    }
+};
+
+// The ring is filled by the body. Then the owner pushes and pops, and a thief steals.
+template <unsigned Capacity> auto owner_and_thief(int before, int pops, int pushes, int steals) {
+    return [=] {
+        run_queue<Capacity> q;
+        run_queue<Capacity> theirs;
+        jobs all;
+        bag owner;
+        bag over;
+        bag thief;
+        all.push(q, over, before);
+        model::thread stealing([&] {
+            for (int i = 0; i < steals; ++i) {
+                thief.steal(q, theirs);
+                thief.drain(theirs);
+            }
+        });
+        for (int i = 0; i < pops; ++i) {
+            owner.put(q.pop());
+        }
+        all.push(q, over, pushes);
+        stealing.join();
+        owner.drain(q);
+        MODEL_REQUIRE(are_all(before + pushes, owner, over, thief));
+        MODEL_REQUIRE(owner.in_order() && over.in_order() && thief.in_order());
+        MODEL_REQUIRE(q.empty() && q.size() == 0 && q.room() == Capacity);
+    };
+}
+
+// Whatever can fail for no reason does.
+void check(const char* name, const char* weak_name, const model::body& body) {
+    model::check(name, {}, body);
+    model::check(weak_name, {.weak_failures = 1}, body);
+}
+
+} // namespace
+
+TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
+    check("ring of 2: push two, steal two", "ring of 2: push two, steal two, weak",
+          owner_and_thief<2>(0, 0, 2, 2));
+    check("ring of 2: pop, push, beside two steals", "ring of 2: pop, push, two steals, weak",
+          owner_and_thief<2>(2, 1, 1, 2));
+    check("ring of 4: pop two, push two, beside a steal", "ring of 4: pop, push, a steal, weak",
+          owner_and_thief<4>(3, 2, 2, 1));
+    check("ring of 4: pop three beside two steals", "ring of 4: pop three, two steals, weak",
+          owner_and_thief<4>(4, 3, 0, 2));
+}
+
+TEST_CASE("run_queue: a thief that sees an old tail takes nothing that has gone", "[run_queue]") {
+    check("push, pop, beside a steal", "push, pop, beside a steal, weak", [] {
+        run_queue<2> q(0xffff'ffff); // the wrap, by the way
+        run_queue<2> theirs;
+        jobs all;
+        bag owner;
+        bag over;
+        bag thief;
+        model::thread stealing([&] { thief.steal(q, theirs); });
+        for (int i = 0; i < 2; ++i) {
+            all.push(q, over);
+            owner.put(q.pop());
+        }
+        stealing.join();
+        MODEL_REQUIRE(are_all(2, owner, thief));
+        MODEL_REQUIRE(q.empty());
+    });
+}
+
+TEST_CASE("run_queue: each job comes out once, through overflow beside a thief", "[run_queue]") {
+    check("ring of 2, full: push, beside a steal", "ring of 2, full: push, a steal, weak",
+          owner_and_thief<2>(2, 0, 1, 1));
+    check("ring of 2, full: push two, beside two steals", "ring of 2, full: push, steal, weak",
+          owner_and_thief<2>(2, 0, 2, 2));
+    check("ring of 4, full: push two, beside a steal", "ring of 4, full: push two, a steal, weak",
+          owner_and_thief<4>(4, 0, 2, 1));
+    check("ring of 4: push, pop, push", "ring of 4: push, pop, push, weak",
+          owner_and_thief<4>(3, 1, 3, 2));
+}
+
+TEST_CASE("run_queue: what overflows is half of the ring and the new one, or that alone beside a "
+          "thief",
+          "[run_queue]") {
+    CHECK(model::outcomes({}, [] {
+              run_queue<4> q;
+              run_queue<4> theirs;
+              jobs all;
+              bag over;
+              bag thief;
+              all.push(q, over, 4);
+              model::thread stealing([&] { thief.steal(q, theirs); });
+              all.push(q, over);
+              stealing.join();
+              model::record(over.count == 0                           ? "none"
+                            : over.count == 1 && over.numbers[0] == 5 ? "alone"
+                            : over.count == 3 && over.numbers[0] == 1 ? "half"
+                                                                      : "?");
+          }) == "alone half none");
+}
+
+namespace {
+
+// Two thieves, who may steal from each other's rings, too.
+template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
+    return [=] {
+        run_queue<Capacity> q;
+        run_queue<Capacity> rings[2];
+        jobs all;
+        bag owner;
+        bag over;
+        bag thieves[2];
+        all.push(q, over, before);
+        model::thread first([&] { thieves[0].steal(q, rings[0]); });
+        model::thread second([&] {
+            thieves[1].steal(q, rings[1]);
+            thieves[1].steal(rings[0], rings[1]);
+        });
+        if (owner_works) {
+            owner.put(q.pop());
+            all.push(q, over);
+        }
+        first.join();
+        second.join();
+        owner.drain(q);
+        MODEL_REQUIRE(owner.in_order());
+        thieves[0].drain(rings[0]);
+        thieves[1].drain(rings[1]);
+        MODEL_REQUIRE(are_all(all.pushed, owner, over, thieves[0], thieves[1]));
+    };
+}
+
+} // namespace
+
+TEST_CASE("run_queue: each job comes out once, beside two thieves", "[run_queue]") {
+    check("ring of 4: two thieves", "ring of 4: two thieves, weak", two_thieves<4>(3, false));
+    model::check("ring of 2: an owner and two thieves", {}, two_thieves<2>(2, true));
+    model::check("ring of 4: an owner and two thieves", {}, two_thieves<4>(4, true));
+}
+
+TEST_CASE("run_queue: a thief does not write where another thief still reads", "[run_queue]") {
+    check("a thief is stolen from", "a thief is stolen from, weak", [] {
+        run_queue<4> q;
+        run_queue<4> mine;
+        run_queue<4> theirs;
+        jobs all;
+        bag over;
+        bag thief;
+        bag other;
+        all.push(q, over, 3);
+        all.push(mine, over, 4);
+        model::thread stealing([&] { other.steal(mine, theirs); });
+        thief.put(mine.pop());
+        thief.put(mine.pop());
+        thief.steal(q, mine); // two: one goes where the first of the other's was
+        stealing.join();
+        thief.drain(mine);
+        other.drain(theirs);
+        bag rest;
+        rest.drain(q);
+        MODEL_REQUIRE(are_all(7, thief, other, rest));
+    });
+}
+
+TEST_CASE("run_queue: a worker that says that it sleeps sees the push, or is seen", "[run_queue]") {
+    model::check("a push, an announcement", {}, [] {
+        run_queue<2> q;
+        platform::atomic<int> sleeps{0};
+        jobs all;
+        bag over;
+        bool seen = false;
+        bool empty = true;
+        model::thread pushing([&] {
+            all.push(q, over);
+            seen = sleeps.load(seq_cst) != 0;
+        });
+        sleeps.exchange(1, seq_cst);
+        empty = q.empty();
+        pushing.join();
+        MODEL_REQUIRE(seen || !empty);
+    });
+    model::check("a thief's push, an announcement", {}, [] {
+        run_queue<4> q;
+        run_queue<4> mine;
+        platform::atomic<int> sleeps{0};
+        jobs all;
+        bag over;
+        bag thief;
+        all.push(q, over, 3);
+        bool seen = false;
+        bool empty = true;
+        model::thread stealing([&] {
+            thief.steal(q, mine);
+            seen = sleeps.load(seq_cst) != 0;
+        });
+        sleeps.exchange(1, seq_cst);
+        empty = mine.empty();
+        stealing.join();
+        MODEL_REQUIRE(thief.count == 1 && mine.size() == 1);
+        MODEL_REQUIRE(seen || !empty);
+    });
+}

@@ -1,0 +1,424 @@
+#include <bide/sched/detail/task_control.hpp>
+#include <bide/sched/detail/task_header.hpp>
+#include <bide/sched/detail/task_state.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <support/catch.hpp>
+#include <support/tokens.hpp>
+
+#include <coroutine>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+// Tasks that wait, are woken, cancelled, joined and let go: each suspension is ended once, nothing
+// of it is touched afterwards, and the outcome and the memory go once, by one side. What a task
+// waits for is the smallest primitive that there is: support/tokens.hpp.
+
+namespace {
+
+using platform = model::platform_without_lock_sleep;
+using tokens = test::basic_tokens<platform>;
+using state = bide::detail::basic_task_state<platform>;
+using link = model::link<platform>;
+using home = model::task_home<platform>;
+using ledger = model::ledger<platform>;
+using cell = model::task_cell<platform>;
+template <class T> using var = platform::var<T>;
+
+// A chain without references: it is its maker's.
+class chain final : public bide::detail::basic_task_control<platform> {
+public:
+    explicit chain(link&& what) noexcept : basic_task_control(1, true), link_(std::move(what)) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+    var<int> ended{0};
+    var<bool> never_ran{false};
+
+private:
+    std::coroutine_handle<> start() noexcept override { return link_.frame; }
+    void never_start() noexcept override { never_ran = true; }
+    void finish() noexcept override {
+        ended = ended + 1;
+        state_.finish();
+    }
+    void post_home() noexcept override { here_.post(to_run()); }
+
+    model::at_once here_;
+    link link_;
+};
+
+// What a canceller did before, and what became of the waits.
+struct notes {
+    var<int> news{0};
+    var<int> taken{0};
+    var<int> stopped{0};
+
+    template <class R> void note(R& token) noexcept {
+        if (token) {
+            taken = taken + 1;
+            token->keep();
+        } else {
+            MODEL_REQUIRE(news == 1);
+            stopped = stopped + 1;
+        }
+    }
+};
+
+link take(tokens& from, notes& n) {
+    auto token = co_await from.async_take().as_result();
+    n.note(token);
+}
+
+link take_twice(tokens& from, notes& n) {
+    for (int i = 0; i < 2; ++i) {
+        auto token = co_await from.async_take().as_result();
+        n.note(token);
+    }
+}
+
+bool cancel(chain& c, notes& n) noexcept {
+    n.news = 1;
+    return c.cancel();
+}
+
+} // namespace
+
+TEST_CASE("task_state: a wake reaches a task that is going idle", "[task_state]") {
+    const auto one = [] {
+        tokens t(0);
+        notes n;
+        chain c(take(t, n));
+        model::thread giver([&] { t.give(); });
+        c.begin();
+        giver.join();
+        MODEL_REQUIRE(n.taken == 1 && c.ended == 1);
+    };
+    model::check("wake, going idle", {}, one);
+    model::check("wake, going idle, weak", {.weak_failures = 1}, one);
+    model::check("wake, going idle, twice", {}, [] {
+        tokens t(0);
+        notes n;
+        chain c(take_twice(t, n));
+        model::thread giver([&] {
+            t.give();
+            t.give();
+        });
+        c.begin();
+        giver.join();
+        MODEL_REQUIRE(n.taken == 2 && c.ended == 1);
+    });
+}
+
+TEST_CASE("task_state: a cancellation ends a wait, or keeps it from beginning", "[task_state]") {
+    const auto one = [] {
+        tokens t(0);
+        notes n;
+        chain c(take(t, n));
+        model::thread canceller([&] { MODEL_REQUIRE(cancel(c, n)); });
+        c.begin();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.stopped == (c.never_ran ? 0 : 1));
+        model::record(c.never_ran ? "never" : "stopped");
+    };
+    model::check("cancel, going idle", {}, one);
+    model::check("cancel, going idle, weak", {.weak_failures = 1}, one);
+    CHECK(model::outcomes({}, one) == "never stopped");
+    model::check("cancel, a wait that is refused", {}, [] {
+        tokens t(0);
+        notes n;
+        t.give();
+        chain c(take_twice(t, n));
+        model::thread canceller([&] { MODEL_REQUIRE(cancel(c, n)); });
+        c.begin();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.taken + n.stopped == (c.never_ran ? 0 : 2));
+    });
+}
+
+TEST_CASE("task_state: a wait is ended by its wake or by a cancellation", "[task_state]") {
+    const auto one = [] {
+        tokens t(0);
+        notes n;
+        chain c(take(t, n));
+        model::thread canceller([&] { cancel(c, n); });
+        model::thread giver([&] { t.give(); });
+        c.begin();
+        canceller.join();
+        giver.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.taken + t.available() == 1);
+        MODEL_REQUIRE(n.taken + n.stopped == (c.never_ran ? 0 : 1));
+        model::record(c.never_ran ? "never" : n.taken == 1 ? "taken" : "stopped");
+    };
+    model::check("cancel, wake", {}, one);
+    CHECK(model::outcomes({}, one) == "never stopped taken");
+}
+
+TEST_CASE("task_state: of two cancellers one ends the wait", "[task_state]") {
+    model::check("two cancellers", {}, [] {
+        tokens t(0);
+        notes n;
+        n.news = 1;
+        chain c(take(t, n));
+        model::thread first([&] { c.cancel(); });
+        model::thread second([&] { c.cancel(); });
+        c.begin();
+        first.join();
+        second.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.stopped == (c.never_ran ? 0 : 1));
+    });
+}
+
+// ---- Shields and stop tokens
+
+namespace {
+
+// Waits once behind the shield, and once without.
+link take_shielded(chain*& self, tokens& from, notes& n) {
+    MODEL_REQUIRE(self->shield());
+    {
+        auto token = co_await from.async_take().as_result();
+        MODEL_REQUIRE(token);
+        token->keep();
+        n.taken = n.taken + 1;
+    }
+    self->unshield();
+    auto token = co_await from.async_take().as_result();
+    MODEL_REQUIRE(!token);
+    n.note(token);
+}
+
+link watch_stop(chain*& self, std::optional<std::stop_token>& token) {
+    token = self->get_stop_token();
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("task_state: a shield keeps a cancellation off until it goes", "[task_state]") {
+    model::check("cancel, shielded", {}, [] {
+        tokens t(0);
+        notes n;
+        chain* self = nullptr;
+        chain c(take_shielded(self, t, n));
+        self = &c;
+        model::thread canceller([&] { cancel(c, n); });
+        c.begin();
+        t.give();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.stopped == (c.never_ran ? 0 : 1));
+    });
+}
+
+TEST_CASE("task_state: who takes the shield away sees what came before the cancellation",
+          "[task_state]") {
+    const auto one = [] {
+        state s(1, false);
+        var<int> news{0};
+        model::thread canceller([&] {
+            news = 1;
+            s.cancel();
+        });
+        MODEL_REQUIRE(s.shield() && s.shield());
+        MODEL_REQUIRE(!s.unshield());
+        const bool cancelled = s.unshield();
+        MODEL_REQUIRE(!cancelled || news == 1);
+        canceller.join();
+        MODEL_REQUIRE(s.is_cancelled());
+        model::record(cancelled ? "before" : "after");
+    };
+    model::check("cancel, unshield", {}, one);
+    CHECK(model::outcomes({}, one) == "after before");
+}
+
+TEST_CASE("task_state: a stop token is told of a cancellation", "[task_state]") {
+    const auto one = [] {
+        std::optional<std::stop_token> token;
+        chain* self = nullptr;
+        chain c(watch_stop(self, token));
+        self = &c;
+        bool in_time = false;
+        model::thread canceller([&] { in_time = c.cancel(); });
+        c.begin();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(!token || token->stop_requested() == in_time);
+        model::record(!token ? "never" : in_time ? "stopped" : "late");
+    };
+    model::check("cancel, get_stop_token", {}, one);
+    CHECK(model::outcomes({}, one) == "late never stopped");
+}
+
+// ---- The end: who has the outcome, and who destroys
+
+namespace {
+
+link nothing() { co_return; }
+
+} // namespace
+
+TEST_CASE("task_state: the outcome is asked for or discarded, once", "[task_state]") {
+    model::check("join, end", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        model::thread worker([c] { c->begin(); });
+        c->ended_gate().wait();
+        MODEL_REQUIRE(c->take() == 1);
+        c->forgo();
+        worker.join();
+        MODEL_REQUIRE(book.discarded == 0 && book.destroyed == 1);
+    });
+    model::check("detach, end", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        model::thread worker([c] { c->begin(); });
+        c->touched[0] = 1;
+        c->forgo();
+        worker.join();
+        MODEL_REQUIRE(book.discarded == 2 && book.destroyed == 1);
+    });
+    model::check("ask whether it has ended, end", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        model::thread worker([c] { c->begin(); });
+        const bool ended = c->is_complete();
+        MODEL_REQUIRE(!ended || c->take() == 1);
+        c->forgo();
+        worker.join();
+        MODEL_REQUIRE(book.discarded == (ended ? 0 : 1) && book.destroyed == 1);
+    });
+    model::check("cancel, end", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        model::thread worker([c] { c->begin(); });
+        const bool ended = !c->cancel();
+        MODEL_REQUIRE(!ended || c->take() == 1);
+        c->forgo();
+        worker.join();
+        MODEL_REQUIRE(book.discarded == (ended ? 0 : 1) && book.destroyed == 1);
+    });
+}
+
+TEST_CASE("task_state: the last reference destroys, and nobody touches it then", "[task_state]") {
+    model::check("three references", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        c->add_reference();
+        model::thread worker([c] { c->begin(); });
+        model::thread other([c] {
+            c->touched[1] = 1;
+            c->drop_reference();
+        });
+        c->touched[0] = 1;
+        c->forgo();
+        worker.join();
+        other.join();
+        MODEL_REQUIRE(book.discarded == 2 && book.destroyed == 1);
+    });
+    model::check("refused", {}, [] {
+        home h;
+        ledger book;
+        auto* const c = new cell(h, nothing(), true, book);
+        model::thread refusing([c] { c->refuse(); });
+        c->ended_gate().wait();
+        MODEL_REQUIRE(c->take() == 2);
+        c->forgo();
+        refusing.join();
+        MODEL_REQUIRE(book.discarded == 0 && book.destroyed == 1);
+    });
+}
+
+TEST_CASE("task_state: the end of its scheduler ends a wait", "[task_state]") {
+    const auto one = [] {
+        home h;
+        ledger book;
+        tokens t(0);
+        notes n;
+        n.news = 1;
+        auto* const c = new cell(h, take(t, n), false, book);
+        model::thread worker([c] { c->begin(); });
+        h.registry().close();
+        h.registry().for_each([](auto& task) { task.cancel(); });
+        worker.join();
+        MODEL_REQUIRE(n.stopped == 1);
+        MODEL_REQUIRE(book.discarded == 1 && book.destroyed == 1);
+    };
+    model::check("close, going idle", {}, one);
+}
+
+namespace {
+
+model::options at_random() {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 10'000;
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("task_state: woken, cancelled, joined and at its end, all at once", "[task_state]") {
+    model::check("wake, cancel, join, at random", at_random(), [] {
+        home h;
+        ledger book;
+        tokens t(0);
+        notes n;
+        auto* const c = new cell(h, take_twice(t, n), true, book);
+        c->add_reference();
+        model::thread worker([c] { c->begin(); });
+        model::thread giver([&] {
+            t.give();
+            t.give();
+        });
+        model::thread canceller([&] {
+            n.news = 1;
+            c->cancel();
+            c->drop_reference();
+        });
+        c->ended_gate().wait();
+        const int outcome = c->take();
+        c->forgo();
+        worker.join();
+        giver.join();
+        canceller.join();
+        MODEL_REQUIRE(n.taken + n.stopped == (outcome == 2 ? 0 : 2));
+        MODEL_REQUIRE(n.taken + t.available() == 2);
+        MODEL_REQUIRE(book.discarded == 0 && book.destroyed == 1);
+    });
+    model::check("wake, two cancellers, detach, at random", at_random(), [] {
+        home h;
+        ledger book;
+        tokens t(0);
+        notes n;
+        n.news = 1;
+        auto* const c = new cell(h, take(t, n), true, book);
+        c->add_reference();
+        model::thread worker([c] { c->begin(); });
+        model::thread giver([&] { t.give(); });
+        model::thread canceller([&] {
+            c->cancel();
+            c->drop_reference();
+        });
+        c->cancel();
+        c->forgo();
+        worker.join();
+        giver.join();
+        canceller.join();
+        MODEL_REQUIRE(n.taken + t.available() == 1);
+        MODEL_REQUIRE(book.discarded == 1 && book.destroyed == 1);
+    });
+}

@@ -1,0 +1,617 @@
+#include <bide/sched/blocking_pool.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/last_touch.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <signal.h>
+#endif
+
+using namespace std::chrono_literals;
+using bide::basic_blocking_pool;
+using bide::runnable;
+using bide::waker;
+using os_thread = bide::detail::os_thread;
+
+#define BIDE_BLOCKING_POOL_TEST_CASE(name) TEMPLATE_TEST_CASE(name, "", test::native, test::jittery)
+
+namespace {
+
+// A runnable that says on which thread it ran, when that started, and, where it is shut, goes on
+// until it is opened.
+struct job : runnable {
+    std::atomic<bool> shut{false};
+    std::atomic<int> started{0};
+    std::atomic<int> ended{0};
+    std::atomic<int>* turns = nullptr;
+    int turn = -1;
+    std::thread::id on;
+
+    explicit job(bool is_shut = false) noexcept : shut(is_shut) {
+        run = waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<job*>(self);
+                mine.on = std::this_thread::get_id();
+                if (mine.turns != nullptr) {
+                    mine.turn = mine.turns->fetch_add(1);
+                }
+                ++mine.started;
+                while (mine.shut) {
+                    std::this_thread::yield();
+                }
+                ++mine.ended;
+            },
+            this);
+    }
+    bool has_started() {
+        return test::eventually([this] { return started == 1; });
+    }
+    bool has_ended() {
+        return test::eventually([this] { return ended == 1; });
+    }
+};
+
+template <class Pool> bool accepts(Pool& pool, job& j) {
+    std::error_code why = std::make_error_code(std::errc::io_error);
+    return pool.post(j, why) && !why;
+}
+
+template <class Pool> std::error_code refusal(Pool& pool, job& j) {
+    std::error_code why;
+    return pool.post(j, why) ? std::error_code() : why;
+}
+
+// Polls until that many threads are idle and none is at work.
+template <class Pool> bool rests(const Pool& pool, unsigned n) {
+    return test::eventually([&] { return pool.idle() == n && pool.threads() == n; });
+}
+
+// Much comes late: what a thread does after it let go of a lock, and after a sleep that timed out.
+struct belated : test::jittery {
+    template <class T> class atomic : public test::jittery::atomic<T> {
+        using base = test::jittery::atomic<T>;
+
+    public:
+        using base::base;
+        T fetch_and(T value, std::memory_order o) noexcept {
+            const T before = base::fetch_and(value, o);
+            chance().dawdle(17);
+            return before;
+        }
+    };
+
+    template <class Word>
+    static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
+        const bool in_time = test::jittery::futex_wait(word, expected, until);
+        if (!in_time) {
+            chance().dawdle(19);
+        }
+        return in_time;
+    }
+};
+
+// No more than `left` of these are started.
+struct scarce_thread : os_thread {
+    inline static std::atomic<int> left{0};
+    std::error_code start(function body, void* argument) noexcept {
+        if (left.fetch_sub(1) <= 0) {
+            ++left;
+            return std::make_error_code(std::errc::too_many_files_open);
+        }
+        return os_thread::start(body, argument);
+    }
+};
+
+} // namespace
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: work runs once, on a thread of the pool") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+    CHECK(pool.threads() == 0);
+    job a;
+    REQUIRE(accepts(pool, a));
+    REQUIRE(a.has_ended());
+    REQUIRE(rests(pool, 1));
+    job b;
+    const std::size_t before = test::allocations_here();
+    REQUIRE(accepts(pool, b));
+    CHECK(test::allocations_here() == before);
+    REQUIRE(b.has_ended());
+    CHECK(a.on == b.on);
+    CHECK(a.on != std::this_thread::get_id());
+    pool.finish();
+    CHECK(a.ended + b.ended == 2);
+}
+
+#if defined(__linux__)
+TEST_CASE("blocking_pool: its threads have names and leave the program's signals alone") {
+    struct probe : runnable {
+        std::string name;
+        bool blocked = false;
+        std::atomic<bool> done{false};
+        probe() {
+            run = waker(
+                [](void* self) noexcept {
+                    auto& mine = *static_cast<probe*>(self);
+                    char text[32] = {};
+                    ::pthread_getname_np(::pthread_self(), text, sizeof text);
+                    mine.name = text;
+                    sigset_t now;
+                    ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+                    mine.blocked = ::sigismember(&now, SIGUSR1) == 1;
+                    mine.done = true;
+                },
+                this);
+        }
+    };
+    const test::watchdog guard;
+    for (const char* const name : {"worker", "a name of many words"}) {
+        bide::blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = name});
+        std::error_code why;
+        job first(true); // thread 0
+        REQUIRE(accepts(pool, first));
+        probe second;
+        REQUIRE(pool.post(second, why));
+        REQUIRE(test::eventually([&] { return second.done.load(); }));
+        first.shut = false;
+        REQUIRE(first.has_ended());
+        CHECK(second.name == std::string(name).substr(0, 12) + "-b1");
+        CHECK(second.blocked);
+        sigset_t now;
+        ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+        CHECK(::sigismember(&now, SIGUSR1) == 0);
+    }
+}
+#endif
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: it grows only while nobody is idle, and the last to "
+                             "become idle is the first to work") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 8, .keep_alive = 1h, .name = "a"});
+    job jobs[3] = {job(true), job(true), job(true)};
+    for (job& j : jobs) {
+        REQUIRE(accepts(pool, j));
+    }
+    CHECK(pool.threads() == 3);
+    for (job& j : jobs) {
+        REQUIRE(j.has_started());
+    }
+    for (const unsigned i : {1u, 0u, 2u}) { // the order in which they become idle
+        const unsigned before = pool.idle();
+        jobs[i].shut = false;
+        REQUIRE(test::eventually([&] { return pool.idle() == before + 1; }));
+    }
+    job again[3] = {job(true), job(true), job(true)};
+    for (job& j : again) {
+        REQUIRE(accepts(pool, j));
+        REQUIRE(j.has_started());
+    }
+    CHECK(again[0].on == jobs[2].on);
+    CHECK(again[1].on == jobs[0].on);
+    CHECK(again[2].on == jobs[1].on);
+    CHECK(pool.threads() == 3);
+    CHECK(pool.idle() == 0);
+    for (job& j : again) {
+        j.shut = false;
+    }
+    CHECK(rests(pool, 3));
+}
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: beyond its threads work is queued, the oldest first") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
+    std::atomic<int> turns{0};
+    job first(true);
+    REQUIRE(accepts(pool, first));
+    std::deque<job> rest(10);
+    for (job& j : rest) {
+        j.turns = &turns;
+        REQUIRE(accepts(pool, j));
+    }
+    CHECK(pool.threads() == 1);
+    CHECK(pool.queued() == 10);
+    first.shut = false;
+    REQUIRE(rests(pool, 1));
+    CHECK(pool.queued() == 0);
+    int in_order = 0;
+    for (job& j : rest) {
+        CHECK(j.ended == 1);
+        CHECK(j.turn == in_order++);
+        CHECK(j.on == first.on);
+    }
+}
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: try_run takes only what a thread can run at once") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+    job a(true);
+    job b(true);
+    job c;
+    job d;
+    CHECK(pool.try_run(a));
+    CHECK(pool.try_run(b));
+    CHECK_FALSE(pool.try_run(c));
+    CHECK(pool.queued() == 0);
+    a.shut = false;
+    REQUIRE(test::eventually([&] { return pool.idle() == 1; }));
+    CHECK(pool.try_run(c));
+    CHECK(c.has_ended());
+    b.shut = false;
+    pool.finish();
+    CHECK_FALSE(pool.try_run(d));
+    CHECK(d.started == 0);
+}
+
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: threads leave when their time is over, new ones come") {
+    const test::watchdog guard;
+    for (const auto keep_alive : {3ms, 0ms}) {
+        basic_blocking_pool<TestType> pool(
+            {.max_threads = 8, .keep_alive = keep_alive, .name = "a"});
+        for (int round = 0; round < 3; ++round) {
+            job jobs[3] = {job(true), job(true), job(true)};
+            for (job& j : jobs) {
+                REQUIRE(accepts(pool, j));
+            }
+            CHECK(pool.threads() >= 3);
+            for (job& j : jobs) {
+                j.shut = false;
+            }
+            REQUIRE(rests(pool, 0));
+            for (job& j : jobs) {
+                CHECK(j.ended == 1);
+            }
+        }
+    }
+}
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: finish runs what is queued, and takes no more") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+    std::deque<job> first;
+    first.emplace_back(true);
+    first.emplace_back(true);
+    std::deque<job> rest(20);
+    for (std::deque<job>* const some : {&first, &rest}) {
+        for (job& j : *some) {
+            REQUIRE(accepts(pool, j));
+        }
+    }
+    unsigned still_there[2];
+    std::error_code late;
+    test::run_threads(3, [&](int me) {
+        if (me == 2) {
+            test::eventually([&] {
+                late = refusal(pool, rest.emplace_back());
+                return static_cast<bool>(late);
+            });
+            for (job& j : first) {
+                j.shut = false;
+            }
+        } else {
+            pool.finish();
+            still_there[me] = pool.threads();
+        }
+    });
+    CHECK(still_there[0] + still_there[1] == 0);
+    CHECK(late == bide::errc::closed);
+    CHECK(rest.back().started == 0);
+    rest.pop_back();
+    int unfinished = 0;
+    for (job& j : rest) {
+        unfinished += j.ended == 1 ? 0 : 1;
+    }
+    CHECK(unfinished == 0);
+    pool.finish();
+    job refused;
+    CHECK(refusal(pool, refused) == bide::errc::closed);
+    CHECK_FALSE(pool.try_run(refused));
+    CHECK(refused.started == 0);
+}
+
+namespace {
+
+// What is local to a pool's thread, and takes its time to go.
+struct belongings {
+    inline static std::atomic<int> alive{0};
+    inline static std::atomic<std::uint32_t> made{0};
+    test::jitter chance{test::run_seed() + ++made};
+    belongings() noexcept { ++alive; }
+    ~belongings() {
+        chance.dawdle(20);
+        --alive;
+    }
+};
+
+struct furnishing : runnable {
+    furnishing() noexcept {
+        run = waker([](void*) noexcept { static thread_local belongings mine; }, nullptr);
+    }
+};
+
+} // namespace
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: where finish returns, its threads are gone for good, "
+                             "those that left before, too") {
+    const test::watchdog guard;
+    for (int round = 0; round < 60; ++round) {
+        basic_blocking_pool<TestType> pool(
+            {.max_threads = 4, .keep_alive = round % 2 == 0 ? 1h : 0ms, .name = "a"});
+        furnishing jobs[4];
+        std::error_code why;
+        int taken = 0;
+        for (furnishing& j : jobs) {
+            taken += pool.post(j, why) ? 1 : 0;
+        }
+        int left[2] = {};
+        if (round % 4 < 2) {
+            pool.finish();
+            left[0] = belongings::alive;
+        } else {
+            test::run_threads(2, [&](int me) {
+                pool.finish();
+                left[me] = belongings::alive;
+            });
+        }
+        CHECK(taken == 4);
+        CHECK(left[0] + left[1] == 0);
+    }
+}
+
+TEST_CASE("blocking_pool: without threads everything is refused") {
+    bide::blocking_pool pool({.max_threads = 0, .keep_alive = 1h, .name = "a"});
+    job j;
+    CHECK(refusal(pool, j) == std::errc::resource_unavailable_try_again);
+    CHECK_FALSE(pool.try_run(j));
+    CHECK(pool.queued() == 0);
+    pool.finish();
+    CHECK(j.started == 0);
+}
+
+TEST_CASE(
+    "blocking_pool: without memory work is refused where there is no thread, and queued else") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    bide::blocking_pool pool({.max_threads = 3, .keep_alive = 1h, .name = "a"});
+    job a(true);
+    job b;
+    job c;
+    std::error_code refused;
+    bool tried;
+    {
+        const test::out_of_memory none;
+        refused = refusal(pool, b);
+        tried = pool.try_run(b);
+    }
+    CHECK(refused == std::errc::not_enough_memory);
+    CHECK_FALSE(tried);
+    CHECK(pool.threads() == 0);
+    REQUIRE(accepts(pool, a));
+    {
+        const test::out_of_memory none;
+        refused = refusal(pool, c);
+    }
+    CHECK_FALSE(refused);
+    CHECK(pool.queued() == 1);
+    a.shut = false;
+    CHECK(c.has_ended());
+    CHECK(b.started == 0);
+}
+
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: where no more threads can be started, those that are "
+                             "there do the work") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType, scarce_thread> pool(
+        {.max_threads = 8, .keep_alive = 1h, .name = "a"});
+    job first(true);
+    scarce_thread::left = 0;
+    CHECK(refusal(pool, first) == std::errc::too_many_files_open);
+    CHECK_FALSE(pool.try_run(first));
+    CHECK(pool.threads() == 0);
+    CHECK(pool.queued() == 0);
+    scarce_thread::left = 1;
+    REQUIRE(accepts(pool, first));
+    std::deque<job> rest(5);
+    for (job& j : rest) {
+        REQUIRE(accepts(pool, j));
+    }
+    job tried;
+    CHECK_FALSE(pool.try_run(tried));
+    CHECK(pool.threads() == 1);
+    CHECK(pool.queued() == 5);
+    scarce_thread::left = 1;
+    job late;
+    CHECK(pool.try_run(late)); // on a thread of its own
+    first.shut = false;
+    REQUIRE(rests(pool, 2));
+    for (job& j : rest) {
+        CHECK(j.ended == 1);
+    }
+    CHECK(late.ended == 1);
+    CHECK(tried.started == 0);
+    scarce_thread::left = 0;
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("blocking_pool: the system's refusal of a thread is the reason that it gives") {
+    const std::string said = test::dies([] {
+        const rlimit none{0, 0};
+        ::setrlimit(RLIMIT_NPROC, &none);
+        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit is not for root
+            std::fputs("as root", stderr);
+        }
+        bide::blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
+        job j;
+        const std::error_code why = refusal(pool, j);
+        std::fprintf(stderr, "%d, %u threads", why == std::errc::resource_unavailable_try_again,
+                     pool.threads());
+        pool.finish();
+        std::abort();
+    });
+    CHECK(said == "1, 0 threads");
+}
+
+namespace {
+
+// Runs its body on the spot.
+struct no_thread {
+    std::error_code start(os_thread::function body, void* argument) noexcept {
+        body(argument);
+        return {};
+    }
+    void join() noexcept {}
+    static void name_this(std::string_view, const char*, unsigned) noexcept {}
+};
+
+} // namespace
+
+TEST_CASE("blocking_pool: one that is finished on its own thread says so and terminates") {
+    CHECK(test::contains(
+        test::dies([] {
+            basic_blocking_pool<test::native, no_thread> pool(
+                {.max_threads = 1, .keep_alive = 1h, .name = "a"});
+            runnable r;
+            r.run =
+                waker([](void* p) noexcept { static_cast<decltype(pool)*>(p)->finish(); }, &pool);
+            std::error_code why;
+            pool.post(r, why);
+        }),
+        "finished on one of its own threads"));
+}
+
+#endif
+
+TEMPLATE_TEST_CASE("blocking_pool: what is posted when a thread's time is over runs", "",
+                   test::native, belated) {
+    const test::watchdog guard;
+    CAPTURE(test::run_seed());
+    test::jitter chance(test::run_seed());
+    std::deque<job> jobs(150);
+    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1ms, .name = "a"});
+    int lost = 0;
+    for (job& j : jobs) {
+        REQUIRE(accepts(pool, j));
+        lost += j.has_ended() ? 0 : 1;
+        const std::int64_t end = bide::native_platform::now() + 900'000 + chance.below(400'000);
+        while (bide::native_platform::now() < end) {
+        }
+    }
+    CHECK(lost == 0);
+}
+
+TEMPLATE_TEST_CASE(
+    "blocking_pool: in a storm all that was taken runs once, on no more threads than "
+    "allowed",
+    "", test::native, belated) {
+    constexpr int posters = 3;
+    constexpr int most = 3;
+    constexpr int each = 500;
+    struct counted_job : runnable {
+        std::atomic<int>* at_work = nullptr;
+        std::atomic<int>* too_many = nullptr;
+        std::atomic<int> runs{0};
+        counted_job() noexcept {
+            run = waker(
+                [](void* self) noexcept {
+                    auto& mine = *static_cast<counted_job*>(self);
+                    *mine.too_many += mine.at_work->fetch_add(1) >= most ? 1 : 0;
+                    std::this_thread::yield();
+                    mine.at_work->fetch_sub(1);
+                    ++mine.runs;
+                },
+                this);
+        }
+    };
+    CAPTURE(test::run_seed());
+    std::atomic<int> at_work{0};
+    std::atomic<int> too_many{0};
+    std::vector<std::deque<counted_job>> jobs(posters);
+    std::vector<std::vector<bool>> taken(posters);
+    int refused_posts = 0;
+    {
+        basic_blocking_pool<TestType> pool({.max_threads = most, .keep_alive = 1ms, .name = "a"});
+        std::atomic<int> refused{0};
+        test::run_threads(posters, [&](int me) {
+            const auto mine = static_cast<unsigned>(me);
+            test::jitter chance(test::run_seed() + mine);
+            for (int i = 0; i < each; ++i) {
+                counted_job& j = jobs[mine].emplace_back();
+                j.at_work = &at_work;
+                j.too_many = &too_many;
+                if (chance.below(4) == 0) {
+                    taken[mine].push_back(pool.try_run(j));
+                } else {
+                    std::error_code why;
+                    taken[mine].push_back(pool.post(j, why));
+                    refused += taken[mine].back() ? 0 : 1;
+                }
+                if (chance.below(8) == 0) {
+                    chance.dawdle(21); // some are about as long as a thread stays
+                }
+            }
+        });
+        refused_posts = refused;
+    }
+    int wrong = 0;
+    for (std::size_t p = 0; p < posters; ++p) {
+        for (std::size_t i = 0; i < each; ++i) {
+            wrong += jobs[p][i].runs == (taken[p][i] ? 1 : 0) ? 0 : 1;
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(refused_posts == 0);
+    CHECK(too_many == 0);
+    CHECK(at_work == 0);
+}
+
+TEMPLATE_TEST_CASE("blocking_pool: who saw the work done may destroy the pool", "", test::native,
+                   belated) {
+    using pool_type = basic_blocking_pool<TestType>;
+    job first;
+    job second;
+    const int touched = test::late_touches<pool_type>(
+        1, 300,
+        [&](void* place, int round) {
+            for (job* const j : {&first, &second}) {
+                j->started = 0;
+                j->ended = 0;
+            }
+            auto* const pool = ::new (place)
+                pool_type({.max_threads = 1, .keep_alive = round % 3 == 0 ? 0ms : 1h, .name = "a"});
+            if (round % 2 == 0) { // the second meets a thread, idle or about to be
+                std::error_code why;
+                pool->post(first, why);
+            }
+            return pool;
+        },
+        [&](pool_type& pool) {
+            std::error_code why;
+            pool.post(second, why);
+        },
+        [&](pool_type&, int) {
+            while (second.ended != 1) {
+                std::this_thread::yield();
+            }
+        });
+    CHECK(touched == 0);
+}

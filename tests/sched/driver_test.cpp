@@ -1,0 +1,205 @@
+#include <bide/core/async_op.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/core/waiter_queue.hpp>
+#include <bide/sched/driver.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/stop.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <stop_token>
+#include <system_error>
+#include <type_traits>
+
+// A driver of the user's own, of the kind that hears of operations which have ended (completions,
+// not readiness), and what its operations end with.
+
+using namespace std::chrono_literals;
+using bide::deadline;
+using bide::errc;
+using bide::fate;
+using bide::io_result;
+
+static_assert(std::is_abstract_v<bide::driver>);
+static_assert(std::has_virtual_destructor_v<bide::driver>);
+static_assert(!std::is_copy_constructible_v<bide::driver>);
+static_assert(!std::is_copy_assignable_v<bide::driver>);
+static_assert(noexcept(std::declval<bide::driver&>().wait(deadline::poll())));
+static_assert(noexcept(std::declval<bide::driver&>().wake()));
+static_assert(bide::driver::max_completions == 256);
+
+namespace {
+
+// Operations wait in a queue. complete(error) ends the oldest in the next wait().
+class answering_driver final : public bide::driver {
+    using waiter = bide::basic_waiter<bide::native_platform>;
+    using queue = bide::basic_waiter_queue<bide::native_platform>;
+    using list = bide::basic_wake_list<bide::native_platform>;
+
+public:
+    unsigned wait(deadline until) noexcept override {
+        unsigned handed = take();
+        if (handed == 0 && parker_.park_until(until)) {
+            handed = take();
+        }
+        return handed;
+    }
+    void wake() noexcept override { parker_.unpark(); }
+
+    void complete(int error) {
+        const std::lock_guard lock(mutex_);
+        answers_.push_back(error);
+    }
+
+    bide::async_op<io_result> async_answer() {
+        static constexpr bide::wait_ops<io_result, bide::native_platform> ops{
+            [](const bide::wait_target&) noexcept { return fate::waiting; },
+            [](const bide::wait_target& t, waiter& w) noexcept { return self(t).enqueue(t, w); },
+            [](const bide::wait_target& t, waiter& w, fate why) noexcept {
+                const std::lock_guard lock(self(t).mutex_);
+                return self(t).waiting_.withdraw(w, why);
+            },
+            &bide::collect_io};
+        return {ops, bide::wait_target{this, this}};
+    }
+
+private:
+    static answering_driver& self(const bide::wait_target& t) noexcept {
+        return *static_cast<answering_driver*>(t.owner);
+    }
+
+    bool enqueue(const bide::wait_target& t, waiter& w) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (w.forbidden() != fate::waiting) {
+            w.settle(w.forbidden());
+            return true;
+        }
+        waiting_.push(w);
+        cargoes_.push_back(static_cast<bide::io_cargo*>(t.cargo));
+        return false;
+    }
+
+    unsigned take() noexcept {
+        list ready;
+        unsigned handed = 0;
+        {
+            const std::lock_guard lock(mutex_);
+            while (!answers_.empty() && !waiting_.empty() && handed < max_completions) {
+                cargoes_.front()->error = answers_.front();
+                cargoes_.pop_front();
+                answers_.pop_front();
+                ready.push(waiting_.pop());
+                ++handed;
+            }
+        }
+        ready.publish(fate::granted);
+        return handed;
+    }
+
+    bide::parker parker_;
+    std::mutex mutex_;
+    std::deque<int> answers_;
+    queue waiting_;
+    std::deque<bide::io_cargo*> cargoes_; // of those who wait; nobody of them is cancelled
+};
+
+struct outcome {
+    std::atomic<bool> done{false};
+    bool granted = false;
+    std::error_code why;
+};
+
+test::held answered(answering_driver& d, outcome& out) {
+    const io_result got = co_await d.async_answer();
+    out.granted = got.has_value();
+    out.why = got ? std::error_code() : got.error();
+    out.done = true;
+}
+test::held answered_unless(answering_driver& d, outcome& out, std::stop_token stop,
+                           deadline until) {
+    const io_result got = co_await d.async_answer().with_stop(stop).with_deadline(until);
+    out.granted = got.has_value();
+    out.why = got ? std::error_code() : got.error();
+    out.done = true;
+}
+
+} // namespace
+
+TEST_CASE("driver: an operation ends with nothing, or with the system's error") {
+    answering_driver d;
+    outcome good;
+    outcome bad;
+    test::held a = answered(d, good);
+    test::held b = answered(d, bad);
+    a.start();
+    b.start();
+    CHECK(d.wait(deadline::poll()) == 0);
+    d.complete(0);
+    CHECK(d.wait(deadline::poll()) == 1);
+    CHECK(good.done);
+    CHECK(good.granted);
+    CHECK_FALSE(bad.done);
+    d.complete(static_cast<int>(std::errc::no_space_on_device));
+    CHECK(d.wait(deadline::poll()) == 1);
+    CHECK(bad.done);
+    CHECK_FALSE(bad.granted);
+    CHECK(bad.why == std::errc::no_space_on_device);
+    CHECK(bad.why.category() == std::system_category());
+}
+
+TEST_CASE("driver: an operation that is stopped or comes too late says so with bide's errc") {
+    outcome outs[3];
+    {
+        answering_driver d;
+        std::stop_source stop = test::new_stop();
+        stop.request_stop();
+        test::held a = answered_unless(d, outs[0], stop.get_token(), deadline::never());
+        test::held b = answered_unless(d, outs[1], std::stop_token(), deadline::poll());
+        a.start();
+        b.start();
+    }
+    CHECK(outs[0].done);
+    CHECK(outs[0].why == errc::stopped);
+    CHECK(outs[1].done);
+    CHECK(outs[1].why == errc::timeout);
+    bide::io_cargo cargo;
+    cargo.error = 5; // of an attempt that is not the outcome
+    bide::wait_target t;
+    t.carry(cargo);
+    const io_result closed = bide::collect_io(t, fate::closed);
+    REQUIRE_FALSE(closed);
+    CHECK(closed.error() == errc::closed);
+    CHECK(closed.error() != errc::stopped);
+}
+
+TEST_CASE("driver: a thread that sits in wait() is ended by wake() through the base") {
+    const test::watchdog guard;
+    answering_driver own;
+    bide::driver& d = own;
+    constexpr int rounds = 200;
+    std::atomic<int> seen{0};
+    int said = 0; // passed on by wake() alone
+    bool in_order = true;
+    test::team threads(2, [&](int i) {
+        for (int round = 1; round <= rounds; ++round) {
+            if (i == 0) {
+                d.wait(deadline::never());
+                in_order = in_order && said == round;
+                seen = round;
+            } else {
+                said = round;
+                d.wake();
+                while (seen != round) {
+                    std::this_thread::yield();
+                }
+            }
+        }
+    });
+    threads.join();
+    CHECK(in_order);
+}

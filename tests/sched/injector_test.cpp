@@ -1,0 +1,191 @@
+#include <bide/sched/injector.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/platforms.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+using bide::basic_injector;
+using bide::runnable;
+
+namespace {
+
+struct job : runnable {
+    int poster = 0;
+    int number = 0; // plain: a push publishes it
+};
+
+int number_of(const runnable* r) { return r != nullptr ? static_cast<const job*>(r)->number : -1; }
+
+std::vector<job> numbered(std::size_t n) {
+    std::vector<job> all(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        all[i].number = static_cast<int>(i);
+    }
+    return all;
+}
+
+using injector = basic_injector<bide::native_platform>;
+
+std::vector<int> drain(injector& q) {
+    std::vector<int> all;
+    while (const runnable* const r = q.pop()) {
+        all.push_back(number_of(r));
+    }
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("injector: the oldest comes first, of single ones and of lists") {
+    injector q;
+    std::vector<job> all = numbered(7);
+    bide::detail::run_list list;
+    CHECK(q.empty());
+    CHECK(q.pop() == nullptr);
+    q.push(all[0]);
+    for (std::size_t i = 1; i < 4; ++i) {
+        list.push(all[i]);
+    }
+    q.push(list, 3);
+    CHECK(list.pop() == nullptr);
+    q.push(all[4]);
+    CHECK(q.size() == 5);
+    CHECK(number_of(q.pop()) == 0);
+    list.push(all[5]);
+    q.push(list, 1);
+    q.push(all[6]);
+    CHECK(q.size() == 6);
+    CHECK(drain(q) == std::vector<int>{1, 2, 3, 4, 5, 6});
+    CHECK(q.empty());
+    q.push(list, 0); // of nothing
+    CHECK(q.empty());
+    q.push(all[3]); // it is in order again
+    CHECK(number_of(q.pop()) == 3);
+    CHECK(q.pop() == nullptr);
+}
+
+TEST_CASE("injector: a batch is the oldest, and the first of them is the one to run") {
+    injector q;
+    std::vector<job> all = numbered(6);
+    std::vector<int> out;
+    const auto keep = [&](runnable& r) noexcept { out.push_back(number_of(&r)); };
+    CHECK(q.pop(3, keep) == nullptr);
+    for (job& j : all) {
+        q.push(j);
+    }
+    CHECK(number_of(q.pop(3, keep)) == 0);
+    CHECK(out == std::vector<int>{1, 2});
+    CHECK(q.size() == 3);
+    out.clear();
+    CHECK(number_of(q.pop(0, keep)) == 3); // one at least
+    CHECK(out.empty());
+    CHECK(number_of(q.pop(64, keep)) == 4);
+    CHECK(out == std::vector<int>{5});
+    CHECK(q.empty());
+    CHECK(q.pop(1, keep) == nullptr);
+}
+
+TEST_CASE("injector: a batch is handed out with the lock let go, and may come back") {
+    injector q;
+    std::vector<job> all = numbered(4);
+    for (job& j : all) {
+        q.push(j);
+    }
+    const test::watchdog guard;
+    CHECK(number_of(q.pop(3, [&](runnable& r) noexcept { q.push(r); })) == 0);
+    CHECK(drain(q) == std::vector<int>{3, 1, 2});
+}
+
+TEST_CASE("injector: a fair share is a worker's part, but 4 to 64, and at most what is there") {
+    CHECK(injector::share(0, 8) == 0);
+    CHECK(injector::share(3, 8) == 3);
+    CHECK(injector::share(8, 8) == 4);
+    CHECK(injector::share(80, 8) == 10);
+    CHECK(injector::share(511, 8) == 63);
+    CHECK(injector::share(100'000, 8) == 64);
+    CHECK(injector::share(40, 1) == 40);
+    CHECK(injector::share(65, 1) == 64);
+    CHECK(injector::share(5, 200) == 4);
+}
+
+TEST_CASE("injector: nothing is allocated") {
+    injector q;
+    std::vector<job> all = numbered(100);
+    const std::size_t before = test::allocations();
+    for (job& j : all) {
+        q.push(j);
+    }
+    bide::detail::run_list list;
+    q.pop(50, [&](runnable& r) noexcept { list.push(r); });
+    q.push(list, 49);
+    while (q.pop() != nullptr) {
+    }
+    CHECK(test::allocations() == before);
+}
+
+TEMPLATE_TEST_CASE("injector: each job comes out once, each poster's in its order", "",
+                   test::native, test::jittery) {
+    CAPTURE(test::run_seed());
+    constexpr int posters = 3;
+    constexpr int takers = 2;
+    constexpr std::size_t jobs = 2'000;
+    basic_injector<TestType> q;
+    std::vector<std::vector<job>> all(posters);
+    std::vector<std::vector<const job*>> had(takers);
+    std::atomic<int> left{posters * static_cast<int>(jobs)};
+    for (std::size_t i = 0; i < posters; ++i) {
+        all[i] = numbered(jobs);
+        for (job& j : all[i]) {
+            j.poster = static_cast<int>(i);
+        }
+    }
+    for (auto& mine : had) {
+        mine.reserve(posters * jobs);
+    }
+    test::run_threads(posters + takers, [&](int me) {
+        if (me < posters) {
+            auto& mine = all[static_cast<std::size_t>(me)];
+            for (std::size_t i = 0; i < jobs; i += 4) {
+                q.push(mine[i]);
+                bide::detail::run_list list;
+                for (std::size_t n = 1; n < 4; ++n) {
+                    list.push(mine[i + n]);
+                }
+                q.push(list, 3);
+            }
+            return;
+        }
+        auto& mine = had[static_cast<std::size_t>(me - posters)];
+        const auto take = [&](const runnable* r) noexcept {
+            mine.push_back(static_cast<const job*>(r));
+            --left;
+        };
+        while (left != 0) {
+            if (const runnable* const r =
+                    q.pop(me == posters ? 1 : 5, [&](runnable& more) noexcept { take(&more); })) {
+                take(r);
+            }
+        }
+    });
+    CHECK(q.empty());
+    // The first of a batch is recorded last: only the one who takes them singly sees the order.
+    std::vector<int> last(posters, -1);
+    int disorder = 0;
+    for (const job* j : had[0]) {
+        const auto from = static_cast<std::size_t>(j->poster);
+        disorder += j->number > last[from] ? 0 : 1;
+        last[from] = j->number;
+    }
+    CHECK(disorder == 0);
+    std::vector<std::vector<int>> times(posters, std::vector<int>(jobs));
+    for (const auto& some : had) {
+        for (const job* j : some) {
+            ++times[static_cast<std::size_t>(j->poster)][static_cast<std::size_t>(j->number)];
+        }
+    }
+    CHECK(times == std::vector<std::vector<int>>(posters, std::vector<int>(jobs, 1)));
+}

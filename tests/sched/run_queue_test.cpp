@@ -1,0 +1,271 @@
+#include <bide/sched/run_queue.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/platforms.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+using bide::basic_run_queue;
+using bide::runnable;
+
+namespace {
+
+struct job : runnable {
+    int number = 0; // plain: a push publishes it
+};
+
+int number_of(const runnable* r) { return r != nullptr ? static_cast<const job*>(r)->number : -1; }
+
+// 0, 1, 2 and so on.
+std::vector<job> numbered(std::size_t n) {
+    std::vector<job> all(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        all[i].number = static_cast<int>(i);
+    }
+    return all;
+}
+
+std::vector<int> range(int from, int to) {
+    std::vector<int> all(static_cast<std::size_t>(to - from));
+    std::iota(all.begin(), all.end(), from);
+    return all;
+}
+
+// Where overflow goes: the numbers, and how many came at a time.
+struct spill {
+    std::vector<int> numbers;
+    std::vector<std::size_t> splices;
+
+    void push(bide::detail::run_list& list, std::size_t n) {
+        splices.push_back(n);
+        while (runnable* const r = list.pop()) {
+            numbers.push_back(number_of(r));
+        }
+    }
+};
+
+template <class Queue> std::vector<int> drain(Queue& q) {
+    std::vector<int> all;
+    while (runnable* const r = q.pop()) {
+        all.push_back(number_of(r));
+    }
+    return all;
+}
+
+using native = bide::native_platform;
+
+} // namespace
+
+TEST_CASE("run_queue: the oldest comes first, round and round the ring") {
+    const std::uint32_t first = GENERATE(0U, 0xffff'fffdU, 0x7fff'fffdU);
+    basic_run_queue<native, 4> q(first);
+    spill over;
+    std::vector<job> all = numbered(30);
+    int next = 0;
+    for (std::size_t i = 0; i < 30; i += 3) {
+        CHECK(q.empty());
+        CHECK(q.pop() == nullptr);
+        for (unsigned n = 0; n < 3; ++n) {
+            CHECK(q.size() == n);
+            CHECK(q.room() == 4 - n);
+            CHECK(q.push(all[i + n], over) == 0);
+            CHECK(!q.empty());
+        }
+        for (int n = 0; n < 3; ++n) {
+            CHECK(number_of(q.pop()) == next++);
+        }
+    }
+    CHECK(over.splices.empty());
+}
+
+TEST_CASE("run_queue: a full ring lets its older half and the new one go, in order and at once") {
+    const std::uint32_t first = GENERATE(0U, 0xffff'fffeU);
+    basic_run_queue<native, 8> q(first);
+    spill over;
+    std::vector<job> all = numbered(10);
+    for (std::size_t i = 0; i < 8; ++i) {
+        CHECK(q.push(all[i], over) == 0);
+    }
+    CHECK(q.room() == 0);
+    CHECK(q.push(all[8], over) == 5);
+    CHECK(over.splices == std::vector<std::size_t>{5});
+    CHECK(over.numbers == std::vector<int>{0, 1, 2, 3, 8});
+    CHECK(q.room() == 4);
+    CHECK(q.push(all[9], over) == 0);
+    CHECK(drain(q) == std::vector<int>{4, 5, 6, 7, 9});
+}
+
+TEST_CASE("run_queue: the ring of a worker holds 256") {
+    basic_run_queue<native> q;
+    spill over;
+    std::vector<job> all = numbered(257);
+    for (std::size_t i = 0; i < 256; ++i) {
+        CHECK(q.push(all[i], over) == 0);
+    }
+    CHECK(q.push(all[256], over) == 129);
+    CHECK(q.size() == 128);
+    CHECK(drain(q) == range(128, 256));
+}
+
+TEST_CASE("run_queue: a thief takes half, the oldest first") {
+    const std::uint32_t first = GENERATE(0U, 0xffff'fffcU);
+    for (int n = 1; n <= 8; ++n) {
+        CAPTURE(first, n);
+        basic_run_queue<native, 8> q(first);
+        basic_run_queue<native, 8> mine(first + 5);
+        spill over;
+        std::vector<job> all = numbered(8);
+        for (int i = 0; i < n; ++i) {
+            q.push(all[static_cast<std::size_t>(i)], over);
+        }
+        unsigned taken = 0;
+        CHECK(number_of(q.steal_into(mine, taken)) == 0);
+        const int half = (n + 1) / 2;
+        CHECK(static_cast<int>(taken) == half);
+        CHECK(static_cast<int>(mine.size()) == half - 1);
+        CHECK(drain(mine) == range(1, half));
+        CHECK(q.room() == 8 - static_cast<unsigned>(n - half)); // nothing is in transit
+        CHECK(drain(q) == range(half, n));
+    }
+}
+
+TEST_CASE("run_queue: a thief finds nothing in an empty ring, and takes nothing without room") {
+    basic_run_queue<native, 4> q;
+    basic_run_queue<native, 4> mine;
+    spill over;
+    std::vector<job> all = numbered(7);
+    unsigned taken = 7;
+    CHECK(q.steal_into(mine, taken) == nullptr);
+    CHECK(taken == 0);
+    for (std::size_t i = 0; i < 4; ++i) {
+        q.push(all[i], over);
+    }
+    for (std::size_t i = 4; i < 7; ++i) {
+        mine.push(all[i], over);
+    }
+    CHECK(q.steal_into(mine, taken) == nullptr);
+    CHECK(taken == 0);
+    CHECK(q.size() == 4);
+    mine.pop();
+    CHECK(number_of(q.steal_into(mine, taken)) == 0);
+    CHECK(taken == 2);
+    CHECK(drain(mine) == std::vector<int>{5, 6, 1});
+    CHECK(drain(q) == std::vector<int>{2, 3});
+}
+
+TEST_CASE("run_queue: what was stolen can be stolen again") {
+    basic_run_queue<native, 8> rings[3];
+    spill over;
+    std::vector<job> all = numbered(8);
+    for (job& j : all) {
+        rings[0].push(j, over);
+    }
+    unsigned taken = 0;
+    CHECK(number_of(rings[0].steal_into(rings[1], taken)) == 0);
+    CHECK(number_of(rings[1].steal_into(rings[2], taken)) == 1);
+    CHECK(taken == 2);
+    CHECK(drain(rings[0]) == range(4, 8));
+    CHECK(drain(rings[1]) == std::vector<int>{3});
+    CHECK(drain(rings[2]) == std::vector<int>{2});
+}
+
+TEST_CASE("run_queue: nothing is allocated") {
+    basic_run_queue<native, 4> q;
+    basic_run_queue<native, 4> mine;
+    struct counting {
+        std::size_t count = 0;
+        void push(bide::detail::run_list&, std::size_t n) noexcept { count += n; }
+    } over;
+    std::vector<job> all = numbered(6);
+    const std::size_t before = test::allocations();
+    for (job& j : all) {
+        q.push(j, over);
+    }
+    unsigned taken = 0;
+    q.steal_into(mine, taken);
+    while (q.pop() != nullptr) {
+    }
+    CHECK(test::allocations() == before);
+    CHECK(over.count == 3);
+}
+
+namespace {
+
+// An owner that pushes in bursts and pops in between, and thieves that steal from it and from each
+// other. Returns how often each job was had.
+template <class P, unsigned Capacity> std::vector<int> storm(int thieves, std::size_t jobs) {
+    std::vector<job> all = numbered(jobs);
+    std::vector<basic_run_queue<P, Capacity>> rings(static_cast<std::size_t>(thieves) + 1);
+    std::vector<std::vector<int>> had(rings.size());
+    spill over;
+    std::atomic<bool> over_yet{false};
+    for (auto& mine : had) {
+        mine.reserve(jobs);
+    }
+    test::run_threads(thieves + 1, [&](int me) {
+        const auto self = static_cast<std::size_t>(me);
+        const auto take = [&](runnable* r) { had[self].push_back(number_of(r)); };
+        if (me == 0) {
+            for (std::size_t i = 0; i < jobs; ++i) {
+                rings[0].push(all[i], over);
+                if (i % 7 == 0) {
+                    for (int n = 0; n < 3; ++n) {
+                        if (runnable* const r = rings[0].pop()) {
+                            take(r);
+                        }
+                    }
+                }
+            }
+            over_yet = true;
+        }
+        for (bool last = false; !last;) {
+            last = over_yet;
+            while (runnable* const r = rings[self].pop()) {
+                take(r);
+            }
+            for (std::size_t v = 0; v < rings.size(); ++v) {
+                unsigned taken = 0;
+                if (v != self) {
+                    if (runnable* const r = rings[v].steal_into(rings[self], taken)) {
+                        take(r);
+                        last = false;
+                    }
+                }
+            }
+            if (me == 0) {
+                last = last && rings[0].empty();
+            }
+        }
+        while (runnable* const r = rings[self].pop()) {
+            take(r);
+        }
+    });
+    std::vector<int> times(jobs);
+    had.push_back(over.numbers);
+    for (auto& ring : rings) {
+        had.push_back(drain(ring));
+    }
+    for (const auto& some : had) {
+        for (const int number : some) {
+            ++times[static_cast<std::size_t>(number)];
+        }
+    }
+    return times;
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("run_queue: each job comes out once, whoever takes it", "", test::native,
+                   test::jittery) {
+    CAPTURE(test::run_seed());
+    constexpr std::size_t jobs = 3'000;
+    const std::vector<int> once(jobs, 1);
+    CHECK(storm<TestType, 4>(3, jobs) == once);
+    CHECK(storm<TestType, 256>(2, jobs) == once);
+}

@@ -1,0 +1,383 @@
+#include <bide/sched/scheduler_options.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+#include <support/stress.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__linux__)
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::scheduler_options;
+using bide::scheduler_stats;
+using bide::task;
+using test::with;
+using namespace std::chrono_literals;
+
+// ---- How many workers
+
+TEST_CASE("scheduler_options: as many workers as asked for, and one at least where nobody asks") {
+    const test::watchdog guard;
+    for (const unsigned n : {1u, 2u, 64u, 65u, 130u}) {
+        const scheduler s(with(n, true));
+        CHECK(s.concurrency() == n);
+    }
+    scheduler s(with(0, true));
+    CHECK(s.concurrency() >= 1);
+    CHECK(s.concurrency() <= std::max(std::thread::hardware_concurrency(), 1u));
+    CHECK(s.spawn([] { return 1; }).join() == 1);
+}
+
+#if defined(__linux__)
+
+TEST_CASE("scheduler_options: a process that may use one processor gets one worker") {
+    const test::watchdog guard;
+    const test::on_one_processor here;
+    const scheduler s;
+    CHECK(s.concurrency() == 1);
+}
+
+namespace {
+
+std::string name_of_this_thread() {
+    char name[32] = {};
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    return name;
+}
+
+int processors_of_this_thread() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ::sched_getaffinity(0, sizeof set, &set);
+    return CPU_COUNT(&set);
+}
+
+} // namespace
+
+TEST_CASE("scheduler_options: threads are named after the scheduler, the longest names too") {
+    const test::watchdog guard;
+    const auto names = [](const char* wanted) {
+        const auto text = std::make_unique<std::string>(wanted);
+        scheduler_options options = with(1, false);
+        options.name = *text;
+        scheduler s(std::move(options));
+        text->assign("something else");
+        return s.spawn(&name_of_this_thread).join() + " " +
+               s.spawn_blocking(&name_of_this_thread).join();
+    };
+    CHECK(names("work") == "work-0 work-b0");
+    CHECK(names("a name of many words") == "a name of man-0 a name of ma-b0");
+    CHECK(names("") == "-0 -b0");
+    scheduler s;
+    CHECK(s.spawn(&name_of_this_thread).join().substr(0, 5) == "bide-");
+}
+
+TEST_CASE("scheduler_options: pinned workers have one processor each, others all") {
+    const test::watchdog guard;
+    for (const bool pinned : {true, false}) {
+        std::atomic<int> few{0};
+        std::atomic<int> many{0};
+        scheduler_options wanted = with(3, false);
+        wanted.pin_workers = pinned;
+        const int all = processors_of_this_thread();
+        bide::latch started(3);
+        wanted.on_worker_start = [&](unsigned) {
+            const int mine = processors_of_this_thread();
+            few += mine == 1 ? 1 : 0;
+            many += mine == all ? 1 : 0;
+            started.count_down();
+        };
+        scheduler s(std::move(wanted));
+        started.wait();
+        CHECK((pinned ? few : many) == 3);
+    }
+    CHECK(processors_of_this_thread() >= 1);
+}
+
+#endif
+
+// ---- Callbacks
+
+TEST_CASE("scheduler_options: each worker's thread calls on_worker_start first and _stop last") {
+    const unsigned workers = GENERATE(1u, 3u, 70u);
+    const test::watchdog guard;
+    std::vector<std::atomic<int>> started(workers);
+    std::vector<std::atomic<int>> stopped(workers);
+    std::atomic<int> unstarted{0};
+    static thread_local bool is_worker = false;
+    std::atomic<int> elsewhere{0};
+    {
+        scheduler_options wanted = with(workers, true);
+        wanted.on_worker_start = [&](unsigned i) {
+            ++started[i];
+            is_worker = true;
+        };
+        wanted.on_worker_stop = [&](unsigned i) {
+            elsewhere += is_worker ? 0 : 1;
+            is_worker = false;
+            ++stopped[i];
+        };
+        scheduler s(std::move(wanted));
+        bide::latch all(200);
+        for (int i = 0; i < 200; ++i) {
+            s.spawn([&] {
+                 unstarted += is_worker ? 0 : 1;
+                 all.count_down();
+             }).detach();
+        }
+        all.wait();
+    }
+    CHECK(unstarted == 0);
+    CHECK(elsewhere == 0);
+    for (unsigned i = 0; i < workers; ++i) {
+        CHECK(started[i] == 1);
+        CHECK(stopped[i] == 1);
+    }
+}
+
+TEST_CASE("scheduler_options: threads that run a worker while its own is blocked call them, too") {
+    const test::watchdog guard;
+    std::atomic<int> started{0};
+    std::atomic<int> stopped{0};
+    {
+        scheduler_options wanted = with(1, false);
+        wanted.on_worker_start = [&](unsigned i) { started += i == 0 ? 1 : 100; };
+        wanted.on_worker_stop = [&](unsigned i) { stopped += i == 0 ? 1 : 100; };
+        scheduler s(std::move(wanted));
+        bide::semaphore permits(0);
+        auto blocked = s.spawn([&] { permits.acquire(); });
+        s.spawn([&] { permits.release(); }).join();
+        std::move(blocked).join();
+    }
+    CHECK(started == 2);
+    CHECK(stopped == 2);
+}
+
+TEST_CASE("scheduler_options: callbacks may use their scheduler") {
+    const test::watchdog guard;
+    std::atomic<int> ran{0};
+    std::atomic<int> wrong{0};
+    std::atomic<scheduler*> seen{nullptr};
+    scheduler* made = nullptr;
+    {
+        scheduler_options wanted = with(4, true);
+        wanted.on_worker_start = [&](unsigned) {
+            seen = scheduler::current();
+            scheduler::current()->spawn([&] { ++ran; }).detach();
+            wrong += scheduler::current()->concurrency() == 4 ? 0 : 1;
+        };
+        wanted.on_worker_stop = [&](unsigned) { // too late
+            auto late = scheduler::current()->spawn([&] { ++wrong; });
+            wrong += late.done() ? 0 : 1;
+        };
+        scheduler s(std::move(wanted));
+        made = &s;
+        CHECK(test::eventually([&] { return ran == 4; }));
+    }
+    CHECK(seen == made);
+    CHECK(wrong == 0);
+}
+
+// ---- Naps and queues
+
+TEST_CASE("scheduler_options: however long idle workers nap, nothing is left behind a busy one") {
+    const test::watchdog guard(2 * test::patience);
+    for (const auto nap :
+         {std::chrono::microseconds::min(), -1us, 0us, 1us, 49us, 50us, 51us, 100us, 200us, 4'000us,
+          std::chrono::microseconds(1s), std::chrono::microseconds::max()}) {
+        CAPTURE(nap.count());
+        scheduler_options wanted;
+        wanted.num_workers = 2;
+        wanted.longest_nap = nap;
+        scheduler s(std::move(wanted));
+        for (int round = 0; round < 3; ++round) {
+            test::fall_asleep(s);
+            std::atomic<bool> told{false};
+            std::vector<join_handle<>> inner;
+            CHECK(s.spawn([&] {
+                       for (int i = 0; i < 1'000; ++i) { // while somebody naps, it may be
+                           std::this_thread::yield();
+                       }
+                       inner.push_back(s.spawn([&] { told = true; }));
+                       return test::spin_until(told);
+                   }).join());
+            std::move(inner.front()).join();
+        }
+    }
+}
+
+TEST_CASE("scheduler_options: the capacity of the global queue refuses nothing") {
+    const test::watchdog guard;
+    for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, ~std::size_t{0}}) {
+        scheduler_options wanted = with(1, false);
+        wanted.global_queue_capacity = capacity;
+        scheduler s(std::move(wanted));
+        bide::latch all(1'000);
+        for (int i = 0; i < 1'000; ++i) {
+            s.spawn([&] { all.count_down(); }).detach();
+        }
+        all.wait();
+    }
+}
+
+TEST_CASE("scheduler_options: workers that do not steal run what is theirs and what comes in") {
+    const unsigned workers = GENERATE(1u, 2u, 70u);
+    const test::watchdog guard;
+    scheduler_options wanted = with(workers, true);
+    wanted.enable_stealing = false;
+    scheduler s(std::move(wanted));
+    bide::latch all(20 * 300);
+    for (int i = 0; i < 20; ++i) {
+        s.spawn([&] {
+             for (int k = 0; k < 300; ++k) { // more than fit into a ring
+                 s.spawn([&]() -> task<> {
+                      co_await bide::this_task::yield();
+                      all.count_down();
+                  }).detach();
+             }
+         }).detach();
+    }
+    all.wait();
+    bide::semaphore permits(0);
+    auto blocked = s.spawn([&] {
+        auto inner = s.spawn([&] { permits.release(); });
+        permits.acquire();
+        std::move(inner).join();
+    });
+    std::move(blocked).join();
+    const scheduler_stats now = s.stats();
+    CHECK(now.stolen == 0);
+}
+
+TEST_CASE("scheduler_options: threads for what blocks leave when their time is over") {
+    const test::watchdog guard;
+    scheduler_options wanted = with(1, false);
+    wanted.blocking_keep_alive = 1ms;
+    std::atomic<int> alive{0};
+    struct belongings {
+        std::atomic<int>* of = nullptr;
+        ~belongings() {
+            if (of != nullptr) {
+                --*of;
+            }
+        }
+    };
+    scheduler s(std::move(wanted));
+    for (int round = 0; round < 3; ++round) {
+        s.spawn_blocking([&] {
+             static thread_local belongings mine;
+             if (std::exchange(mine.of, &alive) == nullptr) {
+                 ++alive;
+             }
+         }).join();
+        CHECK(test::eventually([&] { return alive == 0; }));
+    }
+}
+
+// ---- Where there are no threads to be had
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK && defined(__linux__)
+
+namespace {
+
+int threads_here() {
+    int n = 0;
+    if (DIR* const tasks = ::opendir("/proc/self/task")) {
+        while (const dirent* const entry = ::readdir(tasks)) {
+            n += entry->d_name[0] != '.' ? 1 : 0;
+        }
+        ::closedir(tasks);
+    }
+    return n;
+}
+
+} // namespace
+
+TEST_CASE("scheduler: where a thread cannot be started it throws, and none is left behind") {
+    const std::string said = test::dies([] {
+        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit is not for root
+            std::fputs("as root", stderr);
+        }
+        const int before = threads_here();
+        int failed = 0;
+        int half_way = 0;
+        bool good = true;
+        rlimit limit{};
+        ::getrlimit(RLIMIT_NPROC, &limit);
+        for (::rlim_t most = 0; failed >= 0; ++most) { // others may have some of that user's
+            limit.rlim_cur = most;
+            good = good && ::setrlimit(RLIMIT_NPROC, &limit) == 0;
+            std::atomic<int> started{0};
+            std::atomic<int> stopped{0};
+            scheduler_options wanted = with(8, true);
+            wanted.on_worker_start = [&](unsigned) { ++started; };
+            wanted.on_worker_stop = [&](unsigned) { ++stopped; };
+            try {
+                scheduler s(std::move(wanted));
+                good = good && s.spawn([] { return 1; }).join() == 1;
+                break;
+            } catch (const std::system_error& e) {
+                ++failed;
+                half_way += started > 0 ? 1 : 0;
+                good = good && e.code() == std::errc::resource_unavailable_try_again;
+            }
+            good = good && started == stopped && threads_here() == before;
+        }
+        std::fprintf(stderr, "%s, %d at least", good && failed >= 8 ? "good" : "bad",
+                     half_way >= 7 ? 7 : half_way);
+        std::abort();
+    });
+    CHECK(said == "good, 7 at least");
+}
+
+TEST_CASE("scheduler: where no more threads can be started, what blocks says so, tasks go on") {
+    const std::string said = test::dies([] {
+        if (::geteuid() == 0 && ::setuid(65534) != 0) {
+            std::fputs("as root", stderr);
+        }
+        scheduler s(with(2, true));
+        const rlimit none{0, 0};
+        ::setrlimit(RLIMIT_NPROC, &none);
+        bool refused = false;
+        try {
+            s.spawn_blocking([] {}).join();
+        } catch (const std::system_error&) {
+            refused = true;
+        }
+        bide::semaphore permits(0);
+        auto blocked = s.spawn([&] { permits.acquire(); });
+        test::has_waiters(permits, 1);
+        s.spawn([&] { permits.release(); }).join();
+        std::move(blocked).join();
+        std::fputs(refused ? "refused" : "taken", stderr);
+        std::abort();
+    });
+    CHECK(said == "refused");
+}
+
+#endif

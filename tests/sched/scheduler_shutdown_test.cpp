@@ -1,0 +1,694 @@
+#include <bide/channel/channel.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+#include <support/service.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// The end of a scheduler, whatever its tasks are at.
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::scheduler_stats;
+using bide::stopped_error;
+using bide::task;
+using bide::this_task::sleep_for;
+using bide::this_task::yield;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What became of a task: 0 it was stopped, otherwise its value.
+int outcome(join_handle<int> h) {
+    try {
+        return std::move(h).join();
+    } catch (const stopped_error&) {
+        return 0;
+    }
+}
+
+task<int> takes(bide::semaphore& s) {
+    auto permit = co_await s.async_acquire();
+    permit.forget();
+    co_return 1;
+}
+task<int> sleeps() {
+    co_await sleep_for(1h);
+    co_return 1;
+}
+task<int> receives(bide::channel<int>& c) { co_return (co_await c.async_recv()).value(); }
+task<int> sends(bide::channel<int>& c) {
+    const auto sent = co_await c.async_send(1);
+    static_cast<void>(sent.value());
+    co_return 1;
+}
+task<int> waits(bide::event& e) {
+    co_await e.async_wait();
+    co_return 1;
+}
+task<int> locks(bide::mutex& m) {
+    const auto lock = co_await m.async_lock();
+    co_return 1;
+}
+task<int> joins(join_handle<int> h) { co_return co_await std::move(h).async_join(); }
+
+} // namespace
+
+TEST_CASE(
+    "shutdown: ends at once where nothing is left, also the second time and by the destructor") {
+    const unsigned workers = GENERATE(1u, 3u, 70u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    {
+        const scheduler unused(with(workers, naps));
+    }
+    scheduler s(with(workers, naps));
+    s.spawn([] {}).join();
+    s.shutdown();
+    s.shutdown();
+    CHECK(s.shutdown_for(0s));
+}
+
+TEST_CASE("shutdown: ends the waits of tasks, whatever they wait for") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    bide::channel<int> none(1);
+    bide::channel<int> full(0);
+    bide::event set;
+    bide::mutex locked;
+    locked.lock();
+    std::vector<join_handle<int>> waiting;
+    {
+        scheduler s(with(workers, naps));
+        for (int i = 0; i < 10; ++i) {
+            waiting.push_back(s.spawn(takes(permits)));
+            waiting.push_back(s.spawn(sleeps()));
+            waiting.push_back(s.spawn(receives(none)));
+            waiting.push_back(s.spawn(sends(full)));
+            waiting.push_back(s.spawn(waits(set)));
+            waiting.push_back(s.spawn(locks(locked)));
+            waiting.push_back(s.spawn(joins(s.spawn(takes(permits)))));
+        }
+        if (naps) {
+            REQUIRE(test::has_waiters(permits, 20)); // they wait; else: they are about to
+        }
+        s.shutdown();
+        const scheduler_stats now = s.stats();
+        CHECK(now.spawned == now.completed);
+        CHECK(now.spawned == 80);
+    }
+    locked.unlock();
+    for (auto& h : waiting) {
+        CHECK(outcome(std::move(h)) == 0);
+    }
+    CHECK(permits.waiters() == 0);
+}
+
+TEST_CASE("shutdown: what is queued runs up to its next wait, what runs is waited for") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    bide::semaphore nothing(0);
+    bide::semaphore one(1);
+    std::atomic<bool> go_on{false};
+    std::atomic<bool> runs{false};
+    std::atomic<int> ran{0};
+    scheduler s(with(1, naps));
+    auto busy = s.spawn([&] {
+        runs = true;
+        return test::spin_until(go_on) ? 1 : 2;
+    });
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    std::vector<join_handle<int>> queued;
+    for (int i = 0; i < 50; ++i) {
+        queued.push_back(s.spawn([&]() -> task<int> {
+            const auto ready = co_await one.async_acquire();
+            ++ran;
+            const auto never = co_await nothing.async_acquire().as_result();
+            co_return never ? 3 : 4;
+        }));
+    }
+    CHECK_FALSE(s.shutdown_for(0s));
+    CHECK_FALSE(s.shutdown_for(1ms));
+    CHECK(ran == 0);
+    go_on = true;
+    s.shutdown();
+    CHECK(outcome(std::move(busy)) == 1);
+    CHECK(ran == 50);
+    for (auto& h : queued) {
+        CHECK(outcome(std::move(h)) == 4);
+    }
+}
+
+TEST_CASE(
+    "shutdown: tasks that block their threads are waited for, and what ends their wait runs") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(workers, true));
+    std::vector<join_handle<int>> blocked;
+    for (int i = 0; i < 3; ++i) {
+        blocked.push_back(s.spawn([&] {
+            permits.acquire();
+            return 1;
+        }));
+    }
+    blocked.push_back(s.spawn_blocking([&] {
+        permits.acquire();
+        return 1;
+    }));
+    REQUIRE(test::has_waiters(permits, 4));
+    auto helper = s.spawn([&]() -> task<int> {
+        const auto none = co_await sleep_for(1h).as_result(); // until it is cancelled
+        permits.release(4);
+        co_return none ? 3 : 1;
+    });
+    s.shutdown();
+    CHECK(outcome(std::move(helper)) == 1);
+    for (auto& h : blocked) {
+        CHECK(outcome(std::move(h)) == 1);
+    }
+}
+
+TEST_CASE("shutdown: what blocks and waits for a thread runs, too") {
+    const test::watchdog guard;
+    std::atomic<bool> over{false};
+    std::atomic<int> ran{0};
+    bide::scheduler_options wanted = with(1, false);
+    wanted.max_blocking_threads = 1;
+    scheduler s(std::move(wanted));
+    std::vector<join_handle<int>> all;
+    for (int i = 0; i < 5; ++i) {
+        all.push_back(s.spawn_blocking([&] {
+            ++ran;
+            return test::spin_until(over) ? 1 : 2;
+        }));
+    }
+    CHECK_FALSE(s.shutdown_for(1ms));
+    over = true;
+    s.shutdown();
+    CHECK(ran == 5);
+    for (auto& h : all) {
+        CHECK(outcome(std::move(h)) == 1);
+    }
+}
+
+TEST_CASE("shutdown: two threads and the destructor may do it at once") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    for (int round = 0; round < 30; ++round) {
+        bide::semaphore permits(0);
+        std::vector<join_handle<int>> some;
+        bool ended[3] = {};
+        {
+            scheduler s(with(workers, naps));
+            for (int i = 0; i < 5; ++i) {
+                some.push_back(s.spawn(takes(permits)));
+            }
+            test::run_threads(3, [&](int me) {
+                if (me == 2) {
+                    ended[me] = s.shutdown_for(1h);
+                } else {
+                    s.shutdown();
+                    ended[me] = true;
+                }
+            });
+        }
+        CHECK((ended[0] && ended[1] && ended[2]));
+        for (auto& h : some) {
+            CHECK(outcome(std::move(h)) == 0);
+        }
+    }
+}
+
+TEST_CASE("shutdown: a shield keeps it waiting, and the task its wait") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(2, naps));
+    auto shielded = s.spawn([&]() -> task<int> {
+        int got = 0;
+        {
+            const bide::this_task::shield on;
+            auto permit = co_await permits.async_acquire().as_result();
+            got = permit ? 1 : 2;
+            if (permit) {
+                permit->forget();
+            }
+            co_await yield();
+        }
+        const auto more = co_await permits.async_acquire().as_result();
+        co_return more ? 3 : got;
+    });
+    REQUIRE(test::has_waiters(permits, 1));
+    CHECK_FALSE(s.shutdown_for(1ms));
+    CHECK(permits.waiters() == 1);
+    permits.release();
+    s.shutdown();
+    CHECK(outcome(std::move(shielded)) == 1);
+}
+
+TEST_CASE("shutdown: ends tasks that give way for ever, and reports nothing of them") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool waited = GENERATE(true, false);
+    CAPTURE(workers, waited);
+    const test::watchdog guard;
+    std::atomic<int> reported{0};
+    test::tally t;
+    std::vector<join_handle<int>> kept;
+    {
+        bide::scheduler_options wanted = with(workers, true);
+        wanted.on_unhandled = [&](const std::exception_ptr&) { ++reported; };
+        scheduler s(std::move(wanted));
+        const auto endless = [waited, mine = test::counted(t, 1)]() -> task<int> {
+            if (waited) {
+                co_await sleep_for(1us);
+            }
+            for (;;) {
+                co_await yield();
+            }
+        };
+        for (int i = 0; i < 3; ++i) {
+            s.spawn(endless).detach();
+            kept.push_back(s.spawn(endless));
+        }
+        s.spawn([] {}).join();
+    }
+    for (auto& h : kept) {
+        CHECK(outcome(std::move(h)) == 0);
+    }
+    CHECK(reported == 0);
+    CHECK(t.alive() == 0);
+}
+
+namespace {
+
+// Spawns its like for ever.
+void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
+    ++ran;
+    s.spawn([&s, &ran] { go_on_for_ever(s, ran); }).detach();
+}
+
+} // namespace
+
+TEST_CASE("shutdown: ends tasks that always spawn another") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    std::atomic<int> ran{0};
+    scheduler s(with(workers, naps));
+    for (int i = 0; i < 3; ++i) {
+        s.spawn([&] { go_on_for_ever(s, ran); }).detach();
+    }
+    REQUIRE(test::eventually([&] { return ran > 100; }));
+    s.shutdown();
+    const scheduler_stats now = s.stats();
+    CHECK(now.spawned == now.completed);
+    CHECK(now.spawned == static_cast<std::uint64_t>(ran) + 3); // the last ones were refused
+}
+
+TEST_CASE("shutdown: what is spawned afterwards is stopped and leaves nothing behind") {
+    const test::watchdog guard;
+    test::tally t;
+    scheduler s(with(2, false));
+    s.shutdown();
+    std::atomic<int> ran{0};
+    const auto count = [&ran, mine = test::counted(t, 1)] { return ++ran; };
+    CHECK(outcome(s.spawn(count)) == 0);
+    CHECK(outcome(s.spawn_blocking(count)) == 0);
+    CHECK(outcome(s.spawn(
+              [&ran, mine = test::counted(t, 1)]() -> task<int> { co_return ++ran; })) == 0);
+    CHECK(outcome(s.spawn(sleeps())) == 0);
+    auto late = s.spawn(count);
+    CHECK(late.done());
+    CHECK_FALSE(late.cancel());
+    s.spawn(count).detach();
+    CHECK_THROWS_AS(sync_wait(s, sleeps()), stopped_error);
+    CHECK(ran == 0);
+    CHECK(t.alive() == 1);
+    CHECK(outcome(std::move(late)) == 0);
+    const scheduler_stats now = s.stats();
+    CHECK(now.spawned == now.completed);
+}
+
+TEST_CASE("shutdown: of what is spawned meanwhile, all runs or is stopped") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps, test::run_seed());
+    const test::watchdog guard;
+    constexpr int threads = 3;
+    test::tally t;
+    std::atomic<int> ran{0};
+    int said_to_have_run = 0;
+    bool counts_agree = true;
+    for (int round = 0; round < 20; ++round) {
+        std::vector<join_handle<int>> made[threads];
+        std::atomic<int> spawned{0};
+        bide::semaphore nothing(0);
+        scheduler s(with(workers, naps));
+        test::run_threads(threads + 1, [&](int me) {
+            test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(100 * round + me));
+            if (me == threads) {
+                const int enough = static_cast<int>(chance.below(threads * 50));
+                while (spawned < enough) {
+                    std::this_thread::yield();
+                }
+                s.shutdown();
+                return;
+            }
+            for (int i = 0; i < 60; ++i) {
+                ++spawned;
+                test::counted mine(t, 1);
+                switch (chance.below(4)) {
+                case 0:
+                    made[me].push_back(s.spawn([&ran, mine] { return ++ran != 0 ? 1 : 2; }));
+                    break;
+                case 1:
+                    made[me].push_back(
+                        s.spawn_blocking([&ran, mine] { return ++ran != 0 ? 1 : 2; }));
+                    break;
+                case 2:
+                    made[me].push_back(s.spawn([&ran, &nothing, mine]() -> task<int> {
+                        ++ran;
+                        const auto none = co_await nothing.async_acquire().as_result();
+                        co_return none ? 2 : 1;
+                    }));
+                    break;
+                default:
+                    made[me].push_back(s.spawn([&ran, &s, mine]() -> task<int> {
+                        ++ran;
+                        auto child = s.spawn([mine] {});
+                        const auto ended = co_await std::move(child).async_join().as_result();
+                        co_return ended ? 1 : 1;
+                    }));
+                }
+            }
+        });
+        for (auto& mine : made) {
+            for (auto& h : mine) {
+                try {
+                    const int what = std::move(h).join();
+                    said_to_have_run += what == 1 ? 1 : 1'000'000;
+                } catch (const stopped_error&) {
+                }
+            }
+        }
+        const scheduler_stats now = s.stats();
+        counts_agree = counts_agree && now.spawned == now.completed;
+    }
+    CHECK(said_to_have_run <= ran);
+    CHECK(said_to_have_run > 0);
+    CHECK(counts_agree);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
+    const bool steals = GENERATE(true, false);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(steals, naps);
+    const test::watchdog guard;
+    for (int round = 0; round < 30; ++round) {
+        bide::scheduler_options wanted = with(3, naps);
+        wanted.enable_stealing = steals;
+        scheduler s(std::move(wanted));
+        std::atomic<int> inside{0};
+        std::atomic<bool> out{false};
+        for (int i = 0; i < 3; ++i) {
+            s.spawn([&] {
+                 ++inside;
+                 while (!out) {
+                     std::this_thread::yield();
+                 }
+             }).detach();
+            REQUIRE(test::eventually([&] { return inside == i + 1; }));
+        }
+        CHECK_FALSE(s.shutdown_for(0s));
+        out = true;
+        if (!s.shutdown_for(test::patience / 2)) {
+            test::give_up(test::where(), "the end has been missed");
+        }
+    }
+}
+
+TEST_CASE("shutdown: a task that waits elsewhere is cancelled there and comes home to end") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    test::thread_executor elsewhere;
+    std::atomic<bool> was_there{false};
+    scheduler s(with(1, false));
+    auto away = s.spawn([&]() -> task<int> {
+        const auto none = co_await permits.async_acquire().as_result().resume_on(elsewhere);
+        was_there = test::this_thread() == elsewhere.id();
+        co_return none ? 2 : 1;
+    });
+    REQUIRE(test::has_waiters(permits, 1));
+    s.shutdown();
+    CHECK(outcome(std::move(away)) == 1);
+    CHECK(was_there);
+}
+
+// ---- What is not a task
+
+namespace {
+
+test::detached wait_elsewhere(bide::semaphore& s, std::chrono::microseconds rest,
+                              test::thread_executor& there, std::atomic<int>& ended) {
+    auto got = co_await s.async_acquire().with_timeout(rest).resume_on(there);
+    if (got) {
+        got->forget();
+    }
+    ended = got ? 1 : 2; // the last touch
+}
+test::detached visit(scheduler& s, std::thread::id& where, std::atomic<bool>& over) {
+    co_await s.schedule();
+    where = test::this_thread();
+    over = true;
+}
+
+} // namespace
+
+TEST_CASE("shutdown: time-outs of coroutines that belong elsewhere outlive the scheduler") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    test::thread_executor there;
+    std::atomic<int> granted{0};
+    std::atomic<int> timed_out{0};
+    std::atomic<int> early{0};
+    {
+        scheduler s(with(1, false));
+        s.spawn([&] {
+             wait_elsewhere(permits, 1h, there, granted);
+             wait_elsewhere(permits, 1ms, there, early);
+             wait_elsewhere(permits, 30ms, there, timed_out);
+         }).join();
+        REQUIRE(test::eventually([&] { return early != 0; }));
+    }
+    permits.release();
+    CHECK(test::eventually([&] { return granted == 1; }));
+    CHECK(early == 2);
+    CHECK(test::eventually([&] { return timed_out == 2; }));
+}
+
+TEST_CASE("shutdown: what is posted afterwards runs on the service thread") {
+    const test::watchdog guard;
+    const std::thread::id service = test::service_thread();
+    scheduler s(with(1, false));
+    s.shutdown();
+    std::thread::id where;
+    std::atomic<bool> over{false};
+    visit(s, where, over);
+    CHECK(test::eventually([&] { return over.load(); }));
+    CHECK(where == service);
+}
+
+// ---- Who saw the end may destroy
+
+TEST_CASE("scheduler: may be destroyed right after the last join, whoever ended the last wait") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(test::run_seed());
+    const test::watchdog guard;
+    test::thread_executor thread; // what it does last is about to return when the scheduler goes
+    test::jitter chance(test::run_seed());
+    for (int round = 0; round < 200; ++round) {
+        bide::semaphore permits(0);
+        std::atomic<bool> posted{false};
+        struct releases {
+            bide::semaphore& s;
+            static void run(void* self) noexcept { static_cast<releases*>(self)->s.release(); }
+        } release{permits};
+        struct posts : bide::runnable {
+            scheduler* to = nullptr;
+            std::atomic<bool>* done = nullptr;
+            static void run_it(void* self) noexcept {
+                auto& me = *static_cast<posts*>(self);
+                me.to->post(me);
+            }
+        } post;
+        {
+            scheduler s(with(workers, naps));
+            post.to = &s;
+            post.done = &posted;
+            post.run =
+                bide::waker([](void* p) noexcept { *static_cast<posts*>(p)->done = true; }, &post);
+            if (round % 2 == 0) {
+                auto h = s.spawn(takes(permits));
+                chance();
+                thread.post(bide::waker(&releases::run, &release));
+                CHECK(outcome(std::move(h)) == 1);
+            } else {
+                thread.post(bide::waker(&posts::run_it, &post));
+                while (!posted) {
+                    std::this_thread::yield();
+                }
+            }
+        }
+        if (round % 2 == 0) { // `permits` is left by the thread, too
+            std::atomic<bool> left{false};
+            thread.post(bide::waker(
+                [](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &left));
+            while (!left) {
+                std::this_thread::yield();
+            }
+        }
+    }
+}
+
+// ---- Where it may not be, and where it has no effect
+
+TEST_CASE("shutdown: has no effect in on_worker_stop") {
+    const bool blocks = GENERATE(true, false);
+    CAPTURE(blocks);
+    const test::watchdog guard;
+    std::atomic<int> stopped{0};
+    std::atomic<scheduler*> made{nullptr};
+    bide::scheduler_options wanted = with(2, true);
+    wanted.blocking_keep_alive = 0ms;
+    wanted.on_worker_stop = [&](unsigned) {
+        made.load()->shutdown();
+        ++stopped;
+    };
+    {
+        scheduler s(std::move(wanted));
+        made = &s;
+        bide::semaphore permits(0);
+        for (int i = 0; blocks && i < 3; ++i) { // other threads become workers, and cease to be
+            std::vector<join_handle<>> some;
+            for (int k = 0; k < 4; ++k) {
+                some.push_back(s.spawn([&] { permits.acquire(); }));
+            }
+            REQUIRE(test::has_waiters(permits, 4));
+            permits.release(4);
+            for (auto& h : some) {
+                std::move(h).join();
+            }
+        }
+        CHECK(s.spawn([] { return 1; }).join() == 1);
+    }
+    CHECK(stopped >= 2);
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+
+TEST_CASE("shutdown: from one of its own workers it says so and terminates") {
+    const std::string by_call = test::dies([] {
+        scheduler s(with(1, false));
+        s.spawn([&s] { s.shutdown(); }).join();
+    });
+    const std::string by_destructor = test::dies([] {
+        auto s = std::make_unique<scheduler>(with(1, false));
+        s->spawn([&s] { s.reset(); }).join();
+    });
+    CAPTURE(by_call, by_destructor);
+    CHECK(test::contains(by_call, "shut down by one of its own workers"));
+    CHECK(test::contains(by_destructor, "shut down by one of its own workers"));
+}
+
+namespace {
+
+// Runs f in a child; what it returns there, or -1.
+template <class F> int in_child(F f) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(20);
+        ::_exit(f());
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+} // namespace
+
+TEST_CASE("scheduler: after fork() the child may destroy it, and use another") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    auto s = std::make_unique<scheduler>(with(2, naps));
+    std::atomic<bool> over{false};
+    std::vector<join_handle<>> churning; // which makes and drops frames all the while
+    for (int i = 0; i < 2; ++i) {
+        churning.push_back(s->spawn([&]() -> task<> {
+            while (!over) {
+                auto child = s->spawn([]() -> task<int> {
+                    co_await yield();
+                    co_return 1;
+                });
+                const int one = co_await std::move(child).async_join();
+                if (one != 1) {
+                    over = true;
+                }
+            }
+        }));
+    }
+    int good = 0;
+    for (int i = 0; i < 20; ++i) {
+        const int code = in_child([&] {
+            static_cast<void>(s.release()->~scheduler());
+            scheduler fresh(with(2, naps));
+            bide::semaphore permits(0);
+            auto a = fresh.spawn(takes(permits));
+            auto b = fresh.spawn(sleeps());
+            fresh.spawn([&] { permits.release(); }).join();
+            fresh.spawn([]() -> task<> { co_await sleep_for(1ms); }).join();
+            const int got = outcome(std::move(a));
+            b.cancel();
+            return 10 * got + outcome(std::move(b));
+        });
+        good += code == 10 ? 1 : 0;
+    }
+    CHECK(good == 20);
+    CHECK_FALSE(over);
+    over = true;
+    for (auto& h : churning) {
+        std::move(h).join();
+    }
+    CHECK(s->spawn([] { return 5; }).join() == 5);
+}
+
+#endif

@@ -1,0 +1,1037 @@
+#include <bide/channel/channel.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// What a scheduler runs, where, and in what order. Its end: scheduler_shutdown_test.cpp.
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::scheduler_stats;
+using bide::sync_wait;
+using bide::task;
+using bide::this_task::yield;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<int> number(int n) { co_return n; }
+task<int&> same(int& n) { co_return n; }
+task<std::unique_ptr<int>> boxed(int n) {
+    co_await yield();
+    co_return std::make_unique<int>(n);
+}
+task<int> eight() { co_return 8; }
+int nine() { return 9; }
+
+struct last_of_its_line final {
+    task<int> operator()() const { return number(10); }
+};
+
+} // namespace
+
+// ---- What it runs
+
+TEST_CASE("scheduler: runs coroutines, functions, and functions that return coroutines") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    int n = 0;
+    CHECK(s.spawn(number(1)).join() == 1);
+    CHECK(*s.spawn(boxed(2)).join() == 2);
+    CHECK(&s.spawn(same(n)).join() == &n);
+    CHECK(s.spawn([] { return 4; }).join() == 4);
+    CHECK(&s.spawn([&n]() -> int& { return n; }).join() == &n);
+    CHECK(s.spawn([x = std::make_unique<int>(5)]() mutable { return std::move(x); }).join());
+    CHECK(s.spawn([x = std::make_unique<int>(6)]() -> task<int> {
+               co_await yield();
+               co_return *x;
+           }).join() == 6);
+    s.spawn([&n] { n = 7; }).join();
+    CHECK(n == 7);
+    CHECK(s.spawn(&nine).join() == 9);
+    CHECK(sync_wait(s, number(11)) == 11);
+    CHECK(&sync_wait(s, same(n)) == &n);
+    CHECK(s.spawn_blocking([] { return 12; }).join() == 12);
+}
+
+TEST_CASE("scheduler: a function that returns a coroutine may be a pointer or of a final class") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    CHECK(s.spawn(&eight).join() == 8);
+    CHECK(s.spawn(last_of_its_line()).join() == 10);
+}
+
+TEST_CASE("scheduler: what a function brought along lives as long as its task, and no longer") {
+    test::tally t;
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    bide::semaphore go(0);
+    auto waits = s.spawn([&go, mine = test::counted_once(t, 1)]() -> task<int> {
+        const auto permit = co_await go.async_acquire();
+        co_return mine.number();
+    });
+    CHECK(s.spawn([mine = test::counted_once(t, 2)] { return mine.number(); }).join() == 2);
+    CHECK(s.spawn_blocking([mine = test::counted_once(t, 3)] { return mine.number(); }).join() ==
+          3);
+    CHECK(t.alive() == 1);
+    go.release();
+    CHECK(std::move(waits).join() == 1);
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("scheduler: where there is no memory for a task, spawn throws and nothing is lost") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    test::tally t;
+    {
+        scheduler s(with(1, false));
+        std::byte large[4'096] = {}; // larger than what is recycled
+        bool refused[2] = {};
+        const auto f = [&large, copy = large[0], mine = test::counted(t, 1),
+                        room = std::vector<int>()]() mutable { return copy == large[1]; };
+        struct big {
+            test::counted mine;
+            std::byte more[4'096];
+            void operator()() const {}
+        };
+        {
+            const test::out_of_memory none;
+            try {
+                s.spawn(big{test::counted(t, 2), {}}).detach();
+            } catch (const std::bad_alloc&) {
+                refused[0] = true;
+            }
+            try {
+                s.spawn_blocking(big{test::counted(t, 3), {}}).detach();
+            } catch (const std::bad_alloc&) {
+                refused[1] = true;
+            }
+        }
+        CHECK(refused[0]);
+        CHECK(refused[1]);
+        CHECK(s.spawn(f).join());
+        const scheduler_stats now = s.stats();
+        CHECK(now.spawned == 1);
+    }
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("scheduler: what is posted runs on a worker, in any form") {
+    const test::watchdog guard;
+    scheduler s(with(2, false));
+    struct errand : bide::runnable {
+        std::atomic<scheduler*> on{nullptr};
+    } own;
+    own.run = bide::waker(
+        [](void* p) noexcept { static_cast<errand*>(p)->on = scheduler::current(); }, &own);
+    s.post(own);
+    CHECK(test::eventually([&] { return own.on == &s; }));
+    own.on = nullptr;
+    s.post(own.run);
+    CHECK(test::eventually([&] { return own.on == &s; }));
+    own.on = nullptr;
+    s.spawn([&] { s.post(own.run); }).join();
+    CHECK(test::eventually([&] { return own.on == &s; }));
+    const scheduler_stats now = s.stats();
+    CHECK(now.spawned == 1);
+}
+
+TEST_CASE("scheduler: current() is the one that a thread works for, and nobody's elsewhere") {
+    const test::watchdog guard;
+    bide::semaphore sleeps(0);
+    std::atomic<bool> in_callbacks{true};
+    {
+        std::atomic<scheduler*> made{nullptr};
+        bide::scheduler_options wanted = with(1, false);
+        wanted.on_worker_stop = [&](unsigned) {
+            if (scheduler::current() != made) {
+                in_callbacks = false;
+            }
+        };
+        scheduler s(std::move(wanted));
+        made = &s;
+        scheduler other(with(1, false));
+        CHECK(scheduler::current() == nullptr);
+        CHECK(s.spawn([] { return scheduler::current(); }).join() == &s);
+        CHECK(other.spawn([] { return scheduler::current(); }).join() == &other);
+        CHECK(s.spawn_blocking([] { return scheduler::current(); }).join() == &s);
+        CHECK(s.spawn([&]() -> task<scheduler*> {
+                   co_await yield();
+                   co_return scheduler::current();
+               }).join() == &s);
+        auto slept = s.spawn([&] { // another thread takes its worker over
+            sleeps.acquire();
+            return scheduler::current();
+        });
+        s.spawn([&] { sleeps.release(); }).join();
+        CHECK(std::move(slept).join() == &s);
+        CHECK(scheduler::current() == nullptr);
+    }
+    CHECK(in_callbacks);
+}
+
+TEST_CASE("scheduler: there is one for the process") {
+    const test::watchdog guard;
+    scheduler& all = scheduler::shared();
+    CHECK(&all == &scheduler::shared());
+    CHECK(all.concurrency() >= 1);
+    CHECK(all.spawn(number(1)).join() == 1);
+}
+
+// ---- All of it, once
+
+namespace {
+
+// Ends when all have run that its tasks and theirs have spawned.
+void spawn_tree(scheduler& s, int depth, bide::latch& all, std::atomic<std::uint64_t>& ran) {
+    ran.fetch_add(1, std::memory_order_relaxed);
+    if (depth != 0) {
+        for (int i = 0; i < 2; ++i) {
+            s.spawn([&s, depth, &all, &ran] { spawn_tree(s, depth - 1, all, ran); }).detach();
+        }
+    }
+    all.count_down();
+}
+
+} // namespace
+
+TEST_CASE("scheduler: what 8 threads spawn at once, and what that spawns, runs once") {
+    constexpr int threads = 8;
+    constexpr int each = 25;
+    constexpr int depth = 3;
+    constexpr std::uint64_t all = threads * each * ((2u << depth) - 1);
+    const unsigned workers = GENERATE(1u, 2u, 3u, 70u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    std::atomic<std::uint64_t> ran{0};
+    bide::latch ended(all);
+    scheduler s(with(workers, naps));
+    test::run_threads(threads, [&](int) {
+        for (int i = 0; i < each; ++i) {
+            s.spawn([&] { spawn_tree(s, depth, ended, ran); }).detach();
+        }
+    });
+    ended.wait();
+    s.shutdown();
+    const scheduler_stats now = s.stats();
+    CHECK(ran == all);
+    CHECK(now.spawned == all);
+    CHECK(now.completed == all);
+    CHECK(now.polled == all);
+}
+
+TEST_CASE("scheduler: a hundred thousand tasks at once, from outside and from a task") {
+    constexpr int all = 100'000;
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    std::atomic<int> ran{0};
+    bide::latch ended(2 * all);
+    for (int i = 0; i < all; ++i) {
+        s.spawn([&] {
+             ++ran;
+             ended.count_down();
+         }).detach();
+    }
+    s.spawn([&] {
+         for (int i = 0; i < all; ++i) {
+             s.spawn([&]() -> task<> {
+                  co_await yield();
+                  ++ran;
+                  ended.count_down();
+              }).detach();
+         }
+     }).join();
+    ended.wait();
+    CHECK(ran == 2 * all);
+}
+
+TEST_CASE("scheduler: its counts say what happened") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    constexpr std::uint64_t many = 1'000;
+    bide::latch ended(many);
+    s.spawn([&] {
+         for (std::uint64_t i = 0; i < many; ++i) {
+             s.spawn([&] { ended.count_down(); }).detach();
+         }
+     }).join();
+    ended.wait();
+    s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1ms); }).join();
+    s.spawn_blocking([] {}).join();
+    s.shutdown();
+    const scheduler_stats sum = s.stats();
+    const scheduler_stats one = s.stats(0);
+    CHECK(sum.spawned == many + 3);
+    CHECK(sum.completed == many + 3);
+    CHECK(one.spawned == many);
+    CHECK(one.completed == many + 2);
+    CHECK(one.polled == many + 3); // one twice, one not here
+    CHECK(one.overflowed > 0);
+    CHECK(one.injected >= one.overflowed + 2);
+    CHECK(one.stolen == 0);
+    CHECK(one.steal_batches == 0);
+    CHECK(one.timers_fired == 1);
+    CHECK(one.woken <= one.parked);
+}
+
+TEST_CASE("scheduler: the counts of the workers add up") {
+    const test::watchdog guard;
+    scheduler s(with(3, true));
+    bide::latch ended(15 * 200);
+    std::atomic<std::uint64_t> ran{0};
+    test::run_threads(2, [&](int) {
+        for (int i = 0; i < 100; ++i) {
+            s.spawn([&] { spawn_tree(s, 3, ended, ran); }).detach();
+        }
+    });
+    ended.wait();
+    s.shutdown();
+    const scheduler_stats all = s.stats();
+    scheduler_stats sum;
+    for (unsigned i = 0; i < s.concurrency(); ++i) {
+        sum += s.stats(i);
+    }
+    CHECK(all.completed == 3'000);
+    CHECK(all.completed == sum.completed);
+    CHECK(all.spawned == sum.spawned + 200);
+    CHECK(all.polled == sum.polled);
+    CHECK(all.stolen >= all.steal_batches);
+    CHECK(all.stolen + all.injected >= 200); // nothing else came to a worker
+}
+
+// ---- Nobody waits for one that does not wait
+
+TEST_CASE("scheduler: what a task has spawned or woken runs elsewhere while it does not wait") {
+    const unsigned workers = GENERATE(2u, 3u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(workers, naps));
+    int stuck = 0;
+    for (int round = 0; round < 24 && stuck == 0; ++round) {
+        if (round % 2 == 0) {
+            test::fall_asleep(s);
+        }
+        const int children =
+            1 + round / 2 % 3; // the last is in the LIFO slot, the others in the ring
+        std::atomic<int> ran{0};
+        std::atomic<bool> all_ran{false};
+        bide::semaphore to_wake(0);
+        std::vector<join_handle<>> made;
+        if (round % 4 < 2) {
+            for (int i = 0; i < children; ++i) {
+                made.push_back(s.spawn([&]() -> task<> {
+                    const auto permit = co_await to_wake.async_acquire();
+                    all_ran = ++ran == children;
+                }));
+            }
+            REQUIRE(test::has_waiters(to_wake, static_cast<std::size_t>(children)));
+        }
+        const bool told =
+            s.spawn([&] {
+                 if (made.empty()) {
+                     for (int i = 0; i < children; ++i) {
+                         made.push_back(s.spawn([&] { all_ran = ++ran == children; }));
+                     }
+                 } else {
+                     to_wake.release(children);
+                 }
+                 return test::spin_until(all_ran);
+             }).join();
+        stuck += told ? 0 : 1;
+        for (auto& h : made) {
+            std::move(h).join();
+        }
+    }
+    CHECK(stuck == 0);
+}
+
+namespace {
+
+// Each of so many spawns the next and does not wait for its end otherwise than by looking.
+bool nest(scheduler& s, unsigned left) {
+    if (left == 0) {
+        return true;
+    }
+    std::atomic<bool> told{false};
+    auto inner = s.spawn([&s, left, &told] {
+        const bool good = nest(s, left - 1);
+        told = true;
+        return good;
+    });
+    const bool in_time = test::spin_until(told);
+    return std::move(inner).join() && in_time;
+}
+
+} // namespace
+
+TEST_CASE("scheduler: all workers but one may be kept busy by tasks that wait for its one") {
+    const unsigned workers = GENERATE(2u, 3u, 8u, 70u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(workers, naps));
+    for (int round = 0; round < 3; ++round) {
+        CHECK(s.spawn([&] { return nest(s, workers - 1); }).join());
+    }
+}
+
+TEST_CASE("scheduler: a worker whose thread sleeps in a task is no less of a worker") {
+    const bool naps = GENERATE(true, false);
+    const bool asleep = GENERATE(true, false);
+    CAPTURE(naps, asleep);
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(2, naps));
+    bide::semaphore never(0);
+    if (asleep) {
+        test::fall_asleep(s);
+    }
+    auto sleeper = s.spawn([&] { never.acquire(); });
+    REQUIRE(test::has_waiters(never, 1));
+    CHECK(s.spawn([&] { return nest(s, 1); }).join());
+    never.release();
+    std::move(sleeper).join();
+}
+
+TEST_CASE("scheduler: where workers do not steal, nothing from outside waits behind a long run") {
+    const test::watchdog guard(2 * test::patience);
+    bide::scheduler_options wanted = with(2, false);
+    wanted.enable_stealing = false;
+    scheduler s(std::move(wanted));
+    for (int round = 0; round < 10; ++round) {
+        std::atomic<int> inside{0};
+        const auto meet = [&inside] {
+            ++inside;
+            return test::eventually([&] { return inside == 2; }, test::patience / 2);
+        };
+        auto a = s.spawn(meet);
+        auto b = s.spawn(meet);
+        CHECK(std::move(a).join());
+        CHECK(std::move(b).join());
+    }
+    const scheduler_stats now = s.stats();
+    CHECK(now.stolen == 0);
+}
+
+TEST_CASE("scheduler: time goes on while all workers but one are kept busy") {
+    const unsigned workers = GENERATE(2u, 3u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(workers, naps));
+    for (int round = 0; round < 10; ++round) {
+        std::atomic<bool> over{false};
+        std::vector<join_handle<bool>> busy;
+        auto timed = s.spawn([&]() -> task<> {
+            co_await bide::this_task::sleep_for(round % 2 == 0 ? 300us : 3ms);
+            over = true;
+        });
+        for (unsigned i = 1; i < workers; ++i) {
+            busy.push_back(s.spawn([&] { return test::spin_until(over); }));
+        }
+        for (auto& h : busy) {
+            CHECK(std::move(h).join());
+        }
+        std::move(timed).join();
+    }
+}
+
+namespace {
+
+test::detached ring_after(std::chrono::microseconds rest, std::atomic<bool>& rung) {
+    co_await bide::this_task::sleep_for(rest);
+    rung = true;
+}
+test::detached ring_unless(bide::semaphore& s, std::atomic<bool>& rung) {
+    const auto got = co_await s.async_acquire().with_timeout(500us);
+    rung = !got;
+}
+
+} // namespace
+
+TEST_CASE("scheduler: a time-out fires though the run in which it began goes on and on") {
+    const bool naps = GENERATE(true, false);
+    const bool asleep = GENERATE(true, false);
+    CAPTURE(naps, asleep);
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(2, naps));
+    if (asleep) {
+        test::fall_asleep(s);
+    }
+    bide::semaphore nothing(0);
+    std::atomic<bool> rung{false};
+    std::atomic<bool> gone{false};
+    CHECK(s.spawn([&] {
+               ring_after(500us, rung);
+               return test::spin_until(rung);
+           }).join());
+    CHECK(s.spawn([&] {
+               ring_unless(nothing, gone);
+               return test::spin_until(gone);
+           }).join());
+    CHECK(test::eventually([&] { return rung && gone; })); // before they go
+}
+
+// ---- Taking turns
+
+namespace {
+
+task<> yield_until(const std::atomic<bool>& over, std::uint64_t& times) {
+    while (!over) {
+        co_await yield();
+        ++times;
+    }
+}
+
+test::detached visit(scheduler& s, std::atomic<bool>& came) {
+    co_await s.schedule();
+    came = true;
+}
+
+// All that can be waiting for a worker while somebody else always has something to do.
+void all_get_their_turn(scheduler& s) {
+    CHECK(s.spawn(number(1)).join() == 1);
+    s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1ms); }).join();
+    s.spawn([&]() -> task<> {
+         bide::latch all(20);
+         for (int i = 0; i < 20; ++i) {
+             s.spawn([&] { all.count_down(); }).detach();
+         }
+         co_await all.async_wait();
+     }).join();
+    std::atomic<bool> came{false};
+    visit(s, came);
+    CHECK(test::eventually([&came] { return came.load(); }));
+}
+
+} // namespace
+
+TEST_CASE("scheduler: tasks that yield for ever keep nothing from running") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    scheduler s(with(workers, naps));
+    std::atomic<bool> over{false};
+    std::uint64_t times[3] = {};
+    std::vector<join_handle<>> yielding;
+    for (auto& n : times) {
+        yielding.push_back(s.spawn(yield_until(over, n)));
+    }
+    all_get_their_turn(s);
+    over = true;
+    for (auto& h : yielding) {
+        std::move(h).join();
+    }
+    for (const auto n : times) {
+        CHECK(n > 0);
+    }
+}
+
+namespace {
+
+task<> hit(bide::semaphore& mine, bide::semaphore& other, const std::atomic<bool>& over) {
+    while (!over) {
+        auto permit = co_await mine.async_acquire();
+        permit.forget();
+        other.release();
+    }
+    other.release();
+}
+
+} // namespace
+
+TEST_CASE("scheduler: two tasks that always wake each other keep nothing from running") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    bide::semaphore ping(1);
+    bide::semaphore pong(0);
+    std::atomic<bool> over{false};
+    scheduler s(with(workers, naps));
+    auto a = s.spawn(hit(ping, pong, over));
+    auto b = s.spawn(hit(pong, ping, over));
+    all_get_their_turn(s);
+    over = true;
+    std::move(a).join();
+    std::move(b).join();
+}
+
+TEST_CASE("scheduler: a task whose every wait is over at once lets others run all the same") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::atomic<bool> over{false};
+    bide::semaphore one(1);
+    bide::channel<int> numbers(1);
+    bide::event set(true);
+    std::vector<join_handle<>> busy;
+    busy.push_back(s.spawn([&]() -> task<> {
+        while (!over) {
+            const auto permit = co_await one.async_acquire();
+        }
+    }));
+    busy.push_back(s.spawn([&]() -> task<> {
+        while (!over) {
+            const auto sent = co_await numbers.async_send(1);
+            [[maybe_unused]] const auto got = co_await numbers.async_recv();
+        }
+    }));
+    busy.push_back(s.spawn([&]() -> task<> {
+        while (!over) {
+            co_await set.async_wait();
+        }
+    }));
+    all_get_their_turn(s);
+    over = true;
+    for (auto& h : busy) {
+        std::move(h).join();
+    }
+}
+
+namespace {
+
+test::detached yield_once(std::atomic<int>& went_on) {
+    co_await yield();
+    ++went_on;
+}
+test::detached spend(bide::semaphore& s, std::atomic<int>& went_on) {
+    for (int i = 0; i < 300; ++i) {
+        const auto permit = co_await s.async_acquire();
+    }
+    ++went_on;
+}
+
+} // namespace
+
+TEST_CASE("scheduler: of several coroutines that give way in one run of a task all go on") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    std::atomic<int> went_on{0};
+    bide::semaphore permits(1);
+    scheduler s(with(workers, false));
+    s.spawn([&]() -> task<> {
+         for (int i = 0; i < 3; ++i) {
+             yield_once(went_on);
+             spend(permits, went_on);
+         }
+         co_await yield();
+         ++went_on;
+     }).join();
+    CHECK(test::eventually([&] { return went_on == 7; }));
+}
+
+TEST_CASE("scheduler: who gives way goes behind what is queued") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::vector<int> order;
+    s.spawn([&]() -> task<> {
+         std::vector<join_handle<>> others;
+         for (int i = 1; i <= 5; ++i) {
+             others.push_back(s.spawn([&order, i] { order.push_back(i); }));
+         }
+         co_await yield();
+         order.push_back(0);
+         for (auto& h : others) {
+             co_await std::move(h).async_join();
+         }
+     }).join();
+    REQUIRE(order.size() == 6);
+    CHECK(order[0] == 5); // what was made runnable last, first
+    CHECK(order[5] == 0);
+}
+
+// ---- Blocking
+
+TEST_CASE("scheduler: more tasks than workers may block their threads until others release them") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    constexpr int chain = 12;
+    std::deque<bide::semaphore> links;
+    for (int i = 0; i <= chain; ++i) {
+        links.emplace_back(0);
+    }
+    scheduler s(with(workers, naps));
+    for (int round = 0; round < 3; ++round) {
+        std::vector<join_handle<>> blocked;
+        for (std::size_t i = 0; i < chain; ++i) {
+            blocked.push_back(s.spawn([&links, i] {
+                links[i].acquire();
+                links[i + 1].release();
+            }));
+        }
+        s.spawn([&]() -> task<> { // one that does not block
+             links[0].release();
+             const auto last = co_await links[chain].async_acquire();
+         })
+            .join();
+        for (auto& h : blocked) {
+            std::move(h).join();
+        }
+    }
+}
+
+TEST_CASE("scheduler: a task may block in everything that blocks") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    // The first blocks until the second, spawned by it, runs on its worker.
+    const auto blocks = [&s](auto wait, auto end) {
+        return s
+            .spawn([&s, wait, end] {
+                auto other = s.spawn(end);
+                wait();
+                std::move(other).join();
+                return true;
+            })
+            .join();
+    };
+    bide::semaphore permits(0);
+    CHECK(blocks([&] { permits.acquire(); }, [&] { permits.release(); }));
+    CHECK(blocks([&] { static_cast<void>(permits.try_acquire_for(1h)); },
+                 [&] { permits.release(); }));
+    bide::channel<int> numbers(0);
+    const auto send = [&] { static_cast<void>(numbers.send(1)); };
+    const auto receive = [&] { static_cast<void>(numbers.recv()); };
+    CHECK(blocks(send, receive));
+    CHECK(blocks(receive, send));
+    bide::event set;
+    CHECK(blocks([&] { set.wait(); }, [&] { set.set(); }));
+    bide::latch two(2);
+    CHECK(blocks([&] { two.arrive_and_wait(); }, [&] { two.arrive_and_wait(); }));
+    bide::parker token;
+    CHECK(blocks([&] { token.park(); }, [&] { token.unpark(); }));
+    bide::mutex m;
+    m.lock();
+    CHECK(blocks([&] { const std::lock_guard l(m); }, [&] { m.unlock(); }));
+    bide::shared_mutex shared;
+    shared.lock();
+    CHECK(blocks([&] { shared.lock_shared(); }, [&] { shared.unlock(); }));
+    CHECK(blocks([&] { shared.lock(); }, [&] { shared.unlock_shared(); }));
+    shared.unlock();
+    bide::adaptive_mutex adaptive;
+    adaptive.lock();
+    CHECK(blocks([&] { const std::lock_guard l(adaptive); }, [&] { adaptive.unlock(); }));
+}
+
+TEST_CASE("scheduler: a task may wait for others by sync_wait, here and on the scheduler") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    scheduler s(with(workers, naps));
+    bide::semaphore permits(0);
+    struct inner {
+        static task<int> waits(bide::semaphore& from, int n) {
+            co_await yield();
+            auto permit = co_await from.async_acquire();
+            permit.forget();
+            co_await bide::this_task::sleep_for(100us);
+            co_return n;
+        }
+        static int nested(scheduler& on, int depth) {
+            return depth == 0 ? 0
+                              : 1 + on.spawn([&on, depth] { return nested(on, depth - 1); }).join();
+        }
+    };
+    const int sum = s.spawn([&] {
+                         auto giver = s.spawn([&] { permits.release(2); });
+                         const int here = sync_wait(inner::waits(permits, 1));
+                         const int there = sync_wait(s, inner::waits(permits, 2));
+                         std::move(giver).join();
+                         return here + there;
+                     }).join();
+    CHECK(sum == 3);
+    CHECK(s.spawn([&] { return inner::nested(s, 20); }).join() == 20);
+}
+
+TEST_CASE("scheduler: what blocks in the system runs on threads apart, the workers go on") {
+    const test::watchdog guard;
+    bide::scheduler_options wanted = with(1, false);
+    wanted.max_blocking_threads = 3;
+    scheduler s(std::move(wanted));
+    std::atomic<int> inside{0};
+    std::atomic<bool> over{false};
+    std::vector<join_handle<bool>> apart;
+    for (int i = 0; i < 6; ++i) { // three of them wait for a thread
+        apart.push_back(s.spawn_blocking([&] {
+            ++inside;
+            return test::spin_until(over);
+        }));
+    }
+    CHECK(test::eventually([&] { return inside == 3; }));
+    CHECK(s.spawn(number(4)).join() == 4);
+    over = true;
+    for (auto& h : apart) {
+        CHECK(std::move(h).join());
+    }
+    CHECK(inside == 6);
+    const scheduler_stats now = s.stats(0);
+    CHECK(now.completed == 1);
+}
+
+TEST_CASE(
+    "scheduler: without threads for it, what blocks is refused, and blocked tasks keep theirs") {
+    const test::watchdog guard;
+    test::tally t;
+    bide::scheduler_options wanted = with(2, false);
+    wanted.max_blocking_threads = 0;
+    scheduler s(std::move(wanted));
+    CHECK_THROWS_AS(s.spawn_blocking([mine = test::counted_once(t, 1)] {}), std::system_error);
+    CHECK(t.alive() == 0);
+    bide::semaphore permits(0);
+    auto blocked = s.spawn([&] { permits.acquire(); });
+    REQUIRE(test::has_waiters(permits, 1));
+    s.spawn([&] { permits.release(); }).join();
+    std::move(blocked).join();
+}
+
+// ---- Where coroutines go on
+
+namespace {
+
+using recorded = std::vector<scheduler*>;
+
+test::detached note_schedulers(bide::semaphore& s, recorded& seen, std::atomic<bool>& over) {
+    seen.push_back(scheduler::current());
+    auto first = co_await s.async_acquire(); // the worker that it suspended on
+    first.forget();
+    seen.push_back(scheduler::current());
+    co_await yield();
+    seen.push_back(scheduler::current());
+    const auto none = co_await s.async_acquire().with_timeout(100us);
+    seen.push_back(scheduler::current());
+    over = true;
+}
+test::detached go_there(scheduler& there, bide::semaphore& s, recorded& seen,
+                        std::atomic<bool>& over) {
+    auto first = co_await s.async_acquire().resume_on(there);
+    first.forget();
+    seen.push_back(scheduler::current());
+    over = true;
+}
+test::held_on<scheduler> belongs(scheduler&, bide::semaphore& s, recorded& seen) {
+    co_await yield();
+    seen.push_back(scheduler::current());
+    auto first = co_await s.async_acquire();
+    first.forget();
+    seen.push_back(scheduler::current());
+    co_await bide::this_task::sleep_for(100us);
+    seen.push_back(scheduler::current());
+    s.release();
+}
+
+} // namespace
+
+TEST_CASE("scheduler: coroutines of any type that wait on a worker go on on one") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    recorded seen;
+    std::atomic<bool> over{false};
+    scheduler s(with(2, false));
+    s.spawn([&] { note_schedulers(permits, seen, over); }).join();
+    REQUIRE(test::has_waiters(permits, 1));
+    permits.release(); // here
+    REQUIRE(test::eventually([&] { return over.load(); }));
+    CHECK(seen == recorded(4, &s));
+    seen.clear();
+    over = false;
+    go_there(s, permits, seen, over);
+    permits.release();
+    REQUIRE(test::eventually([&] { return over.load(); }));
+    CHECK(seen == recorded(1, &s));
+    seen.clear();
+    auto mine = belongs(s, permits, seen);
+    mine.start();
+    REQUIRE(test::has_waiters(permits, 1));
+    permits.release();
+    permits.acquire();
+    s.shutdown(); // it has left its frame
+    CHECK(seen == recorded(3, &s));
+    CHECK(mine.done());
+}
+
+TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    test::thread_executor thread;
+    scheduler a(with(1, naps));
+    scheduler b(with(1, naps));
+    struct traveller {
+        static task<recorded> run(scheduler& home, scheduler& other, test::thread_executor& none) {
+            recorded seen;
+            const auto note = [&seen] { seen.push_back(scheduler::current()); };
+            note();
+            co_await other.schedule();
+            note();
+            co_await yield();
+            note();
+            co_await home.schedule();
+            note();
+            co_await bide::this_task::sleep_for(100us).resume_on(other);
+            note();
+            co_await yield().resume_on(none);
+            note();
+            co_return seen; // it ends there
+        }
+    };
+    recorded expected{&a, &b, &a, &a, &b, nullptr};
+    CHECK(a.spawn(traveller::run(a, b, thread)).join() == expected);
+    expected.front() = nullptr;
+    expected[2] = nullptr; // the loop that runs it
+    CHECK(sync_wait(traveller::run(a, b, thread)) == expected);
+    const scheduler_stats home = a.stats();
+    CHECK(home.completed == 1);
+    const scheduler_stats other = b.stats();
+    CHECK(other.spawned == 0);
+}
+
+TEST_CASE("scheduler: a million awaits of what is ready, one inside the other, need no stack") {
+    struct chain {
+        static task<int> go(int n) {
+            if (n == 0) {
+                co_await yield();
+                co_return 0;
+            }
+            co_return 1 + co_await go(n - 1);
+        }
+        static task<int> again_and_again(int n) {
+            int sum = 0;
+            for (int i = 0; i < n; ++i) {
+                sum += co_await number(1);
+            }
+            co_return sum;
+        }
+    };
+    constexpr int deep = 1'000'000;
+    const test::watchdog guard(2 * test::patience);
+    scheduler s(with(1, false));
+    CHECK(s.spawn(chain::go(deep)).join() == deep);
+    CHECK(s.spawn(chain::again_and_again(deep)).join() == deep);
+}
+
+// ---- Together with others
+
+TEST_CASE("scheduler: tasks may have schedulers of their own, and wait for each other's tasks") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler outer(with(1, naps));
+    const int sum = outer
+                        .spawn([&] {
+                            scheduler inner(with(2, naps));
+                            auto back = inner.spawn([&] { // and back
+                                return outer.spawn([] { return 1; }).join();
+                            });
+                            const int there = sync_wait(inner, number(10));
+                            return there + std::move(back).join();
+                        })
+                        .join();
+    CHECK(sum == 11);
+}
+
+TEST_CASE("scheduler: many schedulers at once") {
+    const test::watchdog guard;
+    bide::channel<int> numbers(2);
+    int sum = 0;
+    {
+        std::deque<scheduler> all;
+        std::vector<join_handle<>> sending;
+        for (int i = 0; i < 12; ++i) {
+            scheduler& s = all.emplace_back(with(i % 2 == 0 ? 1 : 2, i % 3 == 0));
+            sending.push_back(s.spawn([&numbers, i]() -> task<> {
+                for (int k = 0; k < 20; ++k) {
+                    const auto sent = co_await numbers.async_send(i);
+                    co_await yield();
+                }
+            }));
+        }
+        for (int i = 0; i < 12 * 20; ++i) {
+            sum += *numbers.recv();
+        }
+        for (auto& h : sending) {
+            std::move(h).join();
+        }
+    }
+    CHECK(sum == 20 * 66);
+}
+
+// ---- What it costs
+
+TEST_CASE("scheduler: waits of tasks allocate nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    bide::semaphore to(0);
+    bide::semaphore fro(0);
+    bide::channel<int> numbers(0);
+    bide::mutex m;
+    bide::event set;
+    bide::interval ticks(200us);
+    std::size_t counted = 1;
+    const auto other = [&]() -> task<> {
+        for (int i = 0; i < 10; ++i) {
+            auto permit = co_await to.async_acquire();
+            permit.forget();
+            fro.release();
+            [[maybe_unused]] const auto got = co_await numbers.async_recv();
+        }
+    };
+    auto partner = s.spawn(other);
+    s.spawn([&]() -> task<> {
+         for (int round = 0; round < 10; ++round) {
+             if (round == 2) { // what is made once is there
+                 counted = test::allocations();
+             }
+             to.release();
+             auto permit = co_await fro.async_acquire();
+             permit.forget();
+             const auto sent = co_await numbers.async_send(1);
+             const auto none = co_await fro.async_acquire().with_timeout(50us);
+             const auto nothing = co_await numbers.async_recv().with_timeout(50us);
+             const auto unset = co_await set.async_wait().with_timeout(50us);
+             co_await yield();
+             co_await bide::this_task::sleep_for(50us);
+             co_await ticks.async_tick();
+             const auto lock = co_await m.async_lock();
+         }
+         counted = test::allocations() - counted;
+     }).join();
+    std::move(partner).join();
+    CHECK(counted == 0);
+}

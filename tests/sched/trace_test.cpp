@@ -1,0 +1,460 @@
+#include <bide/core/platform.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sched/trace.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+#include <support/waiting.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// What a scheduler tells of itself: to a trace, and in a dump.
+
+using bide::scheduler;
+using bide::scheduler_stats;
+using bide::task;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Keeps all that it is told.
+class recorder final : public bide::trace_sink {
+public:
+    struct span {
+        unsigned worker;
+        std::string name; // "": none
+        std::int64_t begin;
+        std::int64_t end;
+    };
+    struct theft {
+        unsigned worker;
+        unsigned count;
+    };
+
+    void ran(unsigned worker, const char* name, std::int64_t begin,
+             std::int64_t end) noexcept override {
+        const std::lock_guard lock(mutex_);
+        runs.push_back({worker, name != nullptr ? name : "", begin, end});
+        all.push_back(runs.back());
+    }
+    void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
+        const std::lock_guard lock(mutex_);
+        parks.push_back({worker, "", begin, end});
+        all.push_back(parks.back());
+    }
+    void stole(unsigned worker, unsigned count, std::int64_t) noexcept override {
+        const std::lock_guard lock(mutex_);
+        thefts.push_back({worker, count});
+    }
+
+    std::ptrdiff_t runs_of(const std::string& name) const {
+        return std::count_if(runs.begin(), runs.end(),
+                             [&name](const span& s) { return s.name == name; });
+    }
+
+    // After the end of the scheduler:
+    std::vector<span> runs, parks, all;
+    std::vector<theft> thefts;
+
+private:
+    std::mutex mutex_;
+};
+
+bide::scheduler_options traced(unsigned workers, bool naps, bide::trace_sink& by) {
+    bide::scheduler_options wanted = with(workers, naps);
+    wanted.trace = &by;
+    return wanted;
+}
+
+std::string read_all(std::FILE* from) {
+    std::string text;
+    std::rewind(from);
+    for (int c = std::fgetc(from); c != EOF; c = std::fgetc(from)) {
+        text += static_cast<char>(c);
+    }
+    return text;
+}
+
+std::string dumped(const scheduler& s) {
+    std::FILE* const to = std::tmpfile();
+    if (to == nullptr) {
+        return "no file";
+    }
+    s.dump(to);
+    std::string text = read_all(to);
+    std::fclose(to);
+    return text;
+}
+
+bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::uint64_t count_of(const std::string& text, const std::string& part) {
+    std::uint64_t n = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+        ++n;
+    }
+    return n;
+}
+
+task<> yields(int times) {
+    for (int i = 0; i < times; ++i) {
+        co_await bide::this_task::yield();
+    }
+}
+task<> waits(bide::semaphore& s) { const auto permit = co_await s.async_acquire(); }
+task<> blocks(bide::semaphore& s) {
+    s.acquire();
+    s.release();
+    co_return;
+}
+
+// A task spawns another and does not wait for it: that one must be stolen.
+bool make_steal(scheduler& s) {
+    return s
+        .spawn([&s] {
+            std::atomic<bool> told{false};
+            auto inner = s.spawn([&told] { told = true; });
+            const bool in_time = test::spin_until(told);
+            std::move(inner).join();
+            return in_time;
+        })
+        .join();
+}
+
+} // namespace
+
+// ---- Traces
+
+TEST_CASE("trace: tells of each run by the name of its task") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    recorder seen;
+    {
+        scheduler s(traced(2, naps, seen));
+        auto a = s.spawn(yields(4).named("four"));
+        auto b = s.spawn(yields(4).named("four"));
+        auto c = s.spawn(yields(2).named("two"));
+        s.spawn([] { return yields(1).named("one"); }).join();
+        s.spawn(yields(1)).join();
+        s.spawn([] {}).join();
+        std::move(a).join();
+        std::move(b).join();
+        std::move(c).join();
+    }
+    CHECK(seen.runs_of("four") == 10);
+    CHECK(seen.runs_of("two") == 3);
+    CHECK(seen.runs_of("one") == 2);
+    CHECK(seen.runs_of("") == 3);
+    CHECK(seen.runs.size() == 18);
+}
+
+TEST_CASE("trace: what is no task has no name") {
+    const test::watchdog guard;
+    recorder seen;
+    {
+        scheduler s(traced(1, false, seen));
+        s.spawn(yields(0).named("task")).join();
+        bide::event ran;
+        s.post(bide::waker([](void* e) noexcept { static_cast<bide::event*>(e)->set(); }, &ran));
+        ran.wait();
+    }
+    CHECK(seen.runs.size() == 2);
+    CHECK(seen.runs_of("task") == 1);
+    CHECK(seen.runs_of("") == 1);
+}
+
+TEST_CASE("trace: agrees with stats(), and so does what a Chrome trace writes") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard(2 * test::patience);
+    recorder seen;
+    bide::chrome_trace chrome;
+    for (bide::trace_sink* const sink :
+         {static_cast<bide::trace_sink*>(&seen), static_cast<bide::trace_sink*>(&chrome)}) {
+        scheduler s(traced(3, naps, *sink));
+        for (int i = 0; i < 5; ++i) {
+            REQUIRE(make_steal(s));
+            s.spawn(yields(10)).join();
+            s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1ms); }).join();
+        }
+        s.shutdown();
+        const scheduler_stats now = s.stats();
+        std::uint64_t runs = seen.runs.size();
+        std::uint64_t parks = seen.parks.size();
+        std::uint64_t thefts = seen.thefts.size();
+        if (sink == &chrome) {
+            std::FILE* const to = std::tmpfile();
+            REQUIRE(to != nullptr);
+            CHECK(chrome.write(to));
+            const std::string text = read_all(to);
+            std::fclose(to);
+            runs = count_of(text, "\"cat\":\"run\"");
+            parks = count_of(text, "\"cat\":\"park\"");
+            thefts = count_of(text, "\"cat\":\"steal\"");
+        } else {
+            std::uint64_t stolen = 0;
+            for (const auto& theft : seen.thefts) {
+                stolen += theft.count;
+            }
+            CHECK(stolen == now.stolen);
+            CHECK(stolen >= 5);
+        }
+        CHECK(runs == now.polled);
+        CHECK(parks == now.parked);
+        CHECK(thefts == now.steal_batches);
+    }
+}
+
+TEST_CASE("trace: what one worker does comes in the order in which it does it") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    recorder seen;
+    const std::int64_t before = bide::native_platform::now();
+    {
+        scheduler s(traced(2, naps, seen));
+        for (int i = 0; i < 50; ++i) {
+            auto other = s.spawn(yields(3));
+            s.spawn(yields(3)).join();
+            std::move(other).join();
+        }
+    }
+    const std::int64_t after = bide::native_platform::now();
+    std::int64_t last[2] = {before, before};
+    bool ordered = true;
+    for (const recorder::span& it : seen.all) {
+        REQUIRE(it.worker < 2);
+        ordered = ordered && last[it.worker] <= it.begin && it.begin <= it.end;
+        last[it.worker] = it.end;
+    }
+    CHECK(ordered);
+    CHECK(std::max(last[0], last[1]) <= after);
+}
+
+TEST_CASE("trace: a run that blocks lasts until its end, whoever runs its worker meanwhile") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    recorder seen;
+    {
+        bide::semaphore sleeps(0);
+        scheduler s(traced(1, naps, seen));
+        auto blocked = s.spawn(blocks(sleeps).named("blocked"));
+        REQUIRE(test::has_waiters(sleeps, 1));
+        s.spawn(yields(2).named("meanwhile")).join();
+        sleeps.release();
+        std::move(blocked).join();
+    }
+    REQUIRE(seen.runs_of("blocked") == 1);
+    CHECK(seen.runs_of("meanwhile") == 3);
+    const auto blocked = std::find_if(seen.runs.begin(), seen.runs.end(),
+                                      [](const recorder::span& s) { return s.name == "blocked"; });
+    for (const recorder::span& it : seen.runs) {
+        if (it.name == "meanwhile") {
+            CHECK(blocked->begin <= it.begin);
+            CHECK(it.begin <= blocked->end);
+        }
+    }
+}
+
+// ---- Dumps
+
+TEST_CASE("dump: names the tasks that wait, and how many of each, and no others") {
+    const test::watchdog guard;
+    bide::semaphore never(0);
+    bide::semaphore once(0);
+    std::atomic<bool> end{false};
+    scheduler s(with(2, false));
+    std::vector<bide::join_handle<>> waiting;
+    for (int i = 0; i < 3; ++i) {
+        waiting.push_back(s.spawn(waits(never).named("reader")));
+    }
+    waiting.push_back(s.spawn(waits(never).named("the \"other\"")));
+    waiting.push_back(s.spawn(waits(never)));
+    auto gone = s.spawn(waits(once).named("gone"));
+    auto running = s.spawn([&]() -> task<> {
+        return [](bide::semaphore& first, std::atomic<bool>& last) -> task<> {
+            const auto permit = co_await first.async_acquire();
+            test::spin_until(last);
+        }(once, end)
+                                                                          .named("running");
+    });
+    auto never_ran = s.spawn(yields(0).named("ended"));
+    REQUIRE(test::has_waiters(never, 5));
+    REQUIRE(test::has_waiters(once, 2));
+    once.release(2);
+    REQUIRE(test::eventually([&] { return gone.done() && never_ran.done(); }));
+    REQUIRE(test::eventually([&] { return once.waiters() == 0; }));
+
+    const std::string text = dumped(s);
+    INFO(text);
+    CHECK(says(text, "waiting tasks: 5\n"));
+    CHECK(says(text, " 3  \"reader\"\n"));
+    CHECK(says(text, " 1  \"the \\\"other\\\"\"\n"));
+    CHECK(says(text, " 1  unnamed\n"));
+    CHECK(!says(text, "gone"));
+    CHECK(!says(text, "running"));
+    CHECK(!says(text, "ended"));
+    CHECK(says(text, "2 workers, 6 tasks of 8 left\n"));
+
+    end = true;
+    never.release(5);
+    std::move(running).join();
+    for (auto& h : waiting) {
+        std::move(h).join();
+    }
+    std::move(gone).join();
+    s.shutdown();
+    const std::string at_end = dumped(s);
+    INFO(at_end);
+    CHECK(says(at_end, "0 tasks of 8 left\n"));
+    CHECK(says(at_end, "waiting tasks: 0\n"));
+}
+
+TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
+    const test::watchdog guard;
+    bide::semaphore sleeps(0);
+    std::atomic<bool> end{false};
+    bide::scheduler_options wanted = with(1, false);
+    wanted.max_blocking_threads = 1;
+    scheduler s(std::move(wanted));
+    CHECK(test::eventually([&] { return says(dumped(s), "     0  asleep     0    0 "); }));
+    CHECK(says(dumped(s), "global queue: 0; sleeping 1, searching 0\n"));
+    CHECK(says(dumped(s), "threads for what blocks: 0, idle 0; queued for them 0\n"));
+    CHECK(!says(dumped(s), "next timer"));
+
+    // All of the thread pool's one, so that nobody replaces the worker that blocks.
+    auto held = s.spawn_blocking([&] { sleeps.acquire(); });
+    auto next = s.spawn_blocking([] {});
+    CHECK(says(dumped(s), "threads for what blocks: 1, idle 0; queued for them 1\n"));
+    auto blocked = s.spawn([&] { sleeps.acquire(); });
+    REQUIRE(test::has_waiters(sleeps, 2));
+    CHECK(test::eventually([&] { return says(dumped(s), "     0  blocked    0    0 "); }));
+    sleeps.release(2);
+    std::move(held).join();
+    std::move(next).join();
+    std::move(blocked).join();
+
+    std::string from_task;
+    bide::latch all(7);
+    s.spawn([&] {
+         for (int i = 0; i < 7; ++i) {
+             s.spawn([&all] { all.count_down(); }).detach();
+         }
+         from_task = dumped(s);
+     }).join();
+    all.wait();
+    INFO(from_task);
+    CHECK(says(from_task, "     0  awake      1    6 "));
+
+    auto busy = s.spawn([&] { test::spin_until(end); });
+    auto timed = s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1h); });
+    auto behind = s.spawn([] {});
+    CHECK(test::eventually([&] { return says(dumped(s), "global queue: 2; "); }));
+    end = true;
+    std::move(busy).join();
+    std::move(behind).join();
+    CHECK(test::eventually([&] { return says(dumped(s), "next timer: in 3"); })); // 3.6e6 ms
+    timed.cancel();
+    s.shutdown();
+    CHECK(says(dumped(s), "1 workers, 0 tasks of 14 left\n"));
+}
+
+TEST_CASE("dump: any thread may call it at any time") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard(2 * test::patience);
+    test::tally t;
+    {
+        scheduler s(with(2, naps));
+        std::atomic<bool> over{false};
+        std::atomic<bool> good{true};
+        test::team others(2, [&](int) {
+            while (!over) {
+                if (!says(dumped(s), "waiting tasks: ")) {
+                    good = false;
+                }
+            }
+        });
+        for (int round = 0; round < 40; ++round) {
+            bide::semaphore go(0);
+            bide::latch ended(20);
+            std::vector<bide::join_handle<>> made;
+            for (int i = 0; i < 20; ++i) {
+                made.push_back(s.spawn([&go, &ended, mine = test::counted(t, i)]() -> task<> {
+                    const auto permit = co_await go.async_acquire();
+                    co_await bide::this_task::sleep_for(10us);
+                    ended.count_down();
+                }));
+            }
+            if (round % 2 == 0) {
+                s.spawn([&] { static_cast<void>(dumped(s)); }).join();
+            }
+            go.release(20);
+            for (auto& h : made) {
+                if (round % 4 < 2) {
+                    std::move(h).join();
+                }
+            }
+            ended.wait();
+            go.acquire(20); // all have left it
+        }
+        s.shutdown();
+        over = true;
+        others.join();
+        CHECK(good);
+    }
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("dump: where there is no memory for it, it throws, and nothing is kept") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    test::tally t;
+    bide::semaphore never(0);
+    bool refused = false;
+    {
+        scheduler s(with(1, false));
+        auto waiting = s.spawn([&never, mine = test::counted(t, 1)]() -> task<> {
+            const auto permit = co_await never.async_acquire();
+        });
+        REQUIRE(test::has_waiters(never, 1));
+        std::FILE* const to = std::tmpfile();
+        REQUIRE(to != nullptr);
+        std::fputs("buffered\n", to);
+        {
+            const test::out_of_memory none;
+            try {
+                s.dump(to);
+            } catch (const std::bad_alloc&) {
+                refused = true;
+            }
+        }
+        CHECK(says(read_all(to), "1 workers"));
+        std::fclose(to);
+        never.release();
+        std::move(waiting).join();
+    }
+    CHECK(refused);
+    CHECK(t.alive() == 0);
+}

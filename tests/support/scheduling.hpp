@@ -1,0 +1,53 @@
+#ifndef BIDE_TESTS_SUPPORT_SCHEDULING_HPP
+#define BIDE_TESTS_SUPPORT_SCHEDULING_HPP
+
+#include <bide/sched/scheduler.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <chrono>
+
+// Whether a child process may have schedulers of its own: ThreadSanitizer lets it start no threads.
+#define BIDE_TESTS_CAN_DIE_AT_WORK BIDE_TESTS_CAN_DIE
+#if defined(__SANITIZE_THREAD__)
+#undef BIDE_TESTS_CAN_DIE_AT_WORK
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef BIDE_TESTS_CAN_DIE_AT_WORK
+#endif
+#endif
+#if !defined(BIDE_TESTS_CAN_DIE_AT_WORK)
+#define BIDE_TESTS_CAN_DIE_AT_WORK 0
+#endif
+
+namespace test {
+
+// So many workers, of whom idle ones nap, or sleep until they are woken: then nothing has a time-out.
+inline bide::scheduler_options with(unsigned workers, bool naps) {
+    bide::scheduler_options wanted;
+    wanted.num_workers = workers;
+    if (!naps) {
+        wanted.longest_nap = std::chrono::microseconds(0);
+    }
+    return wanted;
+}
+
+// Gives the workers the time to go to sleep. Without naps, true: they all do.
+inline bool fall_asleep(const bide::scheduler& s) {
+    return eventually(
+        [&s] {
+            const bide::scheduler_stats now = s.stats();
+            return now.parked >= now.woken + s.concurrency();
+        },
+        std::chrono::seconds(1));
+}
+
+// Keeps this thread busy until it is told; false: nobody did.
+inline bool spin_until(const std::atomic<bool>& told) {
+    return eventually([&told] { return told.load(); }, patience / 2);
+}
+
+} // namespace test
+
+#endif
