@@ -340,6 +340,31 @@ TEST_CASE("when_all: without an executor a child goes on where it was released, 
     CHECK(j.entries() == std::vector<int>{2, 1});
 }
 
+namespace {
+
+test::held sees_no_task(bide::semaphore& from, test::journal& j, std::atomic<int>& seen) {
+    co_await when_all(notes_after(from, j, 1));
+    seen = this_task::get_stop_token() == std::stop_token() ? 1 : 2;
+}
+task<> releases(bide::semaphore& s) {
+    s.release();
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("when_all: what goes on where a task releases it is no part of that task") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    bide::semaphore permits(0);
+    test::journal j;
+    std::atomic<int> seen{0};
+    test::held h = sees_no_task(permits, j, seen);
+    h.start();
+    sync_wait(s, releases(permits));
+    CHECK(seen == 1);
+}
+
 TEST_CASE("when_all: the children are posted where the awaiting promise says") {
     test::manual_executor where;
     test::journal j;

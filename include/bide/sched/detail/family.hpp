@@ -19,6 +19,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
@@ -26,6 +27,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -99,8 +101,8 @@ public:
     explicit basic_family(until what) noexcept : first_wins_(what == until::first) {
         run_.run = waker(
             [](void* self) noexcept {
-                auto& here = worker_local<Platform>::get(); // it is no part of who releases it
-                auto* const outer = std::exchange(here.running, nullptr);
+                auto& here = worker_local<Platform>::get();
+                auto* const outer = std::exchange(here.running, nullptr); // it is no part of that
                 resume<Platform>(static_cast<basic_family*>(self)->parent_.leaf);
                 here.running = outer;
             },
