@@ -54,7 +54,7 @@ private:
 void check_at_random(const char* name, int timeouts, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
-    o.runs = 2'000;
+    o.runs = 1'000;
     o.timeouts = timeouts;
     model::find(name, model::failure::none, o, body);
 }
