@@ -21,9 +21,8 @@ public:
         return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
     }
 
-    // Order: seq_cst [S4]; what was done in it is seen by the next one; left before it is looked
-    // who sleeps [S6].
-    void leave() noexcept { taken_.store(false, std::memory_order_seq_cst); }
+    // Order: release [S4]; what was done in it is seen by the next one. is_free() follows [S6].
+    void leave() noexcept { taken_.store(false, std::memory_order_release); }
 
     // There is one, and nobody is in it.
     bool is_free() const noexcept {

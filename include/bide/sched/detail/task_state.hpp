@@ -148,10 +148,9 @@ public:
             if ((seen & (active | shields)) == 0) {
                 next |= claimed;
             }
-            // Order: seq_cst [K1]; how to interrupt its wait; what came before the cancellation is
-            // seen by the task. seq_cst for [K4]: before it is looked whether the task has a stop
-            // source. Failure: as above.
-        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_seq_cst,
+            // Order: acq_rel [K1]; how to interrupt its wait; what came before the cancellation is
+            // seen by the task. Failure: as above.
+        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_acquire));
         return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
     }
@@ -219,8 +218,8 @@ public:
 
     // And not shielded.
     bool is_cancelled() const noexcept {
-        // Order: seq_cst [K1]; what came before the cancellation. seq_cst for [K4]: after the task
-        // has set its stop source; as cheap as an acquire.
+        // Order: seq_cst [K1]; what came before the cancellation. seq_cst for [K4]: the task asks after
+        // it has set its stop source, who cancels before it looks for that.
         return is_cancelled(word_.load(std::memory_order_seq_cst));
     }
 
