@@ -115,9 +115,8 @@ public:
     // Some worker is blocked, and none sleeps. Asked by each that has come out of its sleep: it sees
     // at least its own step out of the sleepers, and whoever was blocked before that.
     bool is_short() const noexcept {
-        // Order: relaxed [I3]; by its own step out of the sleepers, or the token of who took it out,
-        // it has acquired every away() before that.
-        const word now = word_.load(std::memory_order_relaxed);
+        // Order: acquire [I3]; see away().
+        const word now = word_.load(std::memory_order_acquire);
         return count(now, sleeping_) == 0 && count(now, away_) != 0;
     }
 

@@ -41,7 +41,7 @@ public:
             has_waited_ = true;
             first_wait();
         }
-        return state_.begin_wait();
+        return state_.begin_wait() || !finds_itself_cancelled();
     }
     void end_wait() noexcept override { state_.end_wait(); }
     bool will_go_on(executor_ref there) const noexcept override {
@@ -60,7 +60,7 @@ public:
         if (is_closing()) {
             cancel();
         }
-        return state_.is_cancelled();
+        return state_.is_cancelled() && finds_itself_cancelled();
     }
     void ended() noexcept override {
         ended_ = true;
@@ -148,6 +148,13 @@ private:
     void go_on() noexcept {
         const executor_ref where = at_->where;
         where.post(run_);
+    }
+
+    // Whoever cancels may not have come to that yet, and a task that knows is to find its token
+    // stopped.
+    bool finds_itself_cancelled() noexcept {
+        request_stop();
+        return true;
     }
 
     void request_stop() noexcept {

@@ -32,7 +32,8 @@ public:
     // It takes no more tasks, and cancels those that it has.
     virtual bool is_closing() const noexcept = 0;
 
-    // One more task has ended; the last touch of the home.
+    // One more task has ended, but for telling who joins it, which this thread does next; the last
+    // touch of the home.
     virtual void task_ended() noexcept = 0;
 
 protected:
@@ -107,19 +108,18 @@ private:
         end();
     }
 
-    // Its outcome stands.
+    // Its outcome stands. It is counted before anybody is told: who has joined it finds it counted.
     void end() noexcept {
         if (registry_ != nullptr) {
             registry_->remove(*this);
         }
-        home_type& home = home_;
+        home_.task_ended();
         if (!state_.is_alone() && state_.finish()) {
             ended_gate_.arrive(1);
         } else {
             discard_outcome();
         }
         drop_reference();
-        home.task_ended();
     }
 
     home_type& home_;
