@@ -141,6 +141,21 @@ sample spawn_while_spawning(const job& j) {
     return timer.result();
 }
 
+// ---- Peers
+
+// From outside, into a peer's pool.
+template <class Pool> void spawn_into_peer(Pool& pool, std::uint64_t count) {
+    std::atomic<std::uint64_t> left{count};
+    for (std::uint64_t i = 0; i < count; ++i) {
+        pool.post([&] {
+            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                pool.done.cross();
+            }
+        });
+    }
+    pool.done.wait();
+}
+
 // ---- TBB
 
 #if defined(BIDE_BENCH_HAS_TBB)
@@ -155,18 +170,6 @@ void spawn_local_tbb(tbb_pool& pool, std::uint64_t count) {
         group.wait();
     });
     check(ran.load() == count);
-}
-
-void spawn_remote_tbb(tbb_pool& pool, std::uint64_t count) {
-    std::atomic<std::uint64_t> left{count};
-    for (std::uint64_t i = 0; i < count; ++i) {
-        pool.post([&] {
-            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-                pool.done.cross();
-            }
-        });
-    }
-    pool.done.wait();
 }
 
 void link_tbb(tbb::task_group& group, std::uint64_t left) {
@@ -205,7 +208,7 @@ sample spawn_while_yielding_tbb(const job& j) {
     }
     run_timer timer(j);
     while (timer.next()) {
-        spawn_remote_tbb(pool, j.count);
+        spawn_into_peer(pool, j.count);
     }
     background.busy.store(false, std::memory_order_relaxed);
     pool.done.wait(std::uint64_t{2} * j.workers);
@@ -229,18 +232,6 @@ void spawn_local_fibers(fiber_pool& pool, std::uint64_t count) {
             }).detach();
         }
     });
-    pool.done.wait();
-}
-
-void spawn_remote_fibers(fiber_pool& pool, std::uint64_t count) {
-    std::atomic<std::uint64_t> left{count};
-    for (std::uint64_t i = 0; i < count; ++i) {
-        pool.post([&] {
-            if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-                pool.done.cross();
-            }
-        });
-    }
     pool.done.wait();
 }
 
@@ -286,10 +277,10 @@ void add_remote_idle(harness& h, std::uint64_t count) {
     t.add_tokio("spawn_many_remote_idle");
     t.add(bide_row, repeat_on_bide(spawn_remote));
 #if defined(BIDE_BENCH_HAS_TBB)
-    t.add(tbb_row, repeat_on<tbb_pool>(spawn_remote_tbb));
+    t.add(tbb_row, repeat_on<tbb_pool>(spawn_into_peer<tbb_pool>));
 #endif
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
-    t.add(fiber_row, repeat_on<fiber_pool>(spawn_remote_fibers));
+    t.add(fiber_row, repeat_on<fiber_pool>(spawn_into_peer<fiber_pool>));
 #endif
     t.finish();
 }

@@ -2,8 +2,8 @@
 #
 # The mutation run: each memory order that the models come across in HEADERS is weakened by one step,
 # one at a time, and every model that came across it is explored again. Prints a line for each mutant
-# and fails where one survives all models, or where an order in core/, sync/ or channel/ was never come
-# across.
+# and fails where one survives all models, or where an order in core/, sync/, channel/ or sched/ was never
+# come across.
 
 cmake_minimum_required(VERSION 3.25)
 cmake_path(ABSOLUTE_PATH HEADERS NORMALIZE)

@@ -70,7 +70,7 @@ public:
     // As closed(); errc::stopped when a stop is requested first.
     result<void> closed(std::stop_token token) {
         const fate what = state_->wait_closed(token);
-        return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+        return result_of(what);
     }
 
     // As closed(), for a coroutine.

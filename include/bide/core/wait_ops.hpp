@@ -117,6 +117,11 @@ inline errc errc_of(fate what) noexcept {
     }
 }
 
+// What a wait without a value came to.
+inline result<void> result_of(fate what) noexcept {
+    return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+}
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -9,6 +9,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
+#include <bide/sched/detail/give_way.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/join_handle.hpp>
@@ -171,18 +172,7 @@ private:
     std::unique_ptr<detail::scheduler_core> core_;
 };
 
-inline async_op<void> scheduler::schedule() noexcept {
-    static constexpr wait_ops<result<void>, native_platform> ops{
-        [](const wait_target&) noexcept { return fate::granted; },
-        [](const wait_target&, basic_waiter<native_platform>&) noexcept { return true; },
-        [](const wait_target&, basic_waiter<native_platform>&, fate) noexcept { return false; },
-        [](const wait_target&, fate what) -> result<void> {
-            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
-        },
-        nullptr,
-        true};
-    return async_op<void>(ops, wait_target{}).resume_on(*this);
-}
+inline async_op<void> scheduler::schedule() noexcept { return detail::give_way().resume_on(*this); }
 
 inline void scheduler::post(waker w) noexcept {
     struct errand : runnable {

@@ -15,6 +15,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/sched/detail/give_way.hpp>
 #include <bide/sched/detail/task_control.hpp>
 #include <bide/sched/detail/time_wait.hpp>
 #include <bide/sched/interval.hpp>
@@ -38,18 +39,7 @@ namespace this_task {
 
 // Lets what is queued run first: the task goes behind it, not into its worker's LIFO slot.
 // Cancel: a cancelled task goes behind the others, and then finds it stopped.
-inline async_op<void> yield() noexcept {
-    static constexpr wait_ops<result<void>, native_platform> ops{
-        [](const wait_target&) noexcept { return fate::granted; },
-        [](const wait_target&, basic_waiter<native_platform>&) noexcept { return true; },
-        [](const wait_target&, basic_waiter<native_platform>&, fate) noexcept { return false; },
-        [](const wait_target&, fate what) -> result<void> {
-            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
-        },
-        nullptr,
-        true};
-    return {ops, wait_target{}};
-}
+inline async_op<void> yield() noexcept { return detail::give_way(); }
 
 // Waits that long; not at all if it is zero or negative, for ever if it is huge. Never shorter.
 template <class R, class P>

@@ -133,7 +133,7 @@ private:
         return static_cast<typename queue::word>(n);
     }
     static result<void> to_result(fate what) noexcept {
-        return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+        return result_of(what);
     }
 
     fate acquire_until(deadline until, std::ptrdiff_t n);

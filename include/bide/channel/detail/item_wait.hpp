@@ -311,7 +311,7 @@ public:
         [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
         &cancel<side::sending>,
         [](const wait_target&, fate what) -> result<void> {
-            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+            return result_of(what);
         },
         [](const wait_target&, fate) noexcept {}};
 

@@ -100,7 +100,7 @@ public:
             return self(t).cancel(w, side::sending, why);
         },
         [](const wait_target&, fate what) -> result<void> {
-            return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+            return result_of(what);
         }};
 
     // ---- The receiver

@@ -44,6 +44,14 @@ template <class Platform> void prepare_timers() {
     }
 }
 
+// Resumes what is no part of the task that releases it on this thread.
+template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept {
+    auto& here = worker_local<Platform>::get();
+    auto* const outer = std::exchange(here.running, nullptr);
+    resume<Platform>(to);
+    here.running = outer;
+}
+
 // A coroutine's place in a queue, and its way back from there.
 template <class Platform> class coroutine_wait {
 public:
@@ -116,12 +124,8 @@ public:
     waiter node;
 
 private:
-    // It is no part of the task that releases it here.
     static void resume_frame(void* address) noexcept {
-        auto& here = worker_local<Platform>::get();
-        auto* const outer = std::exchange(here.running, nullptr);
-        resume<Platform>(std::coroutine_handle<>::from_address(address));
-        here.running = outer;
+        resume_apart<Platform>(std::coroutine_handle<>::from_address(address));
     }
 
     static void on_complete(void* self) noexcept {

@@ -18,6 +18,7 @@
 // their first wait stopped. One that lost before it began never begins.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
@@ -101,10 +102,7 @@ public:
     explicit basic_family(until what) noexcept : first_wins_(what == until::first) {
         run_.run = waker(
             [](void* self) noexcept {
-                auto& here = worker_local<Platform>::get();
-                auto* const outer = std::exchange(here.running, nullptr); // it is no part of that
-                resume<Platform>(static_cast<basic_family*>(self)->parent_.leaf);
-                here.running = outer;
+                resume_apart<Platform>(static_cast<basic_family*>(self)->parent_.leaf);
             },
             this);
     }

@@ -89,28 +89,17 @@ public:
 
     // Some worker is blocked and nobody sleeps: has it run by another thread, if there is one.
     void relieve() noexcept {
-        if (idle().is_short()) {
-            for (worker& w : workers()) {
-                if (pass_on(w)) {
-                    return;
-                }
-            }
-        }
+        if_short([this](worker& w) noexcept { return pass_on(w); });
     }
 
     // The same for a thread that will run it itself; nullptr: no need.
     worker* take_blocked() noexcept {
-        if (idle().is_short()) {
-            for (worker& w : workers()) {
-                if (w.tenancy.pass_on([this]() noexcept {
-                        queues_.idle().away(-1);
-                        return true;
-                    })) {
-                    return &w;
-                }
-            }
-        }
-        return nullptr;
+        return if_short([this](worker& w) noexcept {
+            return w.tenancy.pass_on([this]() noexcept {
+                queues_.idle().away(-1);
+                return true;
+            });
+        });
     }
 
     // What nobody has run. After the last run() has returned.
@@ -154,6 +143,18 @@ private:
     runnable* search(worker& w, bool napped, bool& more) noexcept;
     runnable* search_or_sleep(worker& w) noexcept;
     bool pass_on(worker& w) noexcept;
+
+    // Some worker is blocked and nobody sleeps: the first worker that `take` takes over.
+    template <class Take> worker* if_short(Take&& take) noexcept {
+        if (idle().is_short()) {
+            for (worker& w : workers()) {
+                if (take(w)) {
+                    return &w;
+                }
+            }
+        }
+        return nullptr;
+    }
 
     owner& owner_;
     trace_sink* const trace_;

@@ -41,7 +41,11 @@ public:
             has_waited_ = true;
             first_wait();
         }
-        return state_.begin_wait() || !finds_itself_cancelled();
+        const bool may_wait = state_.begin_wait();
+        if (!may_wait) {
+            request_stop(); // whoever cancels may not have come to that yet
+        }
+        return may_wait;
     }
     void end_wait() noexcept override { state_.end_wait(); }
     bool will_go_on(executor_ref there) const noexcept override {
@@ -60,7 +64,11 @@ public:
         if (is_closing()) {
             cancel();
         }
-        return state_.is_cancelled() && finds_itself_cancelled();
+        const bool cancelled = state_.is_cancelled();
+        if (cancelled) {
+            request_stop(); // as above: a task that knows finds its token stopped
+        }
+        return cancelled;
     }
     void ended() noexcept override {
         ended_ = true;
@@ -148,13 +156,6 @@ private:
     void go_on() noexcept {
         const executor_ref where = at_->where;
         where.post(run_);
-    }
-
-    // Whoever cancels may not have come to that yet, and a task that knows is to find its token
-    // stopped.
-    bool finds_itself_cancelled() noexcept {
-        request_stop();
-        return true;
     }
 
     void request_stop() noexcept {

@@ -103,7 +103,7 @@ private:
         return self(t).cancel(w, why);
     }
     static result<void> collect(const wait_target&, fate what) noexcept {
-        return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+        return result_of(what);
     }
 
     // Under the lock, with somebody queued until now: the word without `w`.
