@@ -85,13 +85,18 @@ private:
     }
 
     bide::runnable* search(unsigned self, bool& more) noexcept {
+        bide::runnable* first = nullptr;
         const auto keep = [&](bide::runnable& r) {
+            if (first == nullptr) {
+                first = &r;
+                return;
+            }
             more = true;
             rings_[self].push(r, injected_);
         };
-        if (bide::runnable* const r = injected_.pop(2, keep)) {
+        if (injected_.pop(2, keep) != 0) {
             more = more || !injected_.empty();
-            return r;
+            return first;
         }
         for (unsigned other = 0; other < Workers; ++other) {
             unsigned taken = 0;

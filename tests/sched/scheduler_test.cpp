@@ -892,7 +892,8 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
     scheduler a(with(1, naps));
     scheduler b(with(1, naps));
     struct traveller {
-        static task<recorded> run(scheduler& home, scheduler& other, test::thread_executor& none) {
+        static task<recorded> run(scheduler& home, scheduler& other, test::thread_executor& none,
+                                  bide::semaphore& permits) {
             recorded seen;
             const auto note = [&seen] { seen.push_back(scheduler::current()); };
             note();
@@ -902,18 +903,27 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
             note();
             co_await home.schedule();
             note();
-            co_await bide::this_task::sleep_for(100us).resume_on(other);
+            auto permit = co_await permits.async_acquire().resume_on(other);
+            permit.forget();
             note();
             co_await yield().resume_on(none);
             note();
             co_return seen; // it ends there
         }
     };
+    bide::semaphore permits(0);
+    std::thread giver([&] { // when it waits: a permit that is there would be taken where it is
+        for (int i = 0; i < 2; ++i) {
+            test::has_waiters(permits, 1);
+            permits.release();
+        }
+    });
     recorded expected{&a, &b, &a, &a, &b, nullptr};
-    CHECK(a.spawn(traveller::run(a, b, thread)).join() == expected);
+    CHECK(a.spawn(traveller::run(a, b, thread, permits)).join() == expected);
     expected.front() = nullptr;
     expected[2] = nullptr; // the loop that runs it
-    CHECK(sync_wait(traveller::run(a, b, thread)) == expected);
+    CHECK(sync_wait(traveller::run(a, b, thread, permits)) == expected);
+    giver.join();
     const scheduler_stats home = a.stats();
     CHECK(home.completed == 1);
     const scheduler_stats other = b.stats();

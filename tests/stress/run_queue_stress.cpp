@@ -59,8 +59,8 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
             if (from != self) {
                 have(rings[from].steal_into(ring, taken));
             }
-            have(injected.pop(chance.below(8),
-                              [&](runnable& r) noexcept { ring.push(r, injected); }));
+            injected.pop(chance.below(8), [&](runnable& r) noexcept { ring.push(r, injected); });
+            have(ring.pop());
         };
         for (const test::stress_time time; time.is_left();) {
             for (std::uint32_t n = chance.below(2 * Capacity); n > 0; --n) {
@@ -195,19 +195,24 @@ private:
     }
 
     runnable* search(unsigned self, test::jitter& chance, bool& more) noexcept {
+        runnable* first = nullptr;
         const auto keep = [&](runnable& r) noexcept {
+            if (first == nullptr) {
+                first = &r;
+                return;
+            }
             more = true;
             rings_[self].push(r, injected_);
         };
         const std::size_t part =
             bide::basic_injector<P>::share(injected_.size(), static_cast<unsigned>(size_));
-        if (runnable* const r = injected_.pop(part, keep)) {
+        if (injected_.pop(part, keep) != 0) {
             more = more || !injected_.empty();
-            return r;
+            return first;
         }
-        const auto first = chance.below(static_cast<std::uint32_t>(size_));
+        const auto start = chance.below(static_cast<std::uint32_t>(size_));
         for (std::size_t i = 0; i < size_; ++i) {
-            const std::size_t other = (first + i) % size_;
+            const std::size_t other = (start + i) % size_;
             unsigned taken = 0;
             if (other == self) {
                 continue;

@@ -47,13 +47,15 @@ public:
 
     // The oldest, or nullptr.
     runnable* pop() noexcept {
-        return pop(1, [](runnable&) noexcept {});
+        runnable* oldest = nullptr;
+        pop(1, [&oldest](runnable& r) noexcept { oldest = &r; });
+        return oldest;
     }
 
-    // Takes up to `most`, but one at least, the oldest, in one step. Returns the first; the others
-    // go to `out` in order, with the lock let go. nullptr: there is none.
+    // Takes up to `most`, but one at least, the oldest, in one step, and gives them to `out` in
+    // order, with the lock let go. Returns how many there were.
     // Requires: out(runnable&) does not throw.
-    template <class Out> runnable* pop(std::size_t most, Out&& out) noexcept;
+    template <class Out> std::size_t pop(std::size_t most, Out&& out) noexcept;
 
     // Any thread, without the lock.
     std::size_t size() const noexcept {
@@ -100,15 +102,15 @@ void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size
 
 template <class Platform>
 template <class Out>
-runnable* basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept {
+std::size_t basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept {
     // Order: relaxed; whoever must not overlook anything has asked empty() before.
     if (word_.load(std::memory_order_relaxed) >> shift == 0) {
-        return nullptr;
+        return 0;
     }
     const word length = lock::acquire(word_) >> shift;
     if (length == 0) {
         lock::release_as(word_, 0);
-        return nullptr;
+        return 0;
     }
     runnable* const first = first_;
     runnable* last = first;
@@ -119,12 +121,12 @@ runnable* basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept {
     first_ = last->next;
     lock::release_as(word_, (length - count) << shift);
     last->next = nullptr;
-    for (runnable* r = first->next; r != nullptr;) {
+    for (runnable* r = first; r != nullptr;) {
         runnable* const next = r->next; // out() may let it run
         out(*r);
         r = next;
     }
-    return first;
+    return static_cast<std::size_t>(count);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -31,7 +31,8 @@ public:
     // `steal`: workers take from each other. `watched`: idle ones nap. `io`: where one sleeps.
     basic_work_queues(basic_pool<Platform>& whose, unsigned count, bool steal, bool watched,
                       driver* io)
-        : steals_(steal && count > 1), watched_(watched && steals_), driver_(io), idle_(count) {
+        : steals_(steal && count > 1), shares_(steals_ || count == 1), watched_(watched && steals_),
+          driver_(io), idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(whose, i);
         }
@@ -44,7 +45,7 @@ public:
     void push_local(worker& w, runnable& r) noexcept;
     void push_ring(worker& w, runnable& r) noexcept;
 
-    // Behind what is queued here, and behind what waits in the injector if anything does: whoever
+    // Behind what is queued here, and behind a fair share of what waits in the injector: whoever
     // gives way again and again does not keep that waiting.
     void push_behind(worker& w, runnable& r) noexcept;
 
@@ -110,6 +111,10 @@ private:
     static constexpr unsigned most_lifo = 3;
 
     runnable* take_lifo(worker& w) noexcept;
+    template <class Out> std::size_t take_share(worker& w, Out&& out) noexcept;
+    std::size_t fair_share() const noexcept {
+        return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
+    }
 
     struct overflow {
         basic_work_queues& all;
@@ -117,6 +122,7 @@ private:
     };
 
     const bool steals_;
+    const bool shares_; // nobody waits for what is in another's ring
     const bool watched_;
     driver* const driver_;
     std::deque<worker> workers_;
@@ -153,6 +159,14 @@ template <class Platform>
 void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
     if (injector_.empty()) {
         push_ring(w, r);
+        return;
+    }
+    // A ring with room draws on the injector, so that those who give way do not all meet at its lock.
+    // Where there is none, or nothing may be drawn, `r` queues there.
+    overflow out{*this};
+    if (shares_ && w.ring.room() > fair_share() &&
+        take_share(w, [&](runnable& older) { w.ring.push(older, out); }) != 0) {
+        push_ring(w, r);
     } else {
         push(r);
     }
@@ -186,28 +200,30 @@ template <class Platform> runnable* basic_work_queues<Platform>::take_lifo(worke
     return w.lifo.exchange(nullptr, std::memory_order_acquire);
 }
 
+template <class Platform>
+template <class Out>
+std::size_t basic_work_queues<Platform>::take_share(worker& w, Out&& out) noexcept {
+    // What goes into a ring others must be able to take.
+    const std::size_t n = shares_ ? fair_share() : std::size_t{1};
+    const std::size_t taken = injector_.empty() ? 0 : injector_.pop(n, out);
+    w.injected.add(taken);
+    return taken;
+}
+
 template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w) noexcept {
-    const std::size_t there = injector_.size();
-    if (there == 0) {
-        return take_lifo(w);
-    }
-    // What goes into its ring others must be able to take.
-    const auto n =
-        steals_ ? injector_.share(there, static_cast<unsigned>(workers_.size())) : std::size_t{1};
-    unsigned moved = 0;
-    runnable* const r = injector_.pop(n, [&](runnable& more) {
-        overflow out{*this};
-        w.ring.push(more, out);
-        ++moved;
+    runnable* first = nullptr;
+    overflow out{*this};
+    const std::size_t taken = take_share(w, [&](runnable& r) {
+        if (first == nullptr) {
+            first = &r;
+        } else {
+            w.ring.push(r, out);
+        }
     });
-    if (r == nullptr) {
-        return take_lifo(w); // others were faster
-    }
-    w.injected.add(moved + 1);
-    if (moved != 0 && steals_) {
+    if (taken > 1 && steals_) {
         unpark(idle_.wake_one()); // as for any push [I1]
     }
-    return r;
+    return first != nullptr ? first : take_lifo(w);
 }
 
 template <class Platform>

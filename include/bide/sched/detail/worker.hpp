@@ -80,7 +80,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::int64_t keeps = never;   // the time that it sleeps until for all
     std::int64_t nap_ns = 0;      // how long its next nap takes
     runnable* gave_way = nullptr; // goes behind what is queued
-    bool searches = false;             // what it pushes meanwhile it tells of when it ends that
+    bool searches = false;        // what it pushes meanwhile it tells of when it ends that
     bool timer_unseen = false;    // timers may be left that no sleeper wakes for
     bool left_driver = false;     // and nobody may be in it
 
