@@ -57,3 +57,4 @@ endfunction()
 
 bide_bench_rust_peer(bench_crossbeam crossbeam_channel crossbeam-channel BIDE_BENCH_CROSSBEAM)
 bide_bench_rust_peer(bench_tokio tokio tokio BIDE_BENCH_TOKIO)
+bide_bench_rust_peer(bench_rayon rayon rayon BIDE_BENCH_RAYON)

@@ -2,17 +2,12 @@
 
 #include "sched/targets.hpp"
 #include "sched/tokio.hpp"
-#include "sched/workers.hpp"
 #include "sched/workloads.hpp"
 #include "support/harness.hpp"
 #include "support/program.hpp"
+#include "support/workers.hpp"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <string_view>
-#include <vector>
 
 // Which peers CMake did not find.
 #ifndef BIDE_BENCH_SCHED_WITHOUT
@@ -47,20 +42,6 @@ void print_peers() {
     std::printf("pools     %u workers each (--workers N)\n", workers());
 }
 
-constexpr const char* help_text = "  --workers N        of every pool, 1 to 256 (2)\n";
-
-// Takes `--workers N` out, and puts N where workers() finds it.
-std::vector<char*> without_workers(int argc, char** argv) {
-    std::vector<char*> rest(argv, argv + argc);
-    const auto option = std::find(rest.begin(), rest.end(), std::string_view("--workers"));
-    if (option != rest.end()) {
-        const auto value = option + 1;
-        ::setenv(workers_variable, value == rest.end() ? "nothing" : *value, 1);
-        rest.erase(option, value == rest.end() ? value : value + 1);
-    }
-    return rest;
-}
-
 } // namespace
 } // namespace bench
 
@@ -72,10 +53,5 @@ int main(int argc, char** argv) {
         bench::judge_all,
         bench::print_peers,
         bench::print_summary};
-    std::vector<char*> rest = bench::without_workers(argc, argv);
-    const int result = bench::run_program(scheduler, static_cast<int>(rest.size()), rest.data());
-    if (std::find(rest.begin(), rest.end(), std::string_view("--help")) != rest.end()) {
-        std::printf("and of this program:\n%s", bench::help_text);
-    }
-    return result;
+    return bench::run_program_with_workers(scheduler, argc, argv);
 }

@@ -6,8 +6,8 @@
 #include "sched/job.hpp"
 #include "sched/pools.hpp"
 #include "sched/tokio.hpp"
-#include "sched/workers.hpp"
 #include "support/harness.hpp"
+#include "support/workers.hpp"
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/task.hpp>

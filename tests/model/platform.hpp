@@ -205,6 +205,7 @@ template <int LockPauses> struct basic_platform {
         static constexpr char key = 0;
         return *static_cast<T*>(ops::local(&key, [] { return static_cast<void*>(new T{}); }));
     }
+    template <class T> static T& near_local() noexcept { return local<T>(); }
 
     // The one that the body named by use_service() (check.hpp).
     static bide::basic_timer_service<basic_platform>& timer_service() noexcept {

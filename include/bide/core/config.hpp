@@ -10,6 +10,10 @@
 //   BIDE_ABI                 here          the inline namespace: the linker does not confuse two
 //                                          translation units that differ in one of the above
 //   BIDE_NOINLINE            here          kept out of line, whatever the optimiser thinks
+//   BIDE_INLINE              here          inlined, whatever the optimiser thinks
+//   BIDE_COLD                here          out of line and seldom called
+//   BIDE_NEAR_LOCAL          here          out of line where the compiler keeps the address of what
+//                                          is thread-local over a suspension point
 //   BIDE_RECYCLE_FRAMES      user or      1: coroutine frames are recycled; 0: each is its own
 //                            sched/...    allocation, as sanitizers want it (frame_memory.hpp); the
 //                                         two may be mixed in a program
@@ -49,6 +53,23 @@
 #define BIDE_NOINLINE __declspec(noinline)
 #else
 #define BIDE_NOINLINE
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define BIDE_INLINE [[gnu::always_inline]] inline
+#define BIDE_COLD [[gnu::noinline, gnu::cold]]
+#elif defined(_MSC_VER)
+#define BIDE_INLINE __forceinline
+#define BIDE_COLD __declspec(noinline)
+#else
+#define BIDE_INLINE inline
+#define BIDE_COLD
+#endif
+
+#if defined(__clang_major__) && __clang_major__ < 16
+#define BIDE_NEAR_LOCAL BIDE_NOINLINE
+#else
+#define BIDE_NEAR_LOCAL
 #endif
 
 #if BIDE_EXCEPTIONS

@@ -20,6 +20,8 @@
 //   P::futex_wait, futex_wake   see core/futex.hpp
 //   P::single_cpu()             the process has one processor only: spinning is in vain
 //   P::local<T>()               this thread's T, constant-initialised
+//   P::near_local<T>()          another one, for what takes a few nanoseconds altogether; read and
+//                               done with before the next suspension point of a coroutine
 
 #include <bide/core/config.hpp>
 
@@ -112,6 +114,12 @@ template <class Futex> struct basic_native_platform {
     // Out of line: a compiler that inlines it may keep the address of the old thread's object over
     // a suspension point that continues on another thread.
     template <class T> BIDE_NOINLINE static T& local() noexcept {
+        static constinit thread_local T value{};
+        return value;
+    }
+
+    // Inlined, where the compiler knows that a coroutine may go on on another thread.
+    template <class T> BIDE_NEAR_LOCAL static T& near_local() noexcept {
         static constinit thread_local T value{};
         return value;
     }

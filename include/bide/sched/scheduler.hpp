@@ -29,6 +29,9 @@
 namespace bide::inline BIDE_ABI {
 
 class task_group;
+namespace detail {
+class fork_entry;
+} // namespace detail
 
 // Runs tasks, coroutines and plain functions, on a fixed number of workers, each a thread, that
 // steal from each other. A task that waits for something of bide's costs no thread. One that blocks
@@ -155,6 +158,7 @@ public:
 
 private:
     friend class task_group;
+    friend detail::fork_entry;
 
     template <class T> join_handle<T> launch(detail::outcome_cell<T>& cell) noexcept {
         join_handle<T> handle(cell);

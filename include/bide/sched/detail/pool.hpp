@@ -11,7 +11,9 @@
 //   its ring        in order; half of it is moved to the injector where it overflows
 //   the injector    what came from outside or overflowed: a fair share at a time, into its ring
 //   the others      half of somebody's ring; half of the workers may search at a time
-//   sleep           idle.hpp: announce, look at everything once more, sleep without a time-out; but
+//   forks           the oldest arm of somebody's fork-join (fork_lane.hpp)
+//   sleep           after an arm, another look at all that for as long as a wake would take;
+//                   idle.hpp: announce, look at everything once more, sleep without a time-out; but
 //                   see lookout.hpp
 
 #include <bide/core/config.hpp>
@@ -20,7 +22,11 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+#include <bide/sched/detail/fork_place.hpp>
 #include <bide/sched/detail/lookout.hpp>
+#include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
@@ -39,34 +45,9 @@ template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
 
-    // What a pool asks of the scheduler that it is in.
-    class owner {
-    public:
-        // Has somebody else run `w`, which its thread leaves. False: there is nobody.
-        virtual bool replace(worker& w) noexcept = 0;
-        // There was nobody: whoever is of use next is to relieve() the pool.
-        virtual void call_for_help() noexcept {}
-        // This thread runs a worker in place of another; and has a thread that is back take it over.
-        // False: none is.
-        virtual bool stands_in() const noexcept { return false; }
-        virtual bool give_back(worker&) noexcept { return false; }
-        // A worker found nothing to run, and has said so to the others by a step on a word of
-        // theirs: who says so last sees what all have done before.
-        virtual void found_nothing() noexcept = 0;
-        // What its tasks call their executor.
-        virtual executor_ref executor() noexcept = 0;
+    using owner = basic_pool_owner<Platform>;
+    using options = pool_options;
 
-    protected:
-        ~owner() = default;
-    };
-
-    struct options {
-        unsigned workers;
-        bool steal;
-        driver* io;                  // where one of the workers sleeps, instead of on a futex
-        std::int64_t longest_nap_ns; // 0: nobody naps
-        trace_sink* trace = nullptr;
-    };
     basic_pool(owner& whose, const options& wanted)
         : owner_(whose), trace_(wanted.trace),
           queues_(*this, wanted.workers, wanted.steal, wanted.longest_nap_ns != 0, wanted.io),
@@ -121,6 +102,19 @@ public:
     std::size_t queued() const noexcept { return queues_.queued(); }
     executor_ref executor() noexcept { return owner_.executor(); }
     const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
+
+    // What this thread, one of the scheduler's, forks with until it leaves. nullptr: no memory.
+    basic_fork_lane<Platform>* lane_here() noexcept {
+        return basic_fork_place<Platform>::here().take(queues_.lanes(), *this, owner_.face());
+    }
+    void leave_lane() noexcept { basic_fork_place<Platform>::here().leave(queues_.lanes()); }
+
+    // Something was forked where others find it. `brief`: it is worth no wake. Returns how long the
+    // wake took, if there was one.
+    std::int64_t fork_published(bool brief) noexcept;
+
+    // Runs an arm that a worker has taken.
+    void run_arm(basic_fork_errand<Platform>& arm) noexcept;
 
     // The workers'. See worker_host.
     void give_way(worker& w, runnable& r) noexcept {
@@ -179,6 +173,7 @@ template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
         lookout_.hand_on(w);
         execute(w, *r);
     }
+    leave_lane();
     here = {};
     resumed.worker = {};
 }
@@ -188,6 +183,7 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     auto& local = worker_local<Platform>::get();
     local.host = &w;
     local.budget = budget;
+    w.forked = &r == &w.arm;
     if (trace_ == nullptr) {
         r.run.wake();
     } else {
@@ -200,6 +196,30 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     }
     local.host = nullptr;
     local.budget = 0;
+}
+
+// Another thread may have the worker, and what is in `arm`, before it has ended.
+template <class Platform>
+void basic_pool<Platform>::run_arm(basic_fork_errand<Platform>& arm) noexcept {
+    auto& job = *arm.what;
+    auto& from = *arm.from;
+    if (auto* const mine = lane_here()) {
+        const basic_fork_session<Platform> session(*mine, from);
+        mine->run(job, from);
+    } else {
+        from.give_back(job);
+    }
+}
+
+template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool brief) noexcept {
+    auto& idle = queues_.idle();
+    const unsigned who = brief ? idle.wake_unless_watched() : idle.wake_one();
+    if (who == idle.none) {
+        return 0;
+    }
+    const std::int64_t begin = Platform::now();
+    queues_.unpark(who);
+    return Platform::now() - begin;
 }
 
 template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
@@ -254,6 +274,9 @@ runnable* basic_pool<Platform>::search(worker& w, bool napped, bool& more) noexc
             trace_->stole(w.index, taken, Platform::now());
         }
     }
+    if (r == nullptr) {
+        r = queues_.take_arm(w, more);
+    }
     more = more || !queues_.has_nothing(w);
     return r;
 }
@@ -268,7 +291,12 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     for (;;) {
         if (searching) {
             bool more = called;
-            if (runnable* const r = search(w, watches, more)) {
+            runnable* r = search(w, watches, more);
+            if (r == nullptr && std::exchange(w.forked, false)) { // others fork as fast
+                basic_spin<Platform>::until(
+                    [&]() noexcept { return (r = search(w, false, more)) != nullptr; });
+            }
+            if (r != nullptr) {
                 w.searches = false;
                 queues_.unpark(idle.end_search(more));
                 relieve();

@@ -43,6 +43,27 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+class scheduler_core;
+
+// What a thread from elsewhere has run on a worker, and waits for.
+class guest : runnable {
+public:
+    guest(const guest&) = delete;
+    guest& operator=(const guest&) = delete;
+
+protected:
+    guest() noexcept = default;
+    ~guest() = default;
+
+private:
+    friend class scheduler_core;
+    virtual void serve() noexcept = 0;
+    static void enter(void* self) noexcept;
+
+    scheduler_core* host_ = nullptr;
+    basic_gate<native_platform> served_{1};
+};
+
 class scheduler_core final : public task_home, basic_pool<native_platform>::owner {
     using platform = native_platform;
     using pool_type = basic_pool<platform>;
@@ -69,6 +90,11 @@ public:
 
     void post(runnable& r) noexcept override;
 
+    // Has a worker run it. False: the scheduler is closing.
+    // Blocks: until it has been run.
+    // Requires: not is_here().
+    bool receive(guest& g) noexcept;
+
     // True: all has ended by the deadline.
     bool shutdown(deadline until) noexcept;
 
@@ -91,6 +117,8 @@ public:
     }
 
 private:
+    friend guest;
+
     class visit {
     public:
         explicit visit(scheduler_core& c) noexcept : visitors_(c.visitors_) {
@@ -122,9 +150,11 @@ private:
         employer::here().face = &face_;
     }
     void leave() noexcept override {
+        pool_.leave_lane();
         pool_type::place::here() = {};
         employer::here() = {};
     }
+    const void* face() const noexcept override { return &face_; }
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
     void call_for_help() noexcept override { threads_.call_for_help(); }
     bool stands_in() const noexcept override { return employer::here().stands_in; }
@@ -231,6 +261,29 @@ inline void scheduler_core::post(runnable& r) noexcept {
     if (ended_.load(std::memory_order_seq_cst)) {
         forward_left_over();
     }
+}
+
+inline bool scheduler_core::receive(guest& g) noexcept {
+    g.host_ = this;
+    g.run = waker(&guest::enter, &g);
+    const visit here(*this);
+    // Order: seq_cst [N2]; as in start().
+    spawned_outside_.fetch_add(1, std::memory_order_seq_cst);
+    // Order: seq_cst [N2]; as in start().
+    if (closing_.load(std::memory_order_seq_cst)) {
+        task_ended();
+        return false;
+    }
+    pool_.push(g);
+    g.served_.wait();
+    return true;
+}
+
+inline void guest::enter(void* self) noexcept {
+    guest& g = *static_cast<guest*>(self);
+    g.serve();
+    g.host_->task_ended();
+    g.served_.arrive(1);
 }
 
 inline basic_task_registry<native_platform>& scheduler_core::registry() noexcept {

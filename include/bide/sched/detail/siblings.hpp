@@ -8,6 +8,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/family.hpp>
+#include <bide/sched/detail/nonvoid.hpp>
 #include <bide/sched/detail/owned_frame.hpp>
 #include <bide/sched/task.hpp>
 
@@ -21,9 +22,6 @@
 #include <vector>
 
 namespace bide::inline BIDE_ABI {
-
-// What stands for the value of a task of void.
-template <class T> using nonvoid_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 namespace detail {
 

@@ -13,6 +13,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
@@ -31,8 +32,8 @@ public:
     // `steal`: workers take from each other. `watched`: idle ones nap. `io`: where one sleeps.
     basic_work_queues(basic_pool<Platform>& whose, unsigned count, bool steal, bool watched,
                       driver* io)
-        : steals_(steal && count > 1), shares_(steals_ || count == 1), watched_(watched && steals_),
-          driver_(io), idle_(count) {
+        : forks_are_taken_(steal), steals_(steal && count > 1), shares_(steals_ || count == 1),
+          watched_(watched && steals_), driver_(io), idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(whose, i);
         }
@@ -65,6 +66,9 @@ public:
     // Half of somebody's ring; `taken` of them, and whether any were `left`. Without watchers also
     // what is in somebody's slot.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
+
+    // The oldest arm of somebody's fork-join, to be run as `w.arm`; whether there are any `left`.
+    runnable* take_arm(worker& w, bool& left) noexcept;
 
     // A watcher's: before a nap, where the others are; after it, what one of them left in its slot
     // all the while.
@@ -104,6 +108,7 @@ public:
     const basic_idle<Platform>& idle() const noexcept { return idle_; }
     std::deque<worker>& workers() noexcept { return workers_; }
     const std::deque<worker>& workers() const noexcept { return workers_; }
+    basic_fork_lanes<Platform>& lanes() noexcept { return lanes_; }
     bool steals() const noexcept { return steals_; }
     bool watched() const noexcept { return watched_; }
 
@@ -121,6 +126,7 @@ private:
         void push(run_list& list, std::size_t n) noexcept { all.injector_.push(list, n); }
     };
 
+    const bool forks_are_taken_;
     const bool steals_;
     const bool shares_; // nobody waits for what is in another's ring
     const bool watched_;
@@ -128,6 +134,7 @@ private:
     std::deque<worker> workers_;
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
+    alignas(cache_line_pair) basic_fork_lanes<Platform> lanes_;
 };
 
 // ---- In
@@ -255,6 +262,21 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
     return nullptr;
 }
 
+template <class Platform>
+runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept {
+    if (!forks_are_taken_) {
+        return nullptr;
+    }
+    w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
+    if (w.arm.what == nullptr) {
+        return nullptr;
+    }
+    w.stolen.add(1);
+    w.steal_batches.add(1);
+    left = !w.arm.from->is_empty();
+    return &w.arm;
+}
+
 template <class Platform> void basic_work_queues<Platform>::note_progress() noexcept {
     for (worker& other : workers_) {
         // Order: relaxed; an observation, for later. There is one watcher at a time.
@@ -295,7 +317,7 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
             return true;
         }
     }
-    return false;
+    return forks_are_taken_ && lanes_.has_work();
 }
 
 template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w) noexcept {

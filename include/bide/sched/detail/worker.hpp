@@ -9,6 +9,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pace.hpp>
 #include <bide/sched/detail/sleeper.hpp>
 #include <bide/sched/detail/task_registry.hpp>
@@ -42,6 +43,12 @@ private:
 
 template <class Platform> class basic_pool;
 
+// An arm of a fork-join that this worker has taken, until it runs it.
+template <class Platform> struct basic_fork_errand : runnable {
+    basic_fork_job<Platform>* what = nullptr;
+    basic_fork_lane<Platform>* from = nullptr;
+};
+
 template <class Platform>
 struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform> {
     using counter = basic_counter<Platform>;
@@ -49,7 +56,9 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 
     basic_worker(basic_pool<Platform>& whose, unsigned number) noexcept
         : pool(whose), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
-          timers(waker(&on_earlier_timer, this)) {}
+          timers(waker(&on_earlier_timer, this)) {
+        arm.run = waker(&on_arm, this);
+    }
     basic_worker(const basic_worker&) = delete;
     basic_worker& operator=(const basic_worker&) = delete;
 
@@ -83,6 +92,8 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool searches = false;        // what it pushes meanwhile it tells of when it ends that
     bool timer_unseen = false;    // timers may be left that no sleeper wakes for
     bool left_driver = false;     // and nobody may be in it
+    bool forked = false;          // what it ran last was an arm
+    basic_fork_errand<Platform> arm;
 
     // The watcher's: `polled`, when it last looked.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};
@@ -97,6 +108,10 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
         overflowed, parked, woken, injected, timers_fired;
 
 private:
+    static void on_arm(void* self) noexcept {
+        auto& me = *static_cast<basic_worker*>(self);
+        me.pool.run_arm(me.arm);
+    }
     static void on_earlier_timer(void* self) noexcept {
         auto& me = *static_cast<basic_worker*>(self);
         me.pool.earlier_timer(me);

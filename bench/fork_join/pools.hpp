@@ -1,0 +1,201 @@
+#ifndef BIDE_BENCH_FORK_JOIN_POOLS_HPP
+#define BIDE_BENCH_FORK_JOIN_POOLS_HPP
+
+// The pools that are compiled in, with one face, so that every workload is written once. (Rayon is
+// in rayon.hpp.) Each forks in the way that it is best at, and no workload cuts its recursion off:
+//     run(body)           body(), with the pool around it: on a worker, or as one of the workers
+//     join(f, g)          both; a pair of what they return
+//     many<N>(body)       body(0) to body(N - 1)
+//     some(count, body)   body(0) to body(count - 1), where count is small and at least 1
+// The process may use the processors of --cpu-list; no thread is pinned to one of them.
+
+#include <bide/sched/fork_join.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#if defined(BIDE_BENCH_HAS_TBB)
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_invoke.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
+#endif
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace bench {
+
+inline constexpr const char* serial_row = "serial";
+inline constexpr const char* inlined_row = "serial, inlined";
+inline constexpr const char* bide_row = "bide";
+inline constexpr const char* bide_one_row = "bide, one worker";
+inline constexpr const char* tbb_row = "tbb";
+inline constexpr const char* std_row = "std::execution::par";
+inline constexpr const char* openmp_row = "openmp";
+
+template <class F, class G>
+using results_of = std::pair<std::invoke_result_t<F>, std::invoke_result_t<G>>;
+
+// Where a fork would be is a call, which is not inlined.
+class serial_pool {
+public:
+    explicit serial_pool(unsigned) {}
+
+    template <class Body> void run(Body body) { body(); }
+
+    template <class F, class G> results_of<F, G> join(F f, G g) { return {call(f), call(g)}; }
+
+    template <std::size_t N, class Body> void many(Body body) { some(N, body); }
+
+    template <class Body> void some(std::size_t count, Body body) {
+        for (std::size_t i = 0; i < count; ++i) {
+            auto one = [&body, i] { body(i); };
+            call(one);
+        }
+    }
+
+private:
+    // Without its asm, two calls that compute the same would be one.
+    template <class F> [[gnu::noinline]] static auto call(F& f) {
+        asm volatile("");
+        return f();
+    }
+};
+
+// As the compiler likes it.
+class inlined_pool {
+public:
+    explicit inlined_pool(unsigned) {}
+
+    template <class Body> void run(Body body) { body(); }
+
+    template <class F, class G> results_of<F, G> join(F f, G g) { return {f(), g()}; }
+
+    template <std::size_t N, class Body> void many(Body body) { some(N, body); }
+
+    template <class Body> void some(std::size_t count, Body body) {
+        for (std::size_t i = 0; i < count; ++i) {
+            body(i);
+        }
+    }
+};
+
+class bide_pool {
+public:
+    explicit bide_pool(unsigned workers) : scheduler_(options_with(workers)) {}
+
+    template <class Body> void run(Body body) {
+        scheduler_.spawn([&] { body(); }).join();
+    }
+
+    template <class F, class G> auto join(F f, G g) { return bide::join(scheduler_, f, g); }
+
+    template <std::size_t N, class Body> void many(Body body) {
+        invoke_all(body, std::make_index_sequence<N>());
+    }
+
+    template <class Body> void some(std::size_t count, Body body) { halve(0, count, body); }
+
+    bide::scheduler& scheduler() { return scheduler_; }
+
+private:
+    static bide::scheduler_options options_with(unsigned workers) {
+        bide::scheduler_options options;
+        options.num_workers = workers;
+        return options;
+    }
+
+    template <class Body, std::size_t... I> void invoke_all(Body& body, std::index_sequence<I...>) {
+        bide::parallel_invoke(scheduler_, [&body] { body(I); }...);
+    }
+
+    template <class Body> void halve(std::size_t first, std::size_t last, Body& body) {
+        if (last - first == 1) {
+            body(first);
+            return;
+        }
+        const std::size_t middle = first + (last - first) / 2;
+        bide::join(
+            scheduler_, [this, &body, first, middle] { halve(first, middle, body); },
+            [this, &body, middle, last] { halve(middle, last, body); });
+    }
+
+    bide::scheduler scheduler_;
+};
+
+#if defined(BIDE_BENCH_HAS_TBB)
+
+// The thread outside is one of the workers.
+class tbb_pool {
+public:
+    explicit tbb_pool(unsigned workers)
+        : limit_(tbb::global_control::max_allowed_parallelism, workers),
+          arena_(static_cast<int>(workers)) {}
+
+    template <class Body> void run(Body body) { arena_.execute(body); }
+
+    template <class F, class G> results_of<F, G> join(F f, G g) {
+        results_of<F, G> both;
+        tbb::parallel_invoke([&] { both.first = f(); }, [&] { both.second = g(); });
+        return both;
+    }
+
+    template <std::size_t N, class Body> void many(Body body) { some(N, body); }
+
+    template <class Body> void some(std::size_t count, Body body) {
+        tbb::task_group group;
+        for (std::size_t i = 0; i + 1 < count; ++i) {
+            group.run([&body, i] { body(i); });
+        }
+        group.run_and_wait([&body, count] { body(count - 1); });
+    }
+
+private:
+    tbb::global_control limit_;
+    tbb::task_arena arena_;
+};
+
+#endif
+
+#if defined(BIDE_BENCH_HAS_OPENMP)
+
+// The thread outside is one of the workers.
+class openmp_pool {
+public:
+    explicit openmp_pool(unsigned workers) : workers_(static_cast<int>(workers)) {}
+
+    template <class Body> void run(Body body) {
+#pragma omp parallel num_threads(workers_) shared(body)
+#pragma omp single
+        body();
+    }
+
+    template <class F, class G> results_of<F, G> join(F f, G g) {
+        results_of<F, G> both;
+#pragma omp task shared(both, f)
+        both.first = f();
+        both.second = g();
+#pragma omp taskwait
+        return both;
+    }
+
+    template <std::size_t N, class Body> void many(Body body) { some(N, body); }
+
+    template <class Body> void some(std::size_t count, Body body) {
+        for (std::size_t i = 0; i + 1 < count; ++i) {
+#pragma omp task shared(body) firstprivate(i)
+            body(i);
+        }
+        body(count - 1);
+#pragma omp taskwait
+    }
+
+private:
+    int workers_;
+};
+
+#endif
+
+} // namespace bench
+
+#endif

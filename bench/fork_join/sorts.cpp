@@ -1,0 +1,161 @@
+// Sorting numbers in many orders.
+
+#include "fork_join/job.hpp"
+#include "fork_join/pools.hpp"
+#include "fork_join/workloads.hpp"
+
+#include <bide/sched/parallel_sort.hpp>
+
+#if defined(BIDE_BENCH_HAS_TBB)
+#include <oneapi/tbb/parallel_sort.h>
+
+#include <execution>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// clang has it that libstdc++ 12's std::stable_sort uses what is deprecated.
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+#endif
+
+namespace bench {
+namespace {
+
+using numbers = std::vector<std::uint64_t>;
+
+// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators": the i-th.
+constexpr std::uint64_t random_number(std::uint64_t i) {
+    std::uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+struct order {
+    const char* name;
+    std::uint64_t (*at)(std::uint64_t i, std::uint64_t count);
+};
+
+constexpr order orders[] = {
+    {"random", [](std::uint64_t i, std::uint64_t) { return random_number(i); }},
+    {"sorted", [](std::uint64_t i, std::uint64_t) { return i; }},
+    {"reversed", [](std::uint64_t i, std::uint64_t count) { return count - i; }},
+    {"equal", [](std::uint64_t, std::uint64_t) { return std::uint64_t{42}; }},
+    {"organ_pipe", [](std::uint64_t i, std::uint64_t count) { return std::min(i, count - 1 - i); }},
+    {"few_distinct", [](std::uint64_t i, std::uint64_t) { return random_number(i) % 16; }},
+};
+
+// What sorting does not change.
+struct fingerprint {
+    std::uint64_t sum = 0;
+    std::uint64_t squares = 0;
+    bool operator==(const fingerprint&) const = default;
+
+    explicit fingerprint(const numbers& all) {
+        for (const std::uint64_t x : all) {
+            sum += x;
+            squares += random_number(x);
+        }
+    }
+};
+
+template <class Pool, class Sort>
+void add_sort(fork_table& t, const order& o, const char* row, unsigned count, Sort sort) {
+    t.add_work<Pool>(row, count, [&o, sort](Pool& pool, run_timer& timer, std::uint64_t size) {
+        numbers given(size);
+        for (std::uint64_t i = 0; i < size; ++i) {
+            given[i] = o.at(i, size);
+        }
+        const fingerprint expected(given);
+        numbers sorted(size);
+        timer.time([&] { std::copy(given.begin(), given.end(), sorted.begin()); },
+                   [&] {
+                       sort(pool, sorted);
+                       return true;
+                   },
+                   [&](bool) {
+                       return std::is_sorted(sorted.begin(), sorted.end()) &&
+                              fingerprint(sorted) == expected;
+                   });
+    });
+}
+
+template <class Sort> void add_bide_sort(fork_table& t, const order& o, Sort sort) {
+    add_sort<bide_pool>(t, o, bide_row, workers(), sort);
+    if (workers() > 1) {
+        add_sort<bide_pool>(t, o, bide_one_row, 1, sort);
+    }
+}
+
+workload sort_workload(const char* prefix, const order& o, std::uint64_t count) {
+    const bool tens = count >= 10'000'000;
+    return {.name = prefix +
+                    std::string(tens                ? "_10M/"
+                                : count < 1'000'000 ? "_100k/"
+                                                    : "_1M/") +
+                    o.name,
+            .note = "numbers of 64 bits",
+            .size = count,
+            .count = static_cast<double>(count),
+            .counted = "number",
+            .rayon = prefix + std::string("_") + o.name};
+}
+
+void add_unstable(harness& h, const order& o, std::uint64_t count) {
+    fork_table t(h, sort_workload("sort", o, count));
+    add_sort<serial_pool>(t, o, serial_row, 1,
+                          [](serial_pool&, numbers& all) { std::sort(all.begin(), all.end()); });
+    add_bide_sort(t, o, [](bide_pool& pool, numbers& all) {
+        bide::parallel_sort(pool.scheduler(), all.begin(), all.end());
+    });
+    t.add_rayon();
+#if defined(BIDE_BENCH_HAS_TBB)
+    add_sort<tbb_pool>(t, o, tbb_row, workers(),
+                       [](tbb_pool&, numbers& all) { tbb::parallel_sort(all.begin(), all.end()); });
+    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, numbers& all) {
+        std::sort(std::execution::par, all.begin(), all.end());
+    });
+#endif
+    t.finish();
+}
+
+void add_stable(harness& h, const order& o, std::uint64_t count) {
+    fork_table t(h, sort_workload("stable", o, count));
+    add_sort<serial_pool>(t, o, serial_row, 1, [](serial_pool&, numbers& all) {
+        std::stable_sort(all.begin(), all.end());
+    });
+    add_bide_sort(t, o, [](bide_pool& pool, numbers& all) {
+        bide::parallel_stable_sort(pool.scheduler(), all.begin(), all.end());
+    });
+    t.add_rayon();
+#if defined(BIDE_BENCH_HAS_TBB)
+    add_sort<tbb_pool>(t, o, std_row, workers(), [](tbb_pool&, numbers& all) {
+        std::stable_sort(std::execution::par, all.begin(), all.end());
+    });
+#endif
+    t.finish();
+}
+
+} // namespace
+
+void add_sorts(harness& h) {
+    const bool quick = h.opts().quick;
+    for (const order& o : orders) {
+        add_unstable(h, o, quick ? 100'000 : 1'000'000);
+    }
+    if (!quick) {
+        for (const order& o : orders) {
+            add_unstable(h, o, 10'000'000);
+        }
+    }
+    for (const order& o : orders) {
+        add_stable(h, o, quick ? 100'000 : 1'000'000);
+    }
+}
+
+} // namespace bench

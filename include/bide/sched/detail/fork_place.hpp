@@ -1,0 +1,105 @@
+#ifndef BIDE_SCHED_DETAIL_FORK_PLACE_HPP
+#define BIDE_SCHED_DETAIL_FORK_PLACE_HPP
+
+// Where a thread forks: its lane, and whether it does so now. And what is worth a wake.
+//
+// An arm that is published could be run by a worker that sleeps, but to wake it takes the caller
+// longer than most small fork-joins as a whole. So the place in the program of each outermost one
+// remembers how long it took: where that is brief, somebody who naps is left to his nap (lookout.hpp).
+// Nothing hangs on it but speed: the owner runs what nobody takes.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A thread's, near (platform.hpp).
+template <class Platform> struct basic_fork_place {
+    const void* home = nullptr; // the lane's, while it forks
+    basic_fork_lane<Platform>* lane = nullptr;
+
+    basic_fork_lane<Platform>* take(basic_fork_lanes<Platform>& from, basic_pool<Platform>& pool,
+                                    const void* name) noexcept {
+        if (lane == nullptr) {
+            lane = from.take(pool, name);
+        }
+        return lane;
+    }
+    void leave(basic_fork_lanes<Platform>& to) noexcept {
+        if (lane != nullptr) {
+            to.put(*std::exchange(lane, nullptr));
+        }
+    }
+
+    static basic_fork_place& here() noexcept {
+        return Platform::template near_local<basic_fork_place>();
+    }
+};
+
+// A place in the program that forks, outermost.
+template <class Platform> class basic_fork_site {
+public:
+    // It takes less than a wake is worth.
+    bool is_brief() const noexcept {
+        // Order: relaxed; an estimate.
+        return average_ns_.load(std::memory_order_relaxed) < worth_a_wake_ns;
+    }
+
+    void learn(std::int64_t ns) noexcept {
+        // Order: relaxed; an estimate, and a lost update is as good as none.
+        const std::int64_t old = average_ns_.load(std::memory_order_relaxed);
+        const std::int64_t next = old == unknown ? ns : old + (ns - old) / 4;
+        // Order: relaxed; as above.
+        average_ns_.store(next, std::memory_order_relaxed);
+    }
+
+private:
+    static constexpr std::int64_t worth_a_wake_ns = 20'000;
+    static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
+
+    typename Platform::template atomic<std::int64_t> average_ns_{unknown};
+};
+
+// While one lives, the thread forks on `lane`, whose it is.
+template <class Platform> class basic_fork_session {
+    using place = basic_fork_place<Platform>;
+    using lane = basic_fork_lane<Platform>;
+
+public:
+    // The outermost of a fork-join.
+    basic_fork_session(lane& on, basic_fork_site<Platform>& site) noexcept
+        : site_(&site), begin_ns_(Platform::now()) {
+        on.set_brief(site.is_brief());
+        place::here().home = on.home;
+    }
+    // A part of one that was stolen from `from`.
+    basic_fork_session(lane& on, const lane& from) noexcept {
+        on.set_brief(from.is_brief());
+        place::here().home = on.home;
+    }
+    basic_fork_session(const basic_fork_session&) = delete;
+    basic_fork_session& operator=(const basic_fork_session&) = delete;
+    ~basic_fork_session() {
+        place& here = place::here();
+        here.home = nullptr;
+        const std::int64_t woke_ns = here.lane->take_wake_ns();
+        if (site_ != nullptr) {
+            site_->learn(Platform::now() - begin_ns_ - woke_ns);
+        }
+    }
+
+private:
+    basic_fork_site<Platform>* const site_ = nullptr;
+    const std::int64_t begin_ns_ = 0;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,131 @@
+#ifndef BIDE_SCHED_DETAIL_QUICK_SORT_HPP
+#define BIDE_SCHED_DETAIL_QUICK_SORT_HPP
+
+// Quicksort that knows patterns (Peters: "Pattern-defeating Quicksort", 2021), whose two parts are
+// sorted side by side.
+//
+// Of many equal elements, those that equal the last pivot are set apart in one pass. A partition
+// that had nothing to move is a hint at order: an insertion sort tries, and gives up early. One that
+// cuts off less than an eighth is a bad one: some elements change places, and after log2(n) of them
+// heap sort takes over, so that no input takes more than O(n log n).
+
+#include <bide/core/config.hpp>
+#include <bide/sched/detail/partition.hpp>
+#include <bide/sched/detail/small_sort.hpp>
+#include <bide/sched/detail/sort_parts.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Forker, class It, class Compare> class quick_sort {
+    using difference = std::iter_difference_t<It>;
+    using value = std::iter_value_t<It>;
+
+public:
+    quick_sort(Forker forks, Compare& less) noexcept : forks_(forks), less_(less) {}
+
+    void run(It begin, It end) {
+        const auto size = static_cast<std::size_t>(end - begin);
+        const int bad_ones = static_cast<int>(std::bit_width(size));
+        if (end - begin < 2 * fork_size) {
+            sort(begin, end, bad_ones, true);
+        } else {
+            forks_.enter([=, this] { sort(begin, end, bad_ones, true); });
+        }
+    }
+
+private:
+    // Smaller parts are not divided; medians of more elements from here on; both parts at least so
+    // large, or else it is not worth a fork.
+    static constexpr difference small = sorts_branchless<value> ? small_sort_size : 24;
+    static constexpr difference many = 128;
+    static constexpr difference fork_size = 1'024;
+
+    // If it is not the leftmost part, *(begin - 1) is there and not greater than any element.
+    void sort(It begin, It end, int bad_ones, bool leftmost) {
+        for (;;) {
+            const difference size = end - begin;
+            if (size <= small) {
+                return sort_small(begin, end, leftmost);
+            }
+            choose_pivot(begin, end);
+            if (!leftmost && !less_(*std::prev(begin), *begin)) {
+                begin = std::next(partition_equal(begin, end, less_));
+                continue;
+            }
+            const division<It> parts = partition_less(begin, end, less_);
+            const It pivot = parts.middle;
+            const It right = std::next(pivot);
+            const difference smaller = std::min(pivot - begin, end - right);
+            if (smaller < size / 8) {
+                if (--bad_ones == 0) {
+                    return heap_sort(begin, end, less_);
+                }
+                stir(begin, pivot);
+                stir(right, end);
+            } else if (parts.was_divided && sort_if_nearly(begin, pivot, less_) &&
+                       sort_if_nearly(right, end, less_)) {
+                return;
+            }
+            if (smaller >= fork_size) {
+                return forks_.both([=, this] { sort(begin, pivot, bad_ones, leftmost); },
+                                   [=, this] { sort(right, end, bad_ones, false); });
+            }
+            sort(begin, pivot, bad_ones, leftmost);
+            begin = right;
+            leftmost = false;
+        }
+    }
+
+    void sort_small(It begin, It end, bool leftmost) {
+        if constexpr (sorts_branchless<value>) {
+            small_sort(begin, end, less_);
+        } else if (leftmost) {
+            insertion_sort<false>(begin, end, less_);
+        } else {
+            insertion_sort<true>(begin, end, less_);
+        }
+    }
+
+    // Moves the median of three elements, or of three such medians, to the front.
+    void choose_pivot(It begin, It end) {
+        const difference size = end - begin;
+        const It middle = begin + size / 2;
+        if (size > many) {
+            sort_three(begin, middle, end - 1, less_);
+            sort_three(begin + 1, middle - 1, end - 2, less_);
+            sort_three(begin + 2, middle + 1, end - 3, less_);
+            sort_three(middle - 1, middle, middle + 1, less_);
+            std::ranges::iter_swap(begin, middle);
+        } else {
+            sort_three(middle, begin, end - 1, less_);
+        }
+    }
+
+    // Other elements come where the next pivots are chosen from.
+    void stir(It begin, It end) {
+        const difference size = end - begin;
+        if (size <= small) {
+            return;
+        }
+        const difference quarter = size / 4;
+        for (difference i = 0; i != (size > many ? 3 : 1); ++i) {
+            std::ranges::iter_swap(begin + i, begin + quarter + i);
+            std::ranges::iter_swap(end - 1 - i, end - quarter - i);
+        }
+    }
+
+    const Forker forks_;
+    Compare& less_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,93 @@
+#ifndef BIDE_SCHED_DETAIL_RUNS_HPP
+#define BIDE_SCHED_DETAIL_RUNS_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/sched/detail/sort_parts.hpp>
+
+#include <cstddef>
+#include <iterator>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A sequence that consists of few long runs, if it does: each ascends, or descends strictly; but the
+// last part may be in any order if the runs before it are at least half of it all. Then there is
+// only that to sort, and to merge. A random sequence is found out within some comparisons, and none
+// costs more than one for each element.
+template <class It> class long_runs {
+    using difference = std::iter_difference_t<It>;
+
+public:
+    static constexpr int most = 8;
+
+    // Finds them; touches nothing. False: there are more, or a short one among them.
+    template <class Compare> bool find(It begin, It end, Compare& less) {
+        const difference least = (end - begin) / most;
+        ends_[0] = begin;
+        for (It at = begin; at != end;) {
+            const It first = at;
+            bool descends = false;
+            if (++at != end) {
+                descends = less(*at, *first);
+                at = descends ? end_of_descent(at, end, less) : end_of_ascent(at, end, less);
+            }
+            if (at - first < least && at != end) {
+                at = end;
+                is_last_sorted_ = false;
+                if (first - begin < (end - begin) / 2) {
+                    return false;
+                }
+            }
+            descends_[size_] = descends && is_last_sorted_;
+            ends_[++size_] = at;
+        }
+        return true;
+    }
+
+    int size() const noexcept { return size_; }
+    bool descends(int i) const noexcept { return descends_[i]; }
+    bool is_sorted(int i) const noexcept { return is_last_sorted_ || i + 1 != size_; }
+    It begin_of(int i) const noexcept { return ends_[i]; }
+    It end_of(int i) const noexcept { return ends_[i + 1]; }
+
+private:
+    template <class Compare> static It end_of_descent(It at, It end, Compare& less) {
+        for (It next = std::next(at); next != end && less(*next, *at); ++next) {
+            at = next;
+        }
+        return std::next(at);
+    }
+
+    template <class Compare> static It end_of_ascent(It at, It end, Compare& less) {
+        if constexpr (sorts_branchless<std::iter_value_t<It>>) {
+            while (end - at > block && ascends_on(at, less)) {
+                at += block;
+            }
+        }
+        for (It next = std::next(at); next != end && !less(*next, *at); ++next) {
+            at = next;
+        }
+        return std::next(at);
+    }
+
+    // For a block at a time; without an early exit that may become vector instructions.
+    template <class Compare> static bool ascends_on(It at, Compare& less) {
+        int breaks = 0;
+        for (difference i = 0; i != block; ++i) {
+            breaks |= less(at[i + 1], at[i]) ? 1 : 0;
+        }
+        return breaks == 0;
+    }
+
+    static constexpr difference block = 64;
+
+    It ends_[most + 2]{}; // the runs but the last are at least as long as an eighth
+    bool descends_[most + 1]{};
+    int size_ = 0;
+    bool is_last_sorted_ = true;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

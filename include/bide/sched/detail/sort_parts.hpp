@@ -1,0 +1,197 @@
+#ifndef BIDE_SCHED_DETAIL_SORT_PARTS_HPP
+#define BIDE_SCHED_DETAIL_SORT_PARTS_HPP
+
+// What the sorts are made of. All of it keeps every element in the range when a comparison throws.
+// Where a move throws, values are unspecified, but all objects live. Whatever a comparison answers,
+// if only it answers the same question always the same way, nothing outside the range is touched.
+
+#include <bide/core/config.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Elements that are as cheap to copy as to look at: these are moved without branches, whether they
+// need it or not, because a branch that is guessed wrong costs more.
+template <class T>
+inline constexpr bool sorts_branchless = std::is_trivially_copyable_v<T> && sizeof(T) <= 16;
+
+// What a contiguous iterator points at, and the others themselves: fewer types to instantiate for.
+template <std::random_access_iterator It> auto bare(It it) noexcept {
+    if constexpr (std::contiguous_iterator<It>) {
+        return std::to_address(it);
+    } else {
+        return it;
+    }
+}
+
+// 0 or 1, of which the compiler does not know where it is from: it would make a branch of it.
+inline std::ptrdiff_t as_number(bool condition) noexcept {
+    std::ptrdiff_t number = condition ? 1 : 0;
+#if defined(__GNUC__) || defined(__clang__)
+    asm("" : "+r"(number));
+#endif
+    return number;
+}
+
+// Of two places of one sequence, by such a number.
+template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
+    return zero + ((one - zero) & -static_cast<std::iter_difference_t<It>>(number));
+}
+
+// For what must be tried, but not at the price of the exception that is on its way.
+template <class F> void quietly(F&& f) noexcept {
+#if BIDE_EXCEPTIONS
+    if constexpr (noexcept(f())) {
+        f();
+    } else {
+        try {
+            f();
+        } catch (...) {
+        }
+    }
+#else
+    f();
+#endif
+}
+
+// An element that was taken out, and the place that is free for it. It returns there, come what may.
+template <class It> class hole {
+public:
+    explicit hole(It at) : element_(std::ranges::iter_move(at)), at_(at) {}
+    hole(const hole&) = delete;
+    hole& operator=(const hole&) = delete;
+    ~hole() {
+        if (!filled_) {
+            quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) {
+                *at_ = std::move(element_);
+            });
+        }
+    }
+
+    std::iter_value_t<It>& element() noexcept { return element_; }
+
+    // The hole is where `from` was.
+    void move_here(It from) {
+        *at_ = std::ranges::iter_move(from);
+        at_ = from;
+    }
+
+    void fill() {
+        filled_ = true;
+        *at_ = std::move(element_);
+    }
+
+private:
+    using value = std::iter_value_t<It>;
+    value element_;
+    It at_;
+    bool filled_ = false;
+};
+
+// Puts *at in its place in the sorted [begin, at). With a sentinel, *(begin - 1) is not greater.
+template <bool sentinel, class It, class Compare> void insert(It begin, It at, Compare& less) {
+    It before = std::prev(at);
+    if (!less(*at, *before)) {
+        return;
+    }
+    hole<It> h(at);
+    for (;;) {
+        h.move_here(before);
+        if constexpr (!sentinel) {
+            if (before == begin) {
+                break;
+            }
+        }
+        --before;
+        if (!less(h.element(), *before)) {
+            break;
+        }
+    }
+    h.fill();
+}
+
+// Stable.
+template <bool sentinel, class It, class Compare>
+void insertion_sort(It begin, It end, Compare& less) {
+    if (begin == end) {
+        return;
+    }
+    for (It at = std::next(begin); at != end; ++at) {
+        insert<sentinel>(begin, at, less);
+    }
+}
+
+// Sorts what needs few moves. False: it needs more, and is not sorted.
+template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare& less) {
+    if (begin == end) {
+        return true;
+    }
+    std::iter_difference_t<It> moved = 0;
+    for (It at = std::next(begin); at != end; ++at) {
+        if (less(*at, *std::prev(at))) {
+            if (moved > 8) {
+                return false;
+            }
+            const It from = at;
+            hole<It> h(at);
+            It before = std::prev(at);
+            for (;;) {
+                h.move_here(before);
+                if (before == begin || !less(h.element(), *std::prev(before))) {
+                    break;
+                }
+                --before;
+            }
+            h.fill();
+            moved += from - before;
+        }
+    }
+    return true;
+}
+
+template <class It, class Compare> void sort_two(It a, It b, Compare& less) {
+    if (less(*b, *a)) {
+        std::ranges::iter_swap(a, b);
+    }
+}
+
+template <class It, class Compare> void sort_three(It a, It b, It c, Compare& less) {
+    sort_two(a, b, less);
+    sort_two(b, c, less);
+    sort_two(a, b, less);
+}
+
+// By swaps alone.
+template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
+    using difference = std::iter_difference_t<It>;
+    const auto sink = [&](difference at, difference size) {
+        for (difference child; (child = 2 * at + 1) < size; at = child) {
+            if (child + 1 < size && less(begin[child], begin[child + 1])) {
+                ++child;
+            }
+            if (!less(begin[at], begin[child])) {
+                return;
+            }
+            std::ranges::iter_swap(begin + at, begin + child);
+        }
+    };
+    const difference size = end - begin;
+    for (difference at = size / 2; at-- > 0;) {
+        sink(at, size);
+    }
+    for (difference last = size; --last > 0;) {
+        std::ranges::iter_swap(begin, begin + last);
+        sink(0, last);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

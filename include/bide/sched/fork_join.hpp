@@ -1,0 +1,103 @@
+#ifndef BIDE_SCHED_FORK_JOIN_HPP
+#define BIDE_SCHED_FORK_JOIN_HPP
+
+// Fork-join: functions that call each other, in parallel where workers are free. With it come the
+// loops, reductions and sorts that are made of joins.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/detail/fork_arms.hpp>
+#include <bide/sched/detail/fork_entry.hpp>
+#include <bide/sched/detail/nonvoid.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+// Runs f() and g(), in parallel where a worker is free to take g; returns when both have ended, with
+// both values (std::monostate for void). To fork costs a few nanoseconds and no allocation, so it
+// may be done all the way down a recursion.
+//
+// On a thread of the scheduler's, f runs on that thread, and so does g, or on another one. Called
+// from elsewhere it moves to a worker, and this thread sleeps; any number of threads may do so. A
+// thread that waits for an arm runs what that has forked in its turn, and sleeps when there is
+// nothing: on top of the caller's frame runs only what might have run there anyway, so what deadlocks
+// with a lock that the caller holds deadlocks in a serial run, too.
+//
+// Arms are functions, not tasks: what they block on blocks their thread, and this_task says nothing
+// about them. A worker that has one is busy with it as with a task that computes; it looks for tasks
+// before it takes another arm.
+// Throws: when both have ended, what f threw, else what g threw. stopped_error from elsewhere where
+// the scheduler is shutting down; std::bad_alloc where a thread's first fork finds no memory.
+template <class F, class G>
+BIDE_INLINE auto join(scheduler& s, F&& f, G&& g)
+    -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
+    if (detail::forks_here(s)) [[likely]] {
+        return detail::fork(*detail::fork_place::here().lane, std::forward<F>(f),
+                            std::forward<G>(g));
+    }
+    return detail::join_outermost<F, G>(s, f, g);
+}
+
+namespace detail {
+
+// The first `Count` of them, on this thread's lane: ((first, second), third), ...
+template <std::size_t Count, class Arms>
+BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>& lane, Arms& arms) {
+    using last = std::tuple_element_t<Count - 1, Arms>;
+    if constexpr (Count == 1) {
+        return std::tuple<nonvoid_t<std::invoke_result_t<last>>>(
+            call_arm<last>(static_cast<last>(std::get<0>(arms))));
+    } else {
+        return fork(
+            lane, [&] { return fork_all<Count - 1>(lane, arms); },
+            static_cast<last>(std::get<Count - 1>(arms)));
+    }
+}
+
+// The one at `Index` of so many.
+template <std::size_t Index, std::size_t Count, class Values>
+constexpr auto&& value_of(Values&& values) noexcept {
+    if constexpr (Count == 1) {
+        return std::get<0>(std::forward<Values>(values));
+    } else if constexpr (Index == Count - 1) {
+        return std::get<1>(std::forward<Values>(values));
+    } else {
+        return value_of<Index, Count - 1>(std::get<0>(std::forward<Values>(values)));
+    }
+}
+
+template <class Arms, std::size_t... Is>
+BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
+    -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
+    auto values = fork_all<sizeof...(Is)>(*fork_place::here().lane, arms);
+    return {value_of<Is, sizeof...(Is)>(std::move(values))...};
+}
+
+} // namespace detail
+
+// join() of any number, but one at least: all run to their ends; the values in order.
+// Throws: what the first in argument order threw, of those that did; otherwise as join().
+template <class... Fs>
+    requires(sizeof...(Fs) != 0)
+BIDE_INLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
+    -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
+    std::tuple<Fs&&...> arms(std::forward<Fs>(fs)...);
+    const std::index_sequence_for<Fs...> each;
+    if (detail::forks_here(s)) [[likely]] {
+        return detail::invoke_all(arms, each);
+    }
+    return detail::on_worker(s, [&] { return detail::invoke_all(arms, each); });
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#include <bide/sched/parallel_for.hpp>
+#include <bide/sched/parallel_reduce.hpp>
+#include <bide/sched/parallel_sort.hpp>
+
+#endif

@@ -1,0 +1,140 @@
+#ifndef BIDE_SCHED_PARALLEL_REDUCE_HPP
+#define BIDE_SCHED_PARALLEL_REDUCE_HPP
+
+// A reduction whose result does not depend on who computes it.
+//
+// The range is a tree: n indices are halved, the second half getting the odd one, as long as both
+// halves have at least `grain` of them. A leaf is folded from left to right, and halves are combined
+// in index order. The grain is given, or else a function of n alone: n / 256 within [1, 2048]. So
+// the same range gives the same tree, and floating-point sums the same bits, on one worker or on a
+// hundred.
+
+#include <bide/core/config.hpp>
+#include <bide/sched/detail/forker.hpp>
+#include <bide/sched/detail/loop_range.hpp>
+#include <bide/sched/detail/loop_state.hpp>
+#include <bide/sched/fork_progress.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Forker, class Index, class T, class Map, class Combine> class reduction {
+    using range = loop_range<Index>;
+
+public:
+    reduction(Forker forks, range all, const fork_options& options, Map& map,
+              Combine& combine) noexcept
+        : forks_(forks), first_(all.first),
+          grain_(options.grain != 0 ? options.grain
+                                    : std::clamp<std::uint64_t>(all.size() / 256, 1, 2'048)),
+          map_(map), combine_(combine), state_(options, all.size()) {}
+
+    T run(range all, T&& identity) {
+        std::optional<T> rest;
+        forks_.enter([&] { reduce(all, rest); });
+        state_.finish();
+        return combine(std::move(identity), std::move(*rest));
+    }
+
+private:
+    // Empty-handed where a leaf was left out.
+    void reduce(range part, std::optional<T>& result) {
+        const std::uint64_t n = part.size();
+        if (n == 1 || n / 2 < grain_) {
+            const std::uint64_t at = range{first_, part.first}.size();
+            if (!state_.leaves_out(at)) {
+                state_.run(at, n, [&] { result.emplace(fold(part)); });
+            }
+            return;
+        }
+        const Index middle = part.middle();
+        std::optional<T> left;
+        std::optional<T> right;
+        forks_.both([&] { reduce({part.first, middle}, left); },
+                    [&] { reduce({middle, part.last}, right); });
+        if (left && right) {
+            result.emplace(combine(std::move(*left), std::move(*right)));
+        }
+    }
+
+    T fold(range part) {
+        T folded = static_cast<T>(map_(part.first));
+        for (Index i = part.at(1); i != part.last; ++i) {
+            folded = combine(std::move(folded), static_cast<T>(map_(i)));
+        }
+        return folded;
+    }
+
+    T combine(T&& left, T&& right) {
+        return static_cast<T>(combine_(std::move(left), std::move(right)));
+    }
+
+    const Forker forks_;
+    const Index first_;
+    const std::uint64_t grain_;
+    Map& map_;
+    Combine& combine_;
+    basic_loop_state<typename Forker::platform> state_;
+};
+
+template <class Forker, class First, class Last, class T, class Map, class Combine>
+T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& options,
+                     T&& identity, Map& map, Combine& combine) {
+    const auto all = range_of(first, last);
+    if (all.empty()) {
+        return std::move(identity);
+    }
+    using index = decltype(all.first);
+    return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
+                                                                       combine)
+        .run(all, std::move(identity));
+}
+
+} // namespace detail
+
+// combine(... combine(identity, map(first)) ..., map(last - 1)), bracketed as said above; of an
+// empty range, the identity, which is otherwise combined once, on the left. Indices are those of
+// parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
+// commutative. T is moved, never copied, and needs no default.
+// Blocks: until all calls have ended. Cancel: see fork_options::stop.
+// Throws: what map or combine throw, the first in index order; stopped_error;
+// std::invalid_argument as parallel_for().
+// Requires: map and combine may be called from several threads at once.
+template <class First, class Last, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+T parallel_reduce(scheduler& s, First first, Last last, const fork_options& options, T identity,
+                  Map&& map, Combine&& combine) {
+    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
+                                      map, combine);
+}
+
+// The same, without wishes.
+template <class First, class Last, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, Combine&& combine) {
+    return detail::parallel_reduce_on(detail::forker(s), first, last, fork_options{},
+                                      std::move(identity), map, combine);
+}
+
+// The same, with leaves of at least `grain` indices, and less than twice as many. 0: as if none
+// were given.
+template <class First, class Last, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+T parallel_reduce(scheduler& s, First first, Last last, std::size_t grain, T identity, Map&& map,
+                  Combine&& combine) {
+    fork_options options;
+    options.grain = grain;
+    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
+                                      map, combine);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

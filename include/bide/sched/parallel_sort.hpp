@@ -1,0 +1,114 @@
+#ifndef BIDE_SCHED_PARALLEL_SORT_HPP
+#define BIDE_SCHED_PARALLEL_SORT_HPP
+
+// Sorting on all workers, in place or stably. Neither is ever quadratic, and both are near linear
+// on what is sorted, reversed, equal, or made of a few sorted pieces; the unstable one also where
+// there are few distinct values.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/sched/detail/forker.hpp>
+#include <bide/sched/detail/merge_sort.hpp>
+#include <bide/sched/detail/quick_sort.hpp>
+#include <bide/sched/detail/runs.hpp>
+#include <bide/sched/detail/sort_parts.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Ranges up to this size are not searched for runs: there is not enough to be won.
+inline constexpr std::ptrdiff_t too_small_for_runs = 64;
+
+// Reverses a single run if need be, without a buffer. False: there is more to do.
+template <class It> bool settle_one_run(const long_runs<It>& runs) {
+    if (runs.size() != 1) {
+        return false;
+    }
+    if (runs.descends(0)) {
+        std::reverse(runs.begin_of(0), runs.end_of(0));
+    }
+    return true;
+}
+
+// As above, but by merging, if there is memory for it.
+template <class Forker, class It, class Compare>
+bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
+    long_runs<It> runs;
+    if (end - begin <= too_small_for_runs || !runs.find(begin, end, less)) {
+        return false;
+    }
+    if (settle_one_run(runs)) {
+        return true;
+    }
+    merge_sort<Forker, It, Compare> merging(forks, begin, end, less);
+    if (!merging) {
+        return false;
+    }
+    merging.run(runs);
+    return true;
+}
+
+template <class Forker, class It, class Compare>
+void sort_on(Forker forks, It begin, It end, Compare& less) {
+    if (!merge_few_runs(forks, begin, end, less)) {
+        quick_sort<Forker, It, Compare>(forks, less).run(begin, end);
+    }
+}
+
+template <class Forker, class It, class Compare>
+void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
+    if (end - begin <= too_small_for_runs / 4) {
+        return insertion_sort<false>(begin, end, less);
+    }
+    long_runs<It> runs;
+    const bool has_runs = end - begin > too_small_for_runs && runs.find(begin, end, less);
+    if (has_runs && settle_one_run(runs)) {
+        return;
+    }
+    merge_sort<Forker, It, Compare> merging(forks, begin, end, less);
+    if (!merging) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    if (has_runs) {
+        merging.run(runs);
+    } else {
+        merging.run();
+    }
+}
+
+} // namespace detail
+
+// Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved or
+// swapped, never copied unless that is trivial. A few pieces that are sorted are merged, in a buffer,
+// if there is memory for it; otherwise it works in place.
+// Blocks: until it is sorted; a worker meanwhile sorts other parts of it. Little is sorted by the
+// calling thread alone.
+// Throws: what a comparison throws, the first one in the order of the range if several do; the
+// range then has the same elements as before, in some order. If a move throws, they live, but their
+// values are unspecified. stopped_error and std::bad_alloc as join().
+// Requires: less is a strict weak order, and may be called from several threads at once. If it is
+// none, the order is unspecified.
+template <std::random_access_iterator It, class Compare = std::less<>>
+void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
+    detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
+}
+
+// The same, but equal elements keep their order, and there is a buffer for as many elements, which
+// is allocated once, before anything is touched.
+// Throws: as parallel_sort(); std::bad_alloc, with nothing changed.
+template <std::random_access_iterator It, class Compare = std::less<>>
+void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
+    detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,359 @@
+#include <bide/sched/fork_deque.hpp>
+#include <bide/sched/idle.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+// The forks of a thread: each job is run once, by its owner or by a thief, whatever slot it was in;
+// what is private is not asked for in vain; and what is published is seen by those who sleep.
+
+namespace {
+
+using bide::fork_pop;
+using model::platform;
+
+// Its number of runs is plain, and so are the slots: whoever runs it is alone with it.
+struct job {
+    platform::var<int> runs{0};
+    platform::atomic<int> ended{0};
+
+    void run() noexcept { runs = runs + 1; }
+};
+
+template <unsigned First> using deque = bide::basic_fork_deque<platform, job, First>;
+
+template <class Deque> bool steal(Deque& from) noexcept {
+    job* const j = from.steal();
+    if (j != nullptr) {
+        j->run();
+        // Releases what it did, and the slot.
+        j->ended.store(1, std::memory_order_release);
+    }
+    return j != nullptr;
+}
+
+void await(const job& j) noexcept {
+    while (j.ended.load(std::memory_order_acquire) == 0) {
+        platform::pause();
+    }
+}
+
+// The end of the youngest fork, which is of `j`.
+template <class Deque> void join(Deque& mine, job& j) noexcept {
+    const auto at = mine.depth() - 1;
+    if (mine.pop(at) == fork_pop::stolen) {
+        await(j);
+        mine.reset(at);
+    } else {
+        j.run();
+    }
+    MODEL_REQUIRE(j.runs == 1);
+    MODEL_REQUIRE(mine.depth() == at);
+}
+
+template <class Deque, std::size_t N> void join_all(Deque& mine, job (&all)[N]) noexcept {
+    for (std::size_t i = N; i-- > 0;) {
+        join(mine, all[i]);
+    }
+}
+
+template <class Deque, std::size_t N> void push_all(Deque& mine, job (&all)[N]) {
+    for (job& j : all) {
+        mine.push(j);
+    }
+}
+
+// Nested forks beside thieves that come so often.
+template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_of_another = 0) {
+    return [=] {
+        deque<First> d;
+        job all[Forks];
+        const auto steal_some = [&d](int n) {
+            for (; n > 0; --n) {
+                steal(d);
+            }
+        };
+        {
+            model::thread thief([&] { steal_some(steals); });
+            model::thread another([&] { steal_some(steals_of_another); });
+            push_all(d, all);
+            join_all(d, all);
+        }
+        MODEL_REQUIRE(d.is_empty_to_thieves());
+        MODEL_REQUIRE(d.steal() == nullptr);
+    };
+}
+
+// Whatever can fail for no reason does.
+void check(const char* name, const char* weak_name, const model::body& body) {
+    model::check(name, {}, body);
+    model::check(weak_name, {.weak_failures = 1}, body);
+}
+
+} // namespace
+
+TEST_CASE("fork_deque: the last job is the owner's or the thief's", "[fork_deque]") {
+    check("a fork, a thief", "a fork, a thief, weak", nested<1, 1>(1));
+    check("a fork, two thieves", "a fork, two thieves, weak", nested<1, 1>(1, 1));
+}
+
+TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
+    check("two forks, a thief comes twice", "two forks, a thief comes twice, weak",
+          nested<4, 2>(2));
+    model::check("two forks, two thieves", {}, nested<4, 2>(1, 1));
+    // The third is private, until the first two have gone.
+    model::check("three forks, a thief comes three times", {}, nested<4, 3>(3));
+    model::check("four forks, a thief comes three times", {}, nested<4, 4>(3));
+    // Of the last six, three are published at once.
+    model::check("half of the private ones, a thief comes three times", {}, [] {
+        deque<8> d;
+        job all[8];
+        push_all(d, all);
+        steal(d);
+        steal(d);
+        MODEL_REQUIRE(d.pop(7) == fork_pop::mine_published);
+        join(d, all[6]);
+        join(d, all[5]);
+        model::thread thief([&] {
+            steal(d);
+            steal(d);
+            steal(d);
+        });
+        join(d, all[4]);
+        join(d, all[3]);
+    });
+}
+
+TEST_CASE("fork_deque: each job is run once while its buffer grows", "[fork_deque]") {
+    model::check("two forks of one that fits, a thief", {}, nested<1, 2>(2));
+    model::check("three forks of one that fits, a thief", {}, nested<1, 3>(2));
+    model::check("three forks of two that fit, a thief", {}, nested<2, 3>(3));
+    model::check("two forks of one that fits, two thieves", {}, nested<1, 2>(1, 1));
+}
+
+TEST_CASE("fork_deque: a slot is used again after its job has ended", "[fork_deque]") {
+    const auto one_by_one = [](int steals, int steals_of_another) {
+        return [=] {
+            deque<1> d;
+            job all[2];
+            const auto steal_some = [&d](int n) {
+                for (; n > 0; --n) {
+                    steal(d);
+                }
+            };
+            model::thread thief([&] { steal_some(steals); });
+            model::thread another([&] { steal_some(steals_of_another); });
+            for (job& j : all) {
+                d.push(j);
+                join(d, j);
+            }
+        };
+    };
+    check("two forks in turn, a thief", "two forks in turn, a thief, weak", one_by_one(2, 0));
+    model::check("two forks in turn, two thieves", {}, one_by_one(1, 1));
+}
+
+TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[fork_deque]") {
+    const auto waiting = [](int steals, int steals_of_another) {
+        return [=] {
+            deque<2> d;
+            job all[3];
+            const auto steal_some = [&d](int n) {
+                for (; n > 0; --n) {
+                    steal(d);
+                }
+            };
+            model::thread thief([&] { steal_some(steals); });
+            model::thread another([&] { steal_some(steals_of_another); });
+            d.push(all[0]);
+            if (d.pop(0) != fork_pop::stolen) {
+                all[0].run();
+                return;
+            }
+            d.push(all[1]);
+            d.push(all[2]);
+            join(d, all[2]);
+            join(d, all[1]);
+            await(all[0]);
+            d.reset(0);
+            MODEL_REQUIRE(all[0].runs == 1);
+        };
+    };
+    model::check("a fork above a stolen one, a thief", {}, waiting(2, 0));
+    model::check("a fork above a stolen one, two thieves", {}, waiting(1, 1));
+}
+
+namespace {
+
+// Whatever has been stolen so far, the owner's next push leaves something to be had.
+template <class Deque> void require_next(Deque& d) {
+    job next;
+    const bool was_empty = d.is_empty_to_thieves();
+    const bool published = d.push(next);
+    MODEL_REQUIRE(published || !was_empty);
+    MODEL_REQUIRE(!d.is_empty_to_thieves());
+    d.pop(d.depth() - 1);
+}
+
+} // namespace
+
+TEST_CASE("fork_deque: who takes the last that is to be had asks, and no request is lost",
+          "[fork_deque]") {
+    model::check("four pushes beside two steals", {}, [] {
+        deque<4> d;
+        job all[4];
+        {
+            model::thread thief([&] {
+                steal(d);
+                steal(d);
+            });
+            push_all(d, all);
+        }
+        require_next(d);
+    });
+    model::check("a push, a push, a pop, beside two steals", {}, [] {
+        deque<4> d;
+        job all[4];
+        for (std::size_t i = 0; i < 2; ++i) {
+            d.push(all[i]);
+        }
+        {
+            model::thread thief([&] {
+                steal(d);
+                steal(d);
+            });
+            d.push(all[2]);
+            d.push(all[3]);
+            MODEL_REQUIRE(d.pop(3) != fork_pop::stolen);
+        }
+        require_next(d);
+    });
+    model::check("two pops beside two thieves", {}, [] {
+        deque<4> d;
+        job all[4];
+        push_all(d, all);
+        {
+            model::thread thief([&] { steal(d); });
+            model::thread another([&] { steal(d); });
+            MODEL_REQUIRE(d.pop(3) != fork_pop::stolen);
+            if (d.pop(2) == fork_pop::stolen) {
+                await(all[2]);
+                d.reset(2);
+            }
+        }
+        require_next(d);
+    });
+    // The one that asked for the first job says so after the second is there.
+    model::check("two forks in turn, then two, beside a thief", {}, [] {
+        deque<4> d;
+        job all[4];
+        {
+            model::thread thief([&] {
+                steal(d);
+                steal(d);
+            });
+            d.push(all[0]);
+            join(d, all[0]);
+            for (std::size_t i = 1; i < 4; ++i) {
+                d.push(all[i]);
+            }
+        }
+        require_next(d);
+    });
+}
+
+TEST_CASE("fork_deque: a published job is seen by who goes to sleep, or wakes it", "[fork_deque]") {
+    using idle = bide::basic_idle<platform>;
+    constexpr unsigned none = idle::none;
+    // Worker 0 goes to sleep, 1 has the deque.
+    check("a push publishes", "a push publishes, weak", [] {
+        idle i(2);
+        deque<1> d;
+        job j;
+        unsigned woken = none;
+        {
+            model::thread forking([&] {
+                MODEL_REQUIRE(d.push(j));
+                woken = i.wake_one();
+            });
+            i.announce(0, false, false);
+            if (!d.is_empty_to_thieves() && i.retract(0)) {
+                return;
+            }
+        }
+        MODEL_REQUIRE(woken == 0);
+    });
+    // Two that were public have been stolen: two are private.
+    check("a pop publishes", "a pop publishes, weak", [] {
+        idle i(2);
+        deque<4> d;
+        job all[4];
+        push_all(d, all);
+        steal(d);
+        steal(d);
+        unsigned woken = none;
+        {
+            model::thread forking([&] {
+                MODEL_REQUIRE(d.pop(3) == fork_pop::mine_published);
+                woken = i.wake_one();
+            });
+            i.announce(0, false, false);
+            if (!d.is_empty_to_thieves() && i.retract(0)) {
+                return;
+            }
+        }
+        MODEL_REQUIRE(woken == 0);
+    });
+}
+
+// ---- Larger
+
+TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution",
+          "[fork_deque][.long]") {
+    model::check("three forks, two thieves come twice", {}, nested<2, 3>(2, 2));
+    model::check("four forks, two thieves", {}, nested<2, 4>(2, 1));
+}
+
+namespace {
+
+// A tree of forks, `Depth` levels of them.
+template <unsigned First> void grow_tree(deque<First>& d, job*& next, int depth) {
+    if (depth == 0) {
+        return;
+    }
+    job& j = *next++;
+    d.push(j);
+    grow_tree(d, next, depth - 1);
+    join(d, j);
+    grow_tree(d, next, depth - 1);
+}
+
+template <unsigned First> auto tree(int depth, int steals) {
+    return [=] {
+        deque<First> d;
+        job all[16];
+        job* next = all;
+        const auto steal_some = [&] {
+            for (int n = 0; n < steals; ++n) {
+                steal(d);
+            }
+        };
+        model::thread thief(steal_some);
+        model::thread another(steal_some);
+        model::thread third(steal_some);
+        grow_tree(d, next, depth);
+        MODEL_REQUIRE(next - all == (1 << depth) - 1);
+    };
+}
+
+} // namespace
+
+TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[fork_deque]") {
+    model::options random;
+    random.how = model::options::method::pct;
+    random.runs = 4'000;
+    random.weak_failures = 1;
+    model::check("a tree of 7, at random", random, tree<1>(3, 3));
+    model::check("a tree of 15, at random", random, tree<2>(4, 4));
+    random.depth = 5;
+    model::check("eight forks, two thieves, at random", random, nested<2, 8>(4, 4));
+}

@@ -1,0 +1,233 @@
+#include <bide/core/executor.hpp>
+#include <bide/core/parker.hpp>
+#include <bide/sched/detail/fork_arms.hpp>
+#include <bide/sched/detail/fork_job.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+#include <bide/sched/detail/fork_place.hpp>
+#include <bide/sched/detail/pool.hpp>
+#include <model/check.hpp>
+#include <support/catch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+// An arm that was stolen, and who waits for it; and what is forked where workers go to sleep. The
+// deque has a model of its own.
+
+namespace {
+
+// The inner locks have a model of their own.
+using platform = model::platform_without_lock_sleep;
+using lane = bide::detail::basic_fork_lane<platform>;
+using job = bide::detail::basic_fork_job<platform>;
+using pool = bide::detail::basic_pool<platform>;
+template <class T> using var = platform::var<T>;
+template <class T> using atomic = platform::atomic<T>;
+
+// Too large for every execution. Without mutants, for that one survives says nothing here.
+void check_at_random(const char* name, int runs, const model::body& body) {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = runs;
+    model::find(name, model::failure::none, o, body);
+}
+
+struct nobody_stands_in : pool::owner {
+    bool replace(pool::worker&) noexcept override { return false; }
+    void found_nothing() noexcept override {}
+    bide::executor_ref executor() noexcept override { return {}; }
+};
+
+// So many lanes, of a pool that nobody works in.
+struct lanes {
+    nobody_stands_in owner;
+    pool all{owner, {1, true, nullptr, 0}};
+    lane a{all, nullptr};
+    lane b{all, nullptr};
+    lane c{all, nullptr};
+};
+
+template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(on, f, g); }
+
+// Takes an arm from `from`, if there is one, and runs it on `on`.
+bool rob(lane& from, lane& on) {
+    job* const taken = from.steal();
+    if (taken != nullptr) {
+        on.run(*taken, from);
+    }
+    return taken != nullptr;
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a join goes on when its arm has ended, whoever ran it", "[fork_join]") {
+    const auto one = [](int thieves) {
+        lanes l;
+        var<int> ran{0};
+        {
+            std::unique_ptr<model::thread> second;
+            model::thread first([&] { rob(l.a, l.b); });
+            if (thieves == 2) {
+                second = std::make_unique<model::thread>([&] { rob(l.a, l.c); });
+            }
+            const auto both = fork(
+                l.a, [] { return 1; },
+                [&ran] {
+                    ran = ran + 1;
+                    return 2;
+                });
+            MODEL_REQUIRE(both.first == 1 && both.second == 2);
+            MODEL_REQUIRE(ran == 1);
+        }
+        MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
+    };
+    model::check("a join, a thief", {}, [=] { one(1); });
+    model::check("a join, a thief, spurious", {.spurious = 1}, [=] { one(1); });
+    model::check("a join, two thieves", {}, [=] { one(2); });
+}
+
+TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
+    model::check("two joins, a thief", {}, [] {
+        lanes l;
+        var<int> ran{0};
+        const auto arm = [&ran] { ran = ran + 1; };
+        model::thread thief([&] {
+            rob(l.a, l.b);
+            rob(l.a, l.b);
+        });
+        fork(l.a, [] {}, arm);
+        MODEL_REQUIRE(ran == 1);
+        fork(l.a, [] {}, arm);
+        MODEL_REQUIRE(ran == 2);
+    });
+}
+
+TEST_CASE("fork_join: an arm that is given back is its owner's", "[fork_join]") {
+    model::check("a join, an arm is given back", {}, [] {
+        lanes l;
+        var<int> ran{0};
+        var<int> touched{0};
+        model::thread thief([&] {
+            if (job* const taken = l.a.steal()) {
+                touched = 1;
+                l.a.give_back(*taken);
+            }
+        });
+        fork(
+            l.a, [] {},
+            [&] {
+                ran = ran + 1;
+                touched = 2;
+            });
+        MODEL_REQUIRE(ran == 1);
+    });
+}
+
+#if BIDE_EXCEPTIONS
+TEST_CASE("fork_join: an exception leaves when both arms have ended", "[fork_join]") {
+    const auto thrown = [](bool first) {
+        lanes l;
+        var<int> ended{0};
+        model::thread thief([&] { rob(l.a, l.b); });
+        int caught = 0;
+        try {
+            fork(
+                l.a,
+                [first] {
+                    if (first) {
+                        throw 1;
+                    }
+                },
+                [&ended] {
+                    ended = 1;
+                    throw 2;
+                });
+        } catch (int n) {
+            caught = n;
+        }
+        MODEL_REQUIRE(caught == (first ? 1 : 2));
+        MODEL_REQUIRE(ended == 1);
+    };
+    model::check("the first arm throws", {}, [=] { thrown(true); });
+    model::check("the second arm throws", {}, [=] { thrown(false); });
+}
+#endif
+
+namespace {
+
+int& this_thread() { return platform::local<int>(); }
+
+// A thief forks in the course of an arm that it has taken, and something else after it, on a lane that
+// it has made. Who waits for the arm may run the former, never the latter.
+void leapfrog(bool forks_after) {
+    lanes l;
+    std::unique_ptr<lane> b;
+    var<int> inner{0};
+    var<int> later{0};
+    var<int> ran_later{0};
+    this_thread() = 1;
+    model::thread thief([&] {
+        this_thread() = 2;
+        b = std::make_unique<lane>(l.all, nullptr);
+        if (rob(l.a, *b) && forks_after) {
+            fork(
+                *b, [] {},
+                [&] {
+                    later = later + 1;
+                    ran_later = this_thread();
+                });
+            MODEL_REQUIRE(later == 1 && ran_later == 2);
+        }
+    });
+    fork(
+        l.a, [] {},
+        [&] {
+            lane& mine = this_thread() == 1 ? l.a : *b;
+            fork(mine, [] {}, [&] { inner = inner + 1; });
+        });
+    MODEL_REQUIRE(inner == 1);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: who waits for an arm runs what that has forked", "[fork_join]") {
+    model::check("leapfrogging", {}, [] { leapfrog(false); });
+}
+
+TEST_CASE("fork_join: and nothing that its thief forks after it", "[fork_join]") {
+    check_at_random("leapfrogging, the thief goes on, at random", 20'000, [] { leapfrog(true); });
+}
+
+// ---- Workers that go to sleep
+
+namespace {
+
+// Who forks does not come to run the arm itself: a worker takes it, asleep or not.
+void forked_beside(bool brief) {
+    nobody_stands_in owner;
+    pool all(owner, {1, true, nullptr, 0});
+    var<int> ran{0};
+    model::thread working([&] { all.run(all.workers()[0]); });
+    lane& mine = *all.lane_here();
+    mine.set_brief(brief);
+    const auto arm = [&] {
+        ran = ran + 1;
+        all.stop();
+    };
+    bide::detail::fork_arm<platform, decltype((arm))> forked(arm);
+    mine.push(forked);
+    working.join();
+    mine.wait(forked, 0);
+    MODEL_REQUIRE(ran == 1);
+    all.leave_lane();
+    MODEL_REQUIRE(all.idle().sleepers() == 0);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[fork_join]") {
+    model::check("forked beside a worker", {}, [] { forked_beside(false); });
+    model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
+}

@@ -1,0 +1,586 @@
+#include <bide/core/parker.hpp>
+#include <bide/core/result.hpp>
+#include <bide/sched/fork_join.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+using bide::join;
+using bide::parallel_invoke;
+using bide::scheduler;
+using test::eventually;
+using test::spin_until;
+using test::with;
+
+namespace {
+
+long fib(scheduler& s, int n) {
+    if (n < 2) {
+        return n;
+    }
+    const auto [a, b] =
+        join(s, [&s, n] { return fib(s, n - 1); }, [&s, n] { return fib(s, n - 2); });
+    return a + b;
+}
+
+// A join on a worker, whose second arm is another worker's: it has begun before the first one goes
+// on, which `f` does then. What came out.
+template <class F, class G> auto stolen(scheduler& s, F f, G g) {
+    std::atomic<bool> begun{false};
+    return join(
+        s,
+        [&]() -> decltype(auto) {
+            if (!spin_until(begun)) {
+                test::give_up(test::where(), "nobody has taken the arm");
+            }
+            return f();
+        },
+        [&]() -> decltype(auto) {
+            begun = true;
+            return g();
+        });
+}
+
+struct first_error : std::runtime_error {
+    first_error() : std::runtime_error("first") {}
+};
+struct second_error : std::runtime_error {
+    second_error() : std::runtime_error("second") {}
+};
+
+// What f() throws.
+template <class F> std::string thrown_by(F f) {
+    try {
+        f();
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "nothing";
+}
+
+} // namespace
+
+// ---- What comes out
+
+TEST_CASE("fork_join: join returns what both arms return") {
+    const bool taken = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    const auto both = [&s, taken](auto f, auto g) {
+        return taken ? s.spawn([&] { return stolen(s, f, g); }).join() : join(s, f, g);
+    };
+    int n = 1;
+    CHECK(both([] { return 1; }, [] { return std::string("two"); }) ==
+          std::pair<int, std::string>(1, "two"));
+    CHECK(both([&n] { ++n; }, [] {}) == std::pair<std::monostate, std::monostate>());
+    CHECK(n == 2);
+    const std::pair<int&, const int&> same =
+        both([&n]() -> int& { return n; }, [&n]() -> const int& { return n; });
+    CHECK((&same.first == &n && &same.second == &n));
+    auto box = std::make_unique<int>(3);
+    const auto expiring = [&box]() -> std::unique_ptr<int>&& { return std::move(box); };
+    const std::pair<std::unique_ptr<int>&&, std::unique_ptr<int>&&> late = both(expiring, expiring);
+    CHECK((&late.first == &box && &late.second == &box));
+    auto boxes =
+        both([] { return std::make_unique<int>(1); }, [] { return std::make_unique<int>(2); });
+    CHECK((*boxes.first == 1 && *boxes.second == 2));
+}
+
+TEST_CASE("fork_join: an arm is called as it was given, and a value is moved and not copied") {
+    struct by_category {
+        int operator()() & { return 1; }
+        int operator()() && { return 2; }
+        int operator()() const& { return 3; }
+    };
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    by_category f;
+    const by_category constant;
+    CHECK(join(s, f, by_category()) == std::pair(1, 2));
+    CHECK(join(s, constant, std::move(f)) == std::pair(3, 2));
+    test::tally values;
+    {
+        const auto both = join(
+            s, [&] { return test::counted(values, 1); }, [&] { return test::counted(values, 2); });
+        CHECK((both.first.number() == 1 && both.second.number() == 2));
+    }
+    CHECK(values.copied == 0);
+    CHECK(values.alive() == 0);
+    int calls = 0;
+    auto count = [&calls]() mutable { return ++calls; };
+    join(s, count, count);
+    CHECK(calls == 2);
+}
+
+TEST_CASE("fork_join: parallel_invoke returns all values in order") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    int n = 0;
+    CHECK(parallel_invoke(s, [] { return 1; }) == std::tuple(1));
+    const auto all = parallel_invoke(
+        s, [] { return 1; }, [] { return std::string("2"); }, [&n] { ++n; },
+        [&s] { return fib(s, 10); }, [] { return std::make_unique<int>(5); });
+    CHECK(std::get<0>(all) == 1);
+    CHECK(std::get<1>(all) == "2");
+    CHECK(std::is_same_v<std::tuple_element_t<2, decltype(all)>, const std::monostate>);
+    CHECK(std::get<3>(all) == 55);
+    CHECK(*std::get<4>(all) == 5);
+    CHECK(n == 1);
+    const auto inside = [&] {
+        return parallel_invoke(
+            s, [&] { return fib(s, 12); }, [&] { return fib(s, 13); }, [&] { return fib(s, 14); });
+    };
+    CHECK(s.spawn(inside).join() == std::tuple(144L, 233L, 377L));
+}
+
+TEST_CASE("fork_join: a recursion comes to what it comes to in one thread") {
+    const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    CHECK(fib(s, 25) == 75025);
+    CHECK(s.spawn([&s] { return fib(s, 20); }).join() == 6765);
+}
+
+TEST_CASE("fork_join: without stealing all arms run where they were forked") {
+    const test::watchdog guard;
+    auto wanted = with(2, true);
+    wanted.enable_stealing = false;
+    scheduler s(wanted);
+    const auto here = [] { return std::this_thread::get_id(); };
+    const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
+    CHECK(a == b);
+    CHECK(fib(s, 15) == 610);
+}
+
+namespace {
+
+int left_spine(scheduler& s, int depth) {
+    if (depth == 0) {
+        return 0;
+    }
+    return join(s, [&s, depth] { return left_spine(s, depth - 1); }, [] { return 1; }).first + 1;
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a deep recursion to the left has room") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    for (int i = 0; i < 5; ++i) {
+        CHECK(s.spawn([&s] { return left_spine(s, 2'000); }).join() == 2'000);
+    }
+}
+
+TEST_CASE("fork_join: a join allocates nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    fib(s, 15); // each thread's first
+    s.spawn([&s] { stolen(s, [&s] { return fib(s, 15); }, [&s] { return fib(s, 15); }); }).join();
+    CHECK(test::fall_asleep(s));
+    const std::size_t before = test::allocations();
+    for (int i = 0; i < 10; ++i) {
+        fib(s, 15);
+    }
+    CHECK(test::allocations() == before);
+}
+
+TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
+    bide::detail::basic_fork_site<bide::native_platform> site;
+    CHECK_FALSE(site.is_brief());
+    site.learn(1'000);
+    CHECK(site.is_brief());
+    for (int i = 0; i < 20; ++i) {
+        site.learn(1'000'000);
+    }
+    CHECK_FALSE(site.is_brief());
+    for (int i = 0; i < 40; ++i) {
+        site.learn(1'000);
+    }
+    CHECK(site.is_brief());
+}
+
+// ---- What is thrown
+
+TEST_CASE("fork_join: both arms end before an exception leaves, the first one's") {
+    const bool taken = GENERATE(false, true);
+    const bool first = GENERATE(false, true);
+    const bool second = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    std::atomic<int> ended{0};
+    std::atomic<bool> waits{false};
+    const auto f = [&] {
+        if (first) {
+            ++ended;
+            waits = true;
+            throw first_error();
+        }
+        waits = true;
+        return test::counted(*std::make_unique<test::tally>(), ++ended).number();
+    };
+    const auto g = [&] {
+        spin_until(waits); // so that the first one may leave, if it can
+        ++ended;
+        if (second) {
+            throw second_error();
+        }
+        return 1;
+    };
+    const std::string what =
+        s.spawn([&] { return thrown_by([&] { taken ? stolen(s, f, g) : join(s, f, g); }); }).join();
+    CHECK(what == (first ? "first" : second ? "second" : "nothing"));
+    CHECK(ended == 2);
+    CHECK(fib(s, 10) == 55); // nothing is left behind
+}
+
+TEST_CASE("fork_join: an exception comes out of any depth, and values that are dropped are gone") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    test::tally values;
+    struct shape {
+        scheduler& s;
+        test::tally& values;
+        int at(int depth, int path) {
+            if (depth == 0) {
+                if (path % 7 == 3) {
+                    throw std::runtime_error(std::to_string(path));
+                }
+                return path;
+            }
+            const auto arm = [this, depth, path](int bit) {
+                return test::counted(values, at(depth - 1, 2 * path + bit));
+            };
+            const auto both = join(s, [&] { return arm(0); }, [&] { return arm(1); });
+            return both.first.number() + both.second.number();
+        }
+    } tree{s, values};
+    for (int i = 0; i < 50; ++i) {
+        CHECK(thrown_by([&] { tree.at(8, 1); }) == "262"); // the first in order: 262 = 7 * 37 + 3
+    }
+    CHECK(values.alive() == 0);
+    CHECK(fib(s, 10) == 55);
+}
+
+TEST_CASE("fork_join: parallel_invoke throws what the first in order threw, when all have ended") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<int> ended{0};
+    const auto counts = [&ended] { ++ended; };
+    const auto throws = [&ended](const char* what) {
+        return [&ended, what] {
+            ++ended;
+            throw std::runtime_error(what);
+        };
+    };
+    for (int i = 0; i < 100; ++i) {
+        CHECK(thrown_by([&] { parallel_invoke(s, counts, throws("2"), counts, throws("4")); }) ==
+              "2");
+        CHECK(thrown_by([&] { parallel_invoke(s, throws("1"), throws("2"), throws("3")); }) == "1");
+    }
+    CHECK(ended == 700);
+}
+
+// ---- From where it is called
+
+TEST_CASE("fork_join: any number of outside threads call at once") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    scheduler s(with(workers, true));
+    std::vector<long> sums(8);
+    std::vector<int> wrong(8);
+    test::run_threads(8, [&](int me) {
+        const auto mine = static_cast<std::size_t>(me);
+        for (int i = 0; i < 20; ++i) {
+            sums[mine] += fib(s, 12 + me % 3);
+            try {
+                join(s, [&s] { return fib(s, 5); }, []() -> int { throw second_error(); });
+                ++wrong[mine];
+            } catch (const second_error&) {
+            }
+            if (scheduler::current() != nullptr ||
+                join(s, [] { return scheduler::current(); }, [] {}).first != &s) {
+                ++wrong[mine];
+            }
+        }
+    });
+    for (std::size_t i = 0; i < 8; ++i) {
+        CHECK(sums[i] == 20 * (i % 3 == 0 ? 144 : i % 3 == 1 ? 233 : 377));
+        CHECK(wrong[i] == 0);
+    }
+}
+
+TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' workers join") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(1, true));
+    CHECK(s.spawn([&] { return fib(s, 15); }).join() == 610);
+    CHECK(s.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
+    CHECK(other.spawn([&] { return fib(s, 15); }).join() == 610);
+    CHECK(other.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
+    // To and fro.
+    const auto there = [&](int n) {
+        return join(other, [&, n] { return fib(s, n); }, [&, n] { return fib(other, n); });
+    };
+    const auto both = join(s, [&] { return there(12); }, [&] { return there(13); });
+    CHECK(both.first == std::pair(144L, 144L));
+    CHECK(both.second == std::pair(233L, 233L));
+}
+
+TEST_CASE("fork_join: who comes to a scheduler that has ended is told") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    CHECK(fib(s, 10) == 55);
+    s.shutdown();
+    CHECK_THROWS_AS(fib(s, 10), bide::stopped_error);
+    CHECK_THROWS_AS(parallel_invoke(s, [] {}, [] {}), bide::stopped_error);
+}
+
+TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    auto handle = s.spawn([&] {
+        begun = true;
+        spin_until(ends);
+        return fib(s, 15);
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
+    ends = true;
+    s.shutdown();
+    CHECK(std::move(handle).join() == 610);
+}
+
+// ---- Who waits
+
+TEST_CASE("fork_join: an arm that blocks does not keep others from its worker") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, false));
+    bide::event opened;
+    const auto both =
+        s.spawn([&] {
+             s.spawn([&opened] { opened.set(); }).detach(); // runs where this one blocks
+             return join(
+                 s,
+                 [&] {
+                     opened.wait();
+                     return fib(s, 15); // on a thread that has lost its worker
+                 },
+                 [&] {
+                     opened.wait();
+                     return fib(s, 14);
+                 });
+         }).join();
+    CHECK(both == std::pair(610L, 377L));
+    CHECK(fib(s, 15) == 610);
+}
+
+#if defined(__linux__)
+namespace {
+
+// One of the process's threads, to be asked whether it sleeps.
+class witness {
+public:
+    void is_me() noexcept { id_ = ::syscall(SYS_gettid); }
+
+    bool eventually_sleeps() const {
+        return eventually([this] { return id_ != 0 && sleeps(); });
+    }
+
+private:
+    bool sleeps() const {
+        char name[64];
+        std::snprintf(name, sizeof name, "/proc/self/task/%ld/stat", id_.load());
+        std::FILE* const file = std::fopen(name, "r");
+        char state = 0;
+        const bool read = file != nullptr && std::fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+        if (file != nullptr) {
+            std::fclose(file);
+        }
+        return read && state == 'S';
+    }
+
+    std::atomic<long> id_{0};
+};
+
+} // namespace
+
+TEST_CASE("fork_join: who waits for an arm sleeps when there is nothing to run") {
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    witness waiter;
+    const auto wait = [&] {
+        const auto f = [&] {
+            if (!outside) {
+                waiter.is_me();
+            }
+        };
+        return stolen(s, f, [&] { return waiter.eventually_sleeps(); }).second;
+    };
+    if (outside) {
+        waiter.is_me();
+        CHECK(wait());
+    } else {
+        CHECK(s.spawn(wait).join());
+    }
+}
+
+TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    bide::mutex m;
+    witness waiter;
+    std::atomic<bool> is_forked{false};
+    std::atomic<bool> over{false};
+    bool slept = false;
+    int locked = 0;
+    // An arm that anybody may take, and that waits for the lock.
+    const auto other = [&] {
+        join(
+            s,
+            [&] {
+                is_forked = true;
+                spin_until(over);
+            },
+            [&] {
+                const std::lock_guard lock(m);
+                ++locked;
+            });
+    };
+    const auto holder = [&] {
+        const std::lock_guard lock(m);
+        bide::join_handle<void> handle = stolen(
+                                             s,
+                                             [&] {
+                                                 waiter.is_me();
+                                                 auto begun = s.spawn_blocking(other);
+                                                 spin_until(is_forked);
+                                                 return begun;
+                                             },
+                                             [&] {
+                                                 spin_until(is_forked);
+                                                 slept = waiter.eventually_sleeps();
+                                             })
+                                             .first;
+        over = true;
+        return handle;
+    };
+    s.spawn(holder).join().join();
+    CHECK(slept);
+    CHECK(locked == 1);
+}
+#endif
+
+TEST_CASE("fork_join: who waits for an arm runs what that has forked") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<bool> is_forked{false};
+    std::atomic<bool> ended{false};
+    std::thread::id waiter;
+    std::thread::id ran;
+    const auto waits = [&] {
+        waiter = std::this_thread::get_id();
+        spin_until(is_forked);
+    };
+    const auto forks = [&] {
+        const auto goes_on = [&] {
+            is_forked = true;
+            spin_until(ended); // nobody else is free
+        };
+        join(s, goes_on, [&] {
+            ran = std::this_thread::get_id();
+            ended = true;
+        });
+    };
+    s.spawn([&] { stolen(s, waits, forks); }).join();
+    CHECK(ran == waiter);
+}
+
+TEST_CASE("fork_join: tasks go on while a fork-join does, and one of them ends it") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    std::atomic<int> left{1'000};
+    std::atomic<bool> over{false};
+    auto forks = s.spawn([&] {
+        long sum = 0;
+        while (!over) {
+            sum += fib(s, 12);
+        }
+        return sum;
+    });
+    struct chain {
+        scheduler& s;
+        std::atomic<int>& left;
+        std::atomic<bool>& over;
+        void next() {
+            if (--left == 0) {
+                over = true;
+            } else {
+                s.spawn([this] { next(); }).detach();
+            }
+        }
+    } tasks{s, left, over};
+    tasks.next();
+    CHECK(std::move(forks).join() % 144 == 0);
+    CHECK(over);
+}
+
+TEST_CASE("fork_join: a fork-join goes on while tasks do") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    std::atomic<bool> over{false};
+    std::atomic<int> chains{8};
+    struct chain {
+        scheduler& s;
+        std::atomic<bool>& over;
+        std::atomic<int>& chains;
+        void next() {
+            if (over) {
+                --chains;
+            } else {
+                s.spawn([this] { next(); }).detach();
+            }
+        }
+    } tasks{s, over, chains};
+    for (int i = 0; i < 8; ++i) {
+        tasks.next();
+    }
+    CHECK(fib(s, 18) == 2584);
+    over = true;
+    CHECK(eventually([&chains] { return chains == 0; }));
+}

@@ -1,0 +1,217 @@
+#include <bide/sched/parallel_reduce.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// Indices that came together in the right order, or not. Not a number, and only to be moved.
+class stretch {
+public:
+    explicit stretch(int at) : first(at), last(at + 1), alone(std::make_unique<int>(at)) {}
+    stretch(int from, int to) : first(from), last(to), alone(std::make_unique<int>(from)) {}
+
+    static stretch joined(stretch&& left, stretch&& right) {
+        stretch both(left.first, right.last);
+        both.broken = left.broken || right.broken || left.last != right.first ||
+                      *left.alone != left.first || *right.alone != right.first;
+        return both;
+    }
+
+    int first;
+    int last;
+    bool broken = false;
+    std::unique_ptr<int> alone;
+};
+
+struct failure {
+    int at;
+};
+
+// The tree that the header promises, as text.
+std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
+    const std::size_t n = last - first;
+    if (n == 1 || n / 2 < grain) {
+        std::string leaf = std::to_string(first);
+        for (std::size_t i = first + 1; i < last; ++i) {
+            leaf = "(" + leaf + " " + std::to_string(i) + ")";
+        }
+        return leaf;
+    }
+    const std::size_t middle = first + n / 2;
+    return "(" + tree(first, middle, grain) + " " + tree(middle, last, grain) + ")";
+}
+
+// Sums whose bits tell in which order they were made.
+double sum(bide::scheduler& s, const std::vector<double>& of, std::size_t grain) {
+    return bide::parallel_reduce(
+        s, std::size_t{0}, of.size(), grain, 0.0, [&of](std::size_t i) { return of[i]; },
+        [](double a, double b) { return a + b; });
+}
+
+template <class T, class Map, class Combine>
+T by_chance(test::chance_forks::script& script, int first, int last, std::size_t grain, T identity,
+            Map map, Combine combine) {
+    bide::fork_options options;
+    options.grain = grain;
+    return bide::detail::parallel_reduce_on(test::chance_forks(script), first, last, options,
+                                            std::move(identity), map, combine);
+}
+
+} // namespace
+
+TEST_CASE("parallel_reduce: the identity of nothing, and it counts once of anything") {
+    bide::scheduler s(test::with(1, true));
+    const auto same = [](auto i) { return static_cast<int>(i); };
+    const auto plus = [](int a, int b) { return a + b; };
+    CHECK(bide::parallel_reduce(s, 3, 3, 42, same, plus) == 42);
+    CHECK(bide::parallel_reduce(s, 4, 3, 42, same, plus) == 42);
+    CHECK(bide::parallel_reduce(s, 3, 4, 42, same, plus) == 45);
+    CHECK(bide::parallel_reduce(s, 0, 10'000, 42, same, plus) == 42 + 49'995'000);
+    CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, same, plus), std::invalid_argument);
+}
+
+TEST_CASE("parallel_reduce: neighbours are combined, in index order, and moved only") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    const auto one = [](int i) { return stretch(i); };
+    for (int round = 0; round < 100; ++round) {
+        const int first = static_cast<int>(script.chance.below(100)) - 50;
+        const int last =
+            first + 1 + static_cast<int>(script.chance.below(1u << script.chance.below(13)));
+        const std::size_t grain = script.chance.below(100);
+        INFO("[" << first << ", " << last << "), grain " << grain);
+        const stretch a =
+            by_chance(script, first, last, grain, stretch(first, first), one, stretch::joined);
+        REQUIRE((a.first == first && a.last == last && !a.broken));
+        const stretch b = bide::parallel_reduce(s, first, last, grain, stretch(first, first), one,
+                                                stretch::joined);
+        REQUIRE((b.first == first && b.last == last && !b.broken));
+    }
+}
+
+TEST_CASE("parallel_reduce: the tree is the one that is promised") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const auto name = [](int i) { return std::to_string(i); };
+    const auto bracket = [](std::string&& a, std::string&& b) {
+        return a.empty() ? std::move(b) : "(" + a + " " + b + ")";
+    };
+    const auto is_promised = [&](int n, std::size_t grain, std::size_t given) {
+        return by_chance(script, 0, n, given, std::string(), name, bracket) ==
+               tree(0, static_cast<std::size_t>(n), grain);
+    };
+    for (const int n : {1, 2, 3, 7, 100}) {
+        CHECK(is_promised(n, 1, 0));
+        CHECK(is_promised(n, 1, 1));
+        CHECK(is_promised(n, 5, 5));
+        CHECK(is_promised(n, 1'000, 1'000));
+    }
+    CHECK(is_promised(1'000, 3, 0));
+    CHECK(is_promised(5'000, 19, 0));
+
+    const auto value = [](int i) { return 1.0 / (i + 1); };
+    const auto plus = [](double a, double b) { return a + b; };
+    const auto sum = [&](std::size_t grain) {
+        return std::bit_cast<std::uint64_t>(
+            by_chance(script, 0, 1'000'000, grain, 0.0, value, plus));
+    };
+    CHECK(sum(0) == sum(2'048));
+    CHECK(sum(0) != sum(1'000'000));
+}
+
+TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    std::vector<double> values(100'000);
+    double size = 1;
+    for (double& v : values) {
+        v = (chance.below(1'000'000) - 500'000.0) * size;
+        size = size > 1e12 ? 1e-12 : size * 1.37;
+    }
+    bide::scheduler alone(test::with(1, true));
+    for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{333}}) {
+        const auto expected = std::bit_cast<std::uint64_t>(sum(alone, values, grain));
+        for (const unsigned workers : {1u, 2u, 3u, 8u}) {
+            bide::scheduler s(test::with(workers, true));
+            for (int round = 0; round < 5; ++round) {
+                INFO(workers << " workers, grain " << grain);
+                REQUIRE(std::bit_cast<std::uint64_t>(sum(s, values, grain)) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_reduce: values are made of what map and combine return") {
+    bide::scheduler s(test::with(2, true));
+    const auto average = bide::parallel_reduce(
+        s, 0, 1'000, 0.0, [](int i) { return i; }, [](double a, double b) { return a + b; });
+    CHECK(average == 499'500.0);
+}
+
+TEST_CASE("parallel_reduce: the first exception in index order, of map or combine") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto plus = [](int a, int b) { return a + b; };
+    for (int round = 0; round < 50; ++round) {
+        const int n = 1 + static_cast<int>(script.chance.below(1'000));
+        const int first = static_cast<int>(script.chance.below(static_cast<unsigned>(n)));
+        const auto map = [first](int i) {
+            if (i == first || (i > first && i % 5 == 0)) {
+                throw failure{i};
+            }
+            return i;
+        };
+        int at = -1;
+        int at_s = -1;
+        try {
+            by_chance(script, 0, n, script.chance.below(20), 0, map, plus);
+        } catch (const failure& f) {
+            at = f.at;
+        }
+        try {
+            bide::parallel_reduce(s, 0, n, 0, map, plus);
+        } catch (const failure& f) {
+            at_s = f.at;
+        }
+        REQUIRE(at == first);
+        REQUIRE(at_s == first);
+    }
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(
+            s, 0, 10, 0, [](int i) { return i; }, [](int, int) -> int { throw failure{0}; }),
+        failure);
+}
+
+TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value") {
+    bide::scheduler s(test::with(2, true));
+    std::stop_source source;
+    const auto map = [&](int i) {
+        if (i == 100) {
+            source.request_stop();
+        }
+        return stretch(i);
+    };
+    const bide::fork_options options{10, source.get_token(), nullptr};
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(s, 0, 1'000'000, options, stretch(0, 0), map, stretch::joined),
+        bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 1, options, stretch(0, 0), map, stretch::joined),
+                    bide::stopped_error);
+    CHECK(bide::parallel_reduce(s, 0, 0, options, stretch(0, 0), map, stretch::joined).last == 0);
+}

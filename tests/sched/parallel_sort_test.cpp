@@ -1,0 +1,504 @@
+#include <bide/sched/parallel_sort.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using ints = std::vector<int>;
+
+enum class shape { random, sorted, reversed, equal, pipe, few, teeth, nearly, appended, count };
+
+constexpr const char* names[] = {"random", "sorted", "reversed", "equal",   "organ pipe",
+                                 "few",    "teeth",  "nearly",   "appended"};
+
+ints make(shape of, std::size_t n, test::jitter& chance) {
+    ints made(n);
+    const int size = static_cast<int>(n);
+    const auto any = [&] { return static_cast<int>(chance.below(1u << 30)); };
+    for (int i = 0; i < size; ++i) {
+        int& e = made[static_cast<std::size_t>(i)];
+        switch (of) {
+        case shape::random: e = any(); break;
+        case shape::reversed: e = -i; break;
+        case shape::equal: e = 5; break;
+        case shape::pipe: e = std::min(i, size - i); break;
+        case shape::few: e = any() % 10; break;
+        case shape::teeth: e = i % (size / 5 + 1); break;
+        case shape::nearly: e = chance.below(100) == 0 ? any() % size : i; break;
+        case shape::appended: e = i > size - size / 50 ? any() % size : i; break;
+        default: e = i;
+        }
+    }
+    return made;
+}
+
+ints sorted(ints v) {
+    std::sort(v.begin(), v.end());
+    return v;
+}
+
+// One type for all orders of a type: these are compiled for each.
+template <class T> using order = std::function<bool(const T&, const T&)>;
+
+// Either sort, with one thread and chance.
+template <class T>
+void sort(test::chance_forks::script& script, bool stably, std::vector<T>& v, order<T> less) {
+    T* const begin = v.data();
+    T* const end = begin + v.size();
+    if (stably) {
+        bide::detail::stable_sort_on(test::chance_forks(script), begin, end, less);
+    } else {
+        bide::detail::sort_on(test::chance_forks(script), begin, end, less);
+    }
+}
+
+// Too large for the branchless parts, and it knows where it was.
+struct record {
+    int key;
+    int place;
+    std::string text; // moves for real
+};
+
+std::vector<record> records(const ints& keys) {
+    std::vector<record> made;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        made.push_back({keys[i], static_cast<int>(i), std::to_string(keys[i])});
+    }
+    return made;
+}
+
+template <class V> bool is_stably_sorted(const V& v) {
+    return std::is_sorted(v.begin(), v.end(), [](const auto& a, const auto& b) {
+        return a.key != b.key ? a.key < b.key : a.place < b.place;
+    });
+}
+
+// Each place from 0 to n - 1 once, and none that was only moved from.
+bool all_there(const std::vector<record>& v) {
+    std::vector<bool> seen(v.size());
+    for (const record& r : v) {
+        const auto at = static_cast<std::size_t>(r.place);
+        if (at >= v.size() || seen[at] || r.text != std::to_string(r.key)) {
+            return false;
+        }
+        seen[at] = true;
+    }
+    return true;
+}
+
+struct failure {};
+
+// Comparisons for n elements where n log2(n) of them are allowed `times` over.
+double bound(double times, std::size_t n) {
+    const auto size = static_cast<double>(n);
+    return times * size * std::max(1.0, std::log2(size)) + 64;
+}
+
+// Its moves throw now and then; what is thrown away with it is counted.
+struct fickle : test::counted {
+    static inline int moves_left = 0;
+    static void count() {
+        if (--moves_left == 0) {
+            throw failure();
+        }
+    }
+    using test::counted::counted;
+    fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
+    fickle& operator=(fickle&& other) noexcept(false) {
+        count();
+        counted::operator=(std::move(other));
+        return *this;
+    }
+};
+
+} // namespace
+
+TEST_CASE("parallel_sort: all shapes and sizes, on workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 3u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (const std::size_t n : {0u, 1u, 2u, 100u, 3'000u, 60'000u}) {
+            for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+                ints v = make(static_cast<shape>(of), n, chance);
+                ints w = v;
+                const ints expected = sorted(v);
+                bide::parallel_sort(s, v.begin(), v.end());
+                bide::parallel_stable_sort(s, w.begin(), w.end());
+                INFO(names[of] << ", " << n << ", " << workers << " workers");
+                REQUIRE(v == expected);
+                REQUIRE(w == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: all small sizes and their values, by any order") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const auto greater = [](int a, int b) { return a > b; };
+    for (std::size_t n = 0; n < 150; ++n) {
+        for (const std::uint32_t range : {2u, 5u, 1u << 20}) {
+            for (const bool stably : {false, true}) {
+                ints v(n);
+                for (int& e : v) {
+                    e = static_cast<int>(script.chance.below(range));
+                }
+                ints expected = v;
+                std::sort(expected.begin(), expected.end(), greater);
+                sort<int>(script, stably, v, greater);
+                INFO(n << " below " << range << (stably ? ", stably" : ""));
+                REQUIRE(v == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: permutations of up to eight elements") {
+    const std::less<> less;
+    for (std::size_t n = 1; n <= 8; ++n) {
+        ints values(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            values[i] = static_cast<int>(i * 2 / 3); // some are equal
+        }
+        const ints expected = values;
+        bool ok = true;
+        do {
+            ints v = values;
+            bide::detail::small_sort(v.data(), v.data() + n, less);
+            ok = ok && v == expected;
+        } while (std::next_permutation(values.begin(), values.end()));
+        CHECK(ok);
+    }
+}
+
+TEST_CASE("parallel_stable_sort: equal elements keep their order") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    struct pair {
+        int key;
+        int place;
+    };
+    const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+    for (const std::size_t n : {5u, 40u, 1'000u, 50'000u}) {
+        for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+            ints keys = make(static_cast<shape>(of), n, script.chance);
+            for (int& k : keys) {
+                k /= 3;
+            }
+            std::vector<pair> pairs(n);
+            for (std::size_t i = 0; i < n; ++i) {
+                pairs[i] = {keys[i], static_cast<int>(i)};
+            }
+            std::vector<record> large = records(keys);
+            sort<pair>(script, true, pairs, by_key);
+            sort<record>(script, true, large, by_key);
+            INFO(names[of] << ", " << n);
+            REQUIRE(is_stably_sorted(pairs));
+            REQUIRE(is_stably_sorted(large));
+            REQUIRE(all_there(large));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {1'000u, 30'000u}) {
+        for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+            for (const bool stably : {false, true}) {
+                ints v = make(static_cast<shape>(of), n, script.chance);
+                const ints expected = sorted(v);
+                std::size_t compared = 0;
+                sort<int>(script, stably, v, [&](int a, int b) {
+                    ++compared;
+                    return a < b;
+                });
+                INFO(names[of] << ", " << n << (stably ? ", stably: " : ": ") << compared);
+                REQUIRE(v == expected);
+                REQUIRE(static_cast<double>(compared) < bound(1.6, n));
+                switch (static_cast<shape>(of)) {
+                case shape::sorted:
+                case shape::reversed:
+                case shape::equal: REQUIRE(compared < n + 64); break;
+                case shape::pipe: REQUIRE(compared < 3 * n); break;
+                case shape::teeth: REQUIRE(compared < 5 * n); break;
+                case shape::appended: REQUIRE(compared < 5 * n); break;
+                case shape::few: REQUIRE((stably || compared < 8 * n)); break;
+                default:;
+                }
+            }
+        }
+    }
+}
+
+// McIlroy, "A Killer Adversary for Quicksort", 1999: values that are decided only when compared, so
+// that each pivot is about the least of what is left.
+TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {
+    for (const std::size_t n : {100u, 1'000u, 20'000u}) {
+        for (const bool stably : {false, true}) {
+            test::chance_forks::script script(3);
+            constexpr int gas = std::numeric_limits<int>::max();
+            ints values(n, gas);
+            ints v = make(shape::sorted, n, script.chance);
+            int solid = 0;
+            int candidate = 0;
+            const auto value = [&](int of) -> int& { return values[static_cast<std::size_t>(of)]; };
+            std::size_t compared = 0;
+            sort<int>(script, stably, v, [&](int a, int b) {
+                ++compared;
+                if (value(a) == gas && value(b) == gas) {
+                    value(a == candidate ? a : b) = solid++;
+                }
+                if (value(a) == gas) {
+                    candidate = a;
+                } else if (value(b) == gas) {
+                    candidate = b;
+                }
+                return value(a) < value(b);
+            });
+            INFO(n << ", " << compared << (stably ? ", stably" : ""));
+            REQUIRE(std::is_sorted(v.begin(), v.end(),
+                                   [&](int a, int b) { return value(a) < value(b); }));
+            REQUIRE(static_cast<double>(compared) < bound(4, n));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: what can only be moved, in what is not contiguous") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto by_value = [](const auto& a, const auto& b) { return *a < *b; };
+    for (const std::size_t n : {10u, 5'000u, 40'000u}) {
+        std::deque<std::unique_ptr<int>> v;
+        for (const int e : make(shape::random, n, chance)) {
+            v.push_back(std::make_unique<int>(e));
+        }
+        bide::parallel_sort(s, v.begin(), v.end(), by_value);
+        CHECK(std::is_sorted(v.begin(), v.end(), by_value));
+        for (std::size_t i = 0; i + 1 < n; ++i) {
+            std::swap(v[i], v[i + chance.below(static_cast<std::uint32_t>(n - i))]);
+        }
+        bide::parallel_stable_sort(s, v.begin(), v.end(), by_value);
+        CHECK(std::is_sorted(v.begin(), v.end(), by_value));
+    }
+    std::deque<bool> bits(1'000);
+    for (bool& bit : bits) {
+        bit = chance.below(2) != 0;
+    }
+    const auto set = std::count(bits.begin(), bits.end(), true);
+    bide::parallel_sort(s, bits.rbegin(), bits.rend());
+    CHECK(std::is_sorted(bits.rbegin(), bits.rend()));
+    CHECK(std::count(bits.begin(), bits.end(), true) == set);
+}
+
+TEST_CASE("parallel_sort: a comparison that throws loses no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const bool stably : {false, true}) {
+        for (int round = 0; round < 150; ++round) {
+            const auto of =
+                static_cast<shape>(script.chance.below(static_cast<unsigned>(shape::count)));
+            const std::size_t n = round % 25 == 0 ? 40'000 : 2 + script.chance.below(4'000);
+            auto left = static_cast<std::ptrdiff_t>(
+                script.chance.below(static_cast<std::uint32_t>(bound(1, n))));
+            const std::ptrdiff_t at = left;
+            const auto less = [&](int a, int b) {
+                if (--left < 0) {
+                    throw failure();
+                }
+                return a < b;
+            };
+            const ints keys = make(of, n, script.chance);
+            INFO(names[static_cast<int>(of)] << ", " << n << ", the " << at << "th"
+                                             << (stably ? ", stably" : ""));
+            std::vector<record> v = records(keys);
+            try {
+                sort<record>(script, stably, v,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                REQUIRE(left >= 0);
+            } catch (const failure&) {
+            }
+            REQUIRE(all_there(v));
+
+            left = at;
+            ints w = keys;
+            try {
+                sort<int>(script, stably, w, less);
+            } catch (const failure&) {
+            }
+            REQUIRE(sorted(w) == sorted(keys));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: comparisons that contradict each other lose no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {3u, 30u, 200u, 5'000u, 40'000u}) {
+        for (int kind = 0; kind < 5; ++kind) {
+            for (const bool stably : {false, true}) {
+                const ints keys = make(shape::random, n, script.chance);
+                const auto less = [&](int a, int b) {
+                    switch (kind) {
+                    case 0: return true;
+                    case 1: return a <= b;
+                    case 2:
+                        return static_cast<std::uint32_t>(a * 31 ^ b) * 2'654'435'769u >> 31 != 0;
+                    case 3: return a % 7 != b % 7;
+                    default: return a % 3 != 0 && b % 3 != 0 && a < b; // as NaN is among numbers
+                    }
+                };
+                ints v = keys;
+                sort<int>(script, stably, v, less);
+                std::vector<record> w = records(keys);
+                sort<record>(script, stably, w,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                INFO(kind << ", " << n << (stably ? ", stably" : ""));
+                REQUIRE(sorted(v) == sorted(keys));
+                REQUIRE(all_there(w));
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: where a move throws every object still lives") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const bool stably : {false, true}) {
+        for (int round = 0; round < 60; ++round) {
+            const std::size_t n = 2 + script.chance.below(3'000);
+            test::tally tally;
+            {
+                fickle::moves_left = -1;
+                std::vector<fickle> v;
+                v.reserve(n);
+                for (const int e : make(shape::random, n, script.chance)) {
+                    v.emplace_back(tally, e);
+                }
+                fickle::moves_left = 1 + static_cast<int>(script.chance.below(30'000));
+                try {
+                    sort<fickle>(script, stably, v, [](const fickle& a, const fickle& b) {
+                        return a.number() < b.number();
+                    });
+                } catch (const failure&) {
+                }
+                fickle::moves_left = -1;
+                REQUIRE(tally.alive() == static_cast<int>(n));
+            }
+            REQUIRE(tally.alive() == 0);
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const bool stably : {false, true}) {
+        for (int last = 0; last < 60; ++last) {
+            for (const shape of : {shape::random, shape::teeth}) {
+                const ints keys = make(of, 20'000, script.chance);
+                std::vector<record> v = records(keys);
+                ints w = keys;
+                const auto refuses = [&](const auto& what) {
+                    script.forks = 0;
+                    script.last_fork = last;
+                    try {
+                        what();
+                        return false;
+                    } catch (const std::bad_alloc&) {
+                        return true;
+                    }
+                };
+                const bool refused = refuses([&] {
+                    sort<record>(script, stably, v,
+                                 [](const record& a, const record& b) { return a.key < b.key; });
+                });
+                CHECK(refused == (script.forks > last));
+                refuses([&] { sort<int>(script, stably, w, std::less<>()); });
+                REQUIRE(all_there(v));
+                REQUIRE(sorted(w) == sorted(keys));
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_stable_sort: allocates once, and without memory changes nothing") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const shape of : {shape::random, shape::pipe}) {
+        const ints keys = make(of, 10'000, script.chance);
+        const ints expected = sorted(keys);
+        ints v = keys;
+        const std::size_t before = test::allocations_here();
+        sort<int>(script, true, v, std::less<>());
+        const std::size_t made = test::allocations_here() - before;
+        CHECK(v == expected);
+        if (!test::counts_allocations()) {
+            continue;
+        }
+        CHECK(made == 1);
+
+        v = keys;
+        bool refused = false;
+        {
+            const test::out_of_memory none;
+            try {
+                sort<int>(script, true, v, std::less<>());
+            } catch (const std::bad_alloc&) {
+                refused = true;
+            }
+        }
+        CHECK(refused);
+        CHECK(v == keys);
+        {
+            const test::out_of_memory none;
+            sort<int>(script, false, v, std::less<>()); // does without
+        }
+        CHECK(v == expected);
+    }
+}
+
+TEST_CASE("parallel_sort: from several outside threads, and within a task") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    std::vector<ints> v;
+    test::jitter chance(test::run_seed());
+    for (int i = 0; i < 5; ++i) {
+        v.push_back(make(shape::random, 30'000, chance));
+    }
+    auto within = s.spawn([&] { bide::parallel_sort(s, v[4].begin(), v[4].end()); });
+    test::run_threads(4, [&](int i) {
+        ints& mine = v[static_cast<std::size_t>(i)];
+        if (i % 2 == 0) {
+            bide::parallel_sort(s, mine.begin(), mine.end());
+        } else {
+            bide::parallel_stable_sort(s, mine.begin(), mine.end());
+        }
+    });
+    std::move(within).join();
+    for (const ints& each : v) {
+        CHECK(std::is_sorted(each.begin(), each.end()));
+    }
+}

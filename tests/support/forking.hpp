@@ -1,0 +1,70 @@
+#ifndef BIDE_TESTS_SUPPORT_FORKING_HPP
+#define BIDE_TESTS_SUPPORT_FORKING_HPP
+
+// What a parallel algorithm forks with where a test decides who runs what, and when: one thread, and
+// chance that can be repeated.
+
+#include <bide/core/platform.hpp>
+#include <support/jitter.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <new>
+
+namespace test {
+
+// Of each fork one arm runs to its end, and then the other; which is first is chance.
+class chance_forks {
+public:
+    using platform = bide::native_platform;
+
+    struct script {
+        explicit script(std::uint32_t seed) : chance(seed) {}
+        jitter chance;
+        std::uint32_t hunger = 2;  // of four times that it is asked, work is wanted so often
+        std::uint32_t thieves = 2; // of four second arms so many run before the first ones
+        int forks = 0;             // so far
+        int last_fork = 1 << 30;   // there is no memory for more than so many
+    };
+
+    explicit chance_forks(script& s) noexcept : script_(&s) {}
+
+    template <class F> void enter(F&& f) const { f(); }
+
+    template <class F, class G> void both(F&& f, G&& g) const {
+        if (++script_->forks > script_->last_fork) {
+            throw std::bad_alloc();
+        }
+        std::exception_ptr first;
+        std::exception_ptr second;
+        const bool is_stolen = script_->chance.below(4) < script_->thieves;
+        if (is_stolen) {
+            second = outcome(g);
+        }
+        first = outcome(f);
+        if (!is_stolen) {
+            second = outcome(g);
+        }
+        if (first || second) {
+            std::rethrow_exception(first ? first : second);
+        }
+    }
+
+    bool wants_work() const noexcept { return script_->chance.below(4) < script_->hunger; }
+
+private:
+    template <class F> static std::exception_ptr outcome(F& f) {
+        try {
+            f();
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+
+    script* script_;
+};
+
+} // namespace test
+
+#endif
