@@ -101,6 +101,17 @@ TEST_CASE("oneshot: an end that goes is seen by the other", "[signals]") {
     });
 }
 
+TEST_CASE("oneshot: the last to go frees what all have left", "[signals]") {
+    model::check("oneshot: both ends and an operation go at once", {}, [] {
+        auto both = oneshot();
+        std::optional op(both.second.async_recv());
+        model::thread dropping([&op] { op.reset(); });
+        model::thread going([&both] { const auto gone = std::move(both.second); });
+        auto to = std::move(both.first);
+        static_cast<void>(std::move(to).send(7));
+    });
+}
+
 TEST_CASE("oneshot: close() leaves what was sent, and fails what was not", "[signals]") {
     model::check("oneshot: send against close", {}, [] {
         auto [to, from] = oneshot();

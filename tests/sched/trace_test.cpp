@@ -366,7 +366,12 @@ TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
     INFO(from_task);
     CHECK(says(from_task, "     0  awake      1    6 "));
 
-    auto busy = s.spawn([&] { test::spin_until(end); });
+    bide::latch runs(1);
+    auto busy = s.spawn([&] {
+        runs.count_down();
+        test::spin_until(end);
+    });
+    runs.wait(); // so that it is alone in what its worker fetches
     auto timed = s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1h); });
     auto behind = s.spawn([] {});
     CHECK(test::eventually([&] { return says(dumped(s), "global queue: 2; "); }));

@@ -5,7 +5,7 @@
 //
 // Two things are told apart. The *decision* is made once, under the primitive's lock, by moving
 // `phase_` from queued to decided; whoever moved it owns the outcome. The *publication* comes after
-// that lock was released, as one exchange on the node's own word `state_`, and is the last touch of
+// that lock was released, as one step on the node's own word `state_`, and is the last touch of
 // the node: the owner may return, and free node and primitive, the moment it sees it.
 //
 //   state_        means
@@ -186,7 +186,7 @@ public:
 
     // --- who decided, after the lock was released
 
-    // Publishes and wakes: nothing of the node is touched after the exchange.
+    // Publishes and wakes: nothing of the node is touched after that step.
     void publish(fate what) noexcept;
 
 private:
@@ -245,13 +245,17 @@ template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noe
 }
 
 template <class Platform> void basic_waiter<Platform>::publish(fate what) noexcept {
-    const waker wake = waker_;
+    if (const waker wake = waker_) { // the owner does not sleep on the word
+        // Order: release [W1]; the outcome brings everything before it to the owner.
+        state_.store(what, std::memory_order_release);
+        wake.wake();
+        return;
+    }
     const address word = where();
-    // Order: release [W1]; the outcome brings everything before it to the owner.
+    // Order: release [W1]; as above.
     if (state_.exchange(what, std::memory_order_release) == fate::parked) {
         rouse_by(word);
     }
-    wake.wake();
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -52,13 +52,12 @@ public:
         base::add_reference();
     }
 
-    // True: the caller frees the state. Terminates when `r` still waits.
-    bool drop_reader(const reader& r, const char* name) noexcept {
+    // Its reference is the caller's to drop, after unlock(). Terminates when `r` still waits.
+    void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
             fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
         }
         readers_ = readers_ - 1;
-        return base::drop_reference();
     }
 
     // granted: there is something new for it; closed: there never will be; waiting.

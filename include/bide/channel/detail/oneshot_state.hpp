@@ -1,9 +1,10 @@
 #ifndef BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 
-// What lies between the two ends of a oneshot. All of it under the lock:
+// What lies between the two ends of a oneshot. `finished` and `closed` are marks, the rest is under
+// the lock:
 //
-//   value_   finished_ closed_
+//   value_   finished  closed
 //   none     no        no       at the beginning; both sides may wait
 //   none     no        yes      the receiver wants no more; nobody waits
 //   there    yes       any      sent, not received yet; nobody waits
@@ -58,28 +59,18 @@ public:
     static bool close(oneshot_state* s, bool leaves) noexcept;
 
     static void drop(oneshot_state* s) noexcept {
-        s->lock();
-        const bool last = s->drop_reference();
-        s->unlock();
-        if (last) {
+        if (s->drop_reference()) {
             delete s;
         }
     }
     static keeper keep(oneshot_state* s) noexcept {
-        s->lock();
         s->add_reference();
-        s->unlock();
         return {s, [](void* p) noexcept { drop(static_cast<oneshot_state*>(p)); }};
     }
 
     // ---- The sender
 
-    bool is_closed() const noexcept {
-        base::lock();
-        const bool closed = closed_;
-        base::unlock();
-        return closed;
-    }
+    bool is_closed() const noexcept { return base::has(closed); }
 
     fate wait_closed(deadline until) noexcept {
         half mine{*this};
@@ -99,13 +90,14 @@ public:
         [](const wait_target& t, node& w, fate why) noexcept {
             return self(t).cancel(w, side::sending, why);
         },
-        [](const wait_target&, fate what) -> result<void> {
-            return result_of(what);
-        }};
+        [](const wait_target&, fate what) -> result<void> { return result_of(what); }};
 
     // ---- The receiver
 
     template <class Put> fate recv(Put&& put) noexcept {
+        if (!base::has(finished | closed)) {
+            return fate::waiting;
+        }
         base::lock();
         const fate now = look(side::receiving);
         if (now == fate::granted) {
@@ -144,7 +136,8 @@ private:
         bool cancel(node& w, fate why) noexcept { return of.cancel(w, side::sending, why); }
     };
     using waits = thread_wait<half, Platform>;
-    template <class U> using var = typename Platform::template var<U>;
+    static constexpr auto finished = base::first_mark;
+    static constexpr auto closed = base::second_mark;
 
     typename base::wait_queue& queue_of(side which) noexcept {
         return which == side::sending ? senders_ : receivers_;
@@ -153,17 +146,15 @@ private:
     // Under the lock: what a wait on that side would come to now.
     fate look(side which) const noexcept {
         if (which == side::sending) {
-            return closed_ ? fate::granted : fate::waiting;
+            return base::has(closed) ? fate::granted : fate::waiting;
         }
         if (value_) {
             return fate::granted;
         }
-        return finished_ || closed_ ? fate::closed : fate::waiting;
+        return base::has(finished | closed) ? fate::closed : fate::waiting;
     }
 
     std::optional<T> value_;
-    var<bool> finished_{false};
-    var<bool> closed_{false};
     typename base::wait_queue receivers_; // their amount is the address of a destination
     typename base::wait_queue senders_;
 };
@@ -171,12 +162,12 @@ private:
 template <class T, class Platform>
 bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
     wake_list granted;
-    wake_list closed;
+    wake_list told;
     s->lock();
     if (!s->senders_.empty()) {
         s->senders_.fatal_destroyed("oneshot sender", s);
     }
-    const bool sends = value != nullptr && !s->closed_;
+    const bool sends = value != nullptr && !s->has(closed);
     bool received = !sends;
     while (!received && !s->receivers_.empty()) {
         node& w = s->receivers_.pop();
@@ -190,12 +181,10 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
     if (!received) {
         s->value_.emplace(std::move(*value));
     }
-    s->finished_ = true;
-    s->receivers_.pop_all(closed);
-    const bool last = s->drop_reference();
-    s->unlock();
+    s->receivers_.pop_all(told);
+    const bool last = s->unlock_and_drop(finished);
     granted.publish(fate::granted);
-    closed.publish(fate::closed);
+    told.publish(fate::closed);
     if (last) {
         delete s;
     }
@@ -204,17 +193,24 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
 
 template <class T, class Platform>
 bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
+    if (leaves && s->is_alone()) { // the sender is gone, and nobody waits
+        delete s;
+        return false;
+    }
     wake_list granted;
-    wake_list closed;
+    wake_list told;
     s->lock();
-    const bool first = !s->closed_;
-    s->closed_ = true;
+    const bool first = !s->has(closed);
     s->senders_.pop_all(granted);
-    s->receivers_.pop_all(closed);
-    const bool last = leaves && s->drop_reference();
-    s->unlock();
+    s->receivers_.pop_all(told);
+    bool last = false;
+    if (leaves) {
+        last = s->unlock_and_drop(closed);
+    } else {
+        s->unlock_with(closed);
+    }
     granted.publish(fate::granted);
-    closed.publish(fate::closed);
+    told.publish(fate::closed);
     if (last) {
         delete s;
     }

@@ -51,9 +51,9 @@ public:
     ~subscription() {
         if (state_ != nullptr) {
             state_->lock();
-            const bool last = state_->drop_reader(reader_, State::reader_name);
+            state_->drop_reader(reader_, State::reader_name);
             state_->unlock();
-            if (last) {
+            if (state_->drop_reference()) {
                 delete state_;
             }
         }
@@ -78,10 +78,9 @@ public:
         typename State::wake_list told;
         state_->lock();
         state_->end(told);
-        const bool last = state_->drop_reference();
         state_->unlock();
         told.publish(fate::closed);
-        if (last) {
+        if (state_->drop_reference()) {
             delete state_;
         }
     }

@@ -116,6 +116,7 @@ private:
     static constexpr unsigned most_lifo = 3;
 
     runnable* take_lifo(worker& w) noexcept;
+    runnable* swap_lifo(worker& w, runnable* with) noexcept;
     template <class Out> std::size_t take_share(worker& w, Out&& out) noexcept;
     std::size_t fair_share() const noexcept {
         return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
@@ -141,9 +142,7 @@ private:
 
 template <class Platform>
 void basic_work_queues<Platform>::push_local(worker& w, runnable& r) noexcept {
-    // Order: seq_cst [I1]; visible before it is looked who sleeps. Release [S2]: what came before
-    // is seen by who takes it.
-    runnable* const older = w.lifo.exchange(&r, std::memory_order_seq_cst);
+    runnable* const older = swap_lifo(w, &r);
     if (older != nullptr) {
         push_ring(w, *older);
     } else if (steals_ && !w.searches) {
@@ -199,12 +198,21 @@ template <class Platform> runnable* basic_work_queues<Platform>::local_work(work
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::take_lifo(worker& w) noexcept {
-    // Order: relaxed; only a reason to look.
-    if (w.lifo.load(std::memory_order_relaxed) == nullptr) {
-        return nullptr;
+    // Order: relaxed; only a reason to look: the swap acquires [S2].
+    return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
+}
+
+template <class Platform>
+runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
+    if (steals_) {
+        // Order: seq_cst [I1]; visible before it is looked who sleeps. acq_rel [S2]: who takes it
+        // sees what came before.
+        return w.lifo.exchange(with, std::memory_order_seq_cst);
     }
-    // Order: acquire [S2]; what the one who pushed it did before: this worker, by another thread.
-    return w.lifo.exchange(nullptr, std::memory_order_acquire);
+    // Order: relaxed; it is the owner's alone, and whoever owns `w` next comes after by its tenancy.
+    runnable* const older = w.lifo.load(std::memory_order_relaxed);
+    w.lifo.store(with, std::memory_order_relaxed);
+    return older;
 }
 
 template <class Platform>
