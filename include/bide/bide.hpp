@@ -27,8 +27,13 @@
 #include <bide/sched/compose.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/fork_join.hpp>
+#include <bide/sched/fork_progress.hpp>
 #include <bide/sched/interval.hpp>
 #include <bide/sched/join_handle.hpp>
+#include <bide/sched/parallel_for.hpp>
+#include <bide/sched/parallel_reduce.hpp>
+#include <bide/sched/parallel_sort.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task.hpp>
