@@ -85,16 +85,13 @@ private:
     }
 
     bide::runnable* search(unsigned self, bool& more) noexcept {
-        bide::runnable* first = nullptr;
-        const auto keep = [&](bide::runnable& r) {
-            if (first == nullptr) {
-                first = &r;
-                return;
+        bide::detail::run_list batch;
+        if (injected_.pop(batch, 2) != 0) {
+            bide::runnable* const first = batch.pop();
+            while (bide::runnable* const r = batch.pop()) {
+                more = true;
+                rings_[self].push(*r, injected_);
             }
-            more = true;
-            rings_[self].push(r, injected_);
-        };
-        if (injected_.pop(2, keep) != 0) {
             more = more || !injected_.empty();
             return first;
         }

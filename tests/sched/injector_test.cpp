@@ -10,6 +10,7 @@
 
 using bide::basic_injector;
 using bide::runnable;
+using bide::detail::run_list;
 
 namespace {
 
@@ -30,7 +31,7 @@ std::vector<job> numbered(std::size_t n) {
 
 using injector = basic_injector<bide::native_platform>;
 
-std::vector<int> drain(injector& q) {
+template <class Queue> std::vector<int> drain(Queue& q) {
     std::vector<int> all;
     while (const runnable* const r = q.pop()) {
         all.push_back(number_of(r));
@@ -43,7 +44,7 @@ std::vector<int> drain(injector& q) {
 TEST_CASE("injector: the oldest comes first, of single ones and of lists") {
     injector q;
     std::vector<job> all = numbered(7);
-    bide::detail::run_list list;
+    run_list list;
     CHECK(q.empty());
     CHECK(q.pop() == nullptr);
     q.push(all[0]);
@@ -71,32 +72,34 @@ TEST_CASE("injector: the oldest comes first, of single ones and of lists") {
 TEST_CASE("injector: a batch is the oldest, in order") {
     injector q;
     std::vector<job> all = numbered(6);
-    std::vector<int> out;
-    const auto keep = [&](runnable& r) noexcept { out.push_back(number_of(&r)); };
-    CHECK(q.pop(3, keep) == 0);
+    run_list out;
+    CHECK(q.pop(out, 3) == 0);
     for (job& j : all) {
         q.push(j);
     }
-    CHECK(q.pop(3, keep) == 3);
-    CHECK(out == std::vector<int>{0, 1, 2});
+    CHECK(q.pop(out, 3) == 3);
+    CHECK(drain(out) == std::vector<int>{0, 1, 2});
     CHECK(q.size() == 3);
-    out.clear();
-    CHECK(q.pop(0, keep) == 1); // one at least
-    CHECK(out == std::vector<int>{3});
-    CHECK(q.pop(64, keep) == 2);
-    CHECK(out == std::vector<int>{3, 4, 5});
+    CHECK(q.pop(out, 0) == 1); // one at least
+    CHECK(number_of(out.last()) == 3);
+    CHECK(q.pop(out, 64) == 2); // behind what is there
+    CHECK(drain(out) == std::vector<int>{3, 4, 5});
     CHECK(q.empty());
-    CHECK(q.pop(1, keep) == 0);
+    CHECK(q.pop(out, 1) == 0);
 }
 
-TEST_CASE("injector: a batch is handed out with the lock let go, and may come back") {
+TEST_CASE("injector: a batch may come back") {
     injector q;
     std::vector<job> all = numbered(4);
     for (job& j : all) {
         q.push(j);
     }
     const test::watchdog guard;
-    CHECK(q.pop(3, [&](runnable& r) noexcept { q.push(r); }) == 3);
+    run_list out;
+    CHECK(q.pop(out, 3) == 3);
+    while (runnable* const r = out.pop()) {
+        q.push(*r);
+    }
     CHECK(drain(q) == std::vector<int>{3, 0, 1, 2});
 }
 
@@ -119,8 +122,8 @@ TEST_CASE("injector: nothing is allocated") {
     for (job& j : all) {
         q.push(j);
     }
-    bide::detail::run_list list;
-    q.pop(50, [&](runnable& r) noexcept { list.push(r); });
+    run_list list;
+    q.pop(list, 50);
     q.push(list, 50);
     while (q.pop() != nullptr) {
     }
@@ -151,7 +154,7 @@ TEMPLATE_TEST_CASE("injector: each job comes out once, each poster's in its orde
             auto& mine = all[static_cast<std::size_t>(me)];
             for (std::size_t i = 0; i < jobs; i += 4) {
                 q.push(mine[i]);
-                bide::detail::run_list list;
+                run_list list;
                 for (std::size_t n = 1; n < 4; ++n) {
                     list.push(mine[i + n]);
                 }
@@ -160,12 +163,13 @@ TEMPLATE_TEST_CASE("injector: each job comes out once, each poster's in its orde
             return;
         }
         auto& mine = had[static_cast<std::size_t>(me - posters)];
-        const auto take = [&](runnable& r) noexcept {
-            mine.push_back(static_cast<const job*>(&r));
-            --left;
-        };
         while (left != 0) {
-            q.pop(me == posters ? 1 : 5, take);
+            run_list some;
+            q.pop(some, me == posters ? 1 : 5);
+            while (const runnable* const r = some.pop()) {
+                mine.push_back(static_cast<const job*>(r));
+                --left;
+            }
         }
     });
     CHECK(q.empty());

@@ -912,7 +912,7 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
         }
     };
     bide::semaphore permits(0);
-    std::thread giver([&] { // when it waits: a permit that is there would be taken where it is
+    test::team giver(1, [&](int) { // when it waits: a permit that is there would be taken at once
         for (int i = 0; i < 2; ++i) {
             test::has_waiters(permits, 1);
             permits.release();

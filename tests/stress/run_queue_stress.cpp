@@ -59,8 +59,12 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
             if (from != self) {
                 have(rings[from].steal_into(ring, taken));
             }
-            injected.pop(chance.below(8), [&](runnable& r) noexcept { ring.push(r, injected); });
-            have(ring.pop());
+            bide::detail::run_list batch;
+            injected.pop(batch, chance.below(8));
+            have(batch.pop());
+            while (runnable* const r = batch.pop()) {
+                ring.push(*r, injected);
+            }
         };
         for (const test::stress_time time; time.is_left();) {
             for (std::uint32_t n = chance.below(2 * Capacity); n > 0; --n) {
@@ -195,18 +199,15 @@ private:
     }
 
     runnable* search(unsigned self, test::jitter& chance, bool& more) noexcept {
-        runnable* first = nullptr;
-        const auto keep = [&](runnable& r) noexcept {
-            if (first == nullptr) {
-                first = &r;
-                return;
-            }
-            more = true;
-            rings_[self].push(r, injected_);
-        };
         const std::size_t part =
             bide::basic_injector<P>::share(injected_.size(), static_cast<unsigned>(size_));
-        if (injected_.pop(part, keep) != 0) {
+        bide::detail::run_list batch;
+        if (injected_.pop(batch, part) != 0) {
+            runnable* const first = batch.pop();
+            while (runnable* const r = batch.pop()) {
+                more = true;
+                rings_[self].push(*r, injected_);
+            }
             more = more || !injected_.empty();
             return first;
         }

@@ -23,11 +23,18 @@ namespace detail {
 // A list of runnables, oldest first.
 class run_list {
 public:
-    void push(runnable& r) noexcept {
-        r.next = nullptr;
-        (last_ == nullptr ? first_ : last_->next) = &r;
-        last_ = &r;
+    // The items from `first` to `last`, which are linked already.
+    void append(runnable& first, runnable& last) noexcept {
+        last.next = nullptr;
+        (last_ == nullptr ? first_ : last_->next) = &first;
+        last_ = &last;
     }
+
+    void push(runnable& r) noexcept { append(r, r); }
+
+    // nullptr: it is empty.
+    runnable* first() const noexcept { return first_; }
+    runnable* last() const noexcept { return last_; }
 
     runnable* pop() noexcept {
         runnable* const r = first_;

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 
@@ -36,26 +37,22 @@ public:
     // Any thread: puts the `count` items of `list` last, in order, in one step, and leaves it
     // empty.
     void push(detail::run_list& list, std::size_t count) noexcept {
-        if (runnable* const first = list.pop()) {
-            runnable* last = first;
-            while (runnable* const r = list.pop()) { // which leaves the links as they are
-                last = r;
-            }
-            splice(first, last, count);
+        const detail::run_list all = std::exchange(list, {});
+        if (all.first() != nullptr) {
+            splice(all.first(), all.last(), count);
         }
     }
 
     // The oldest, or nullptr.
     runnable* pop() noexcept {
-        runnable* oldest = nullptr;
-        pop(1, [&oldest](runnable& r) noexcept { oldest = &r; });
-        return oldest;
+        detail::run_list oldest;
+        pop(oldest, 1);
+        return oldest.first();
     }
 
-    // Takes up to `most`, but one at least, the oldest, in one step, and gives them to `out` in
-    // order, with the lock let go. Returns how many there were.
-    // Requires: out(runnable&) does not throw.
-    template <class Out> std::size_t pop(std::size_t most, Out&& out) noexcept;
+    // Takes up to `most`, but one at least, the oldest, in one step, and puts them last in `list`, in
+    // order. Returns how many there were.
+    std::size_t pop(detail::run_list& list, std::size_t most) noexcept;
 
     // Any thread, without the lock.
     std::size_t size() const noexcept {
@@ -101,8 +98,7 @@ void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size
 }
 
 template <class Platform>
-template <class Out>
-std::size_t basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept {
+std::size_t basic_injector<Platform>::pop(detail::run_list& list, std::size_t most) noexcept {
     // Order: relaxed; whoever must not overlook anything has asked empty() before.
     if (word_.load(std::memory_order_relaxed) >> shift == 0) {
         return 0;
@@ -120,12 +116,7 @@ std::size_t basic_injector<Platform>::pop(std::size_t most, Out&& out) noexcept 
     }
     first_ = last->next;
     lock::release_as(word_, (length - count) << shift);
-    last->next = nullptr;
-    for (runnable* r = first; r != nullptr;) {
-        runnable* const next = r->next; // out() may let it run
-        out(*r);
-        r = next;
-    }
+    list.append(*first, *last);
     return static_cast<std::size_t>(count);
 }
 

@@ -182,7 +182,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
         s->value_.emplace(std::move(*value));
     }
     s->receivers_.pop_all(told);
-    const bool last = s->unlock_and_drop(finished);
+    const bool last = s->unlock_with(finished, true);
     granted.publish(fate::granted);
     told.publish(fate::closed);
     if (last) {
@@ -203,12 +203,7 @@ bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
     const bool first = !s->has(closed);
     s->senders_.pop_all(granted);
     s->receivers_.pop_all(told);
-    bool last = false;
-    if (leaves) {
-        last = s->unlock_and_drop(closed);
-    } else {
-        s->unlock_with(closed);
-    }
+    const bool last = s->unlock_with(closed, leaves);
     granted.publish(fate::granted);
     told.publish(fate::closed);
     if (last) {

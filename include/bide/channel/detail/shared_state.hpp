@@ -69,12 +69,19 @@ protected:
         return (word_.load(std::memory_order_acquire) & marks) != 0;
     }
 
-    // unlock(), and sets the marks.
-    void unlock_with(word marks) noexcept { change(marks, 0); }
-
-    // The same, and drop_reference(), in one step.
-    [[nodiscard]] bool unlock_and_drop(word marks) noexcept {
-        return change(marks, reference) / reference == 1;
+    // unlock(), sets the marks, and if `drops`, drop_reference(), in one step. True: as that.
+    [[nodiscard]] bool unlock_with(word marks, bool drops) noexcept {
+        const auto* const at = &word_;
+        const word dropped = drops ? reference : 0;
+        // Order: relaxed; the CAS decides, for references may come and go.
+        word seen = word_.load(std::memory_order_relaxed);
+        // Order: acq_rel; lets go [L1]; release [V3] with the marks; [V2] with the reference. Failure:
+        // look again.
+        while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - dropped,
+                                            std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        }
+        lock_word::wake_after(at, seen);
+        return drops && seen / reference == 1;
     }
 
     // --- under the lock
@@ -104,20 +111,6 @@ protected:
 private:
     using lock_word = lock_bits<Platform, word>;
     static constexpr word reference = 16;
-
-    // Lets go of the lock; what the word was before.
-    word change(word marks, word references) noexcept {
-        const auto* const at = &word_;
-        // Order: relaxed; the CAS decides, for references may come and go.
-        word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; lets go [L1]; release [V3] with the marks; [V2] with the reference. Failure:
-        // look again.
-        while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - references,
-                                            std::memory_order_acq_rel, std::memory_order_relaxed)) {
-        }
-        lock_word::wake_after(at, seen);
-        return seen;
-    }
 
     mutable typename Platform::template atomic<word> word_;
 };

@@ -117,7 +117,9 @@ private:
 
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
-    template <class Out> std::size_t take_share(worker& w, Out&& out) noexcept;
+    run_list take_share(worker& w) noexcept;
+    bool draw(worker& w) noexcept;
+    void put_all(worker& w, run_list& list) noexcept;
     std::size_t fair_share() const noexcept {
         return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
     }
@@ -163,18 +165,30 @@ void basic_work_queues<Platform>::push_ring(worker& w, runnable& r) noexcept {
 
 template <class Platform>
 void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
-    if (injector_.empty()) {
-        push_ring(w, r);
-        return;
-    }
-    // A ring with room draws on the injector, so that those who give way do not all meet at its lock.
-    // Where there is none, or nothing may be drawn, `r` queues there.
-    overflow out{*this};
-    if (shares_ && w.ring.room() > fair_share() &&
-        take_share(w, [&](runnable& older) { w.ring.push(older, out); }) != 0) {
+    if (injector_.empty() || draw(w)) {
         push_ring(w, r);
     } else {
         push(r);
+    }
+}
+
+// A ring with room draws on the injector, so that those who give way do not all meet at its lock.
+// False: there is none, or nothing may be drawn, or others were faster.
+template <class Platform> bool basic_work_queues<Platform>::draw(worker& w) noexcept {
+    if (!shares_ || w.ring.room() <= fair_share()) {
+        return false;
+    }
+    run_list share = take_share(w);
+    const bool drawn = share.first() != nullptr;
+    put_all(w, share);
+    return drawn;
+}
+
+template <class Platform>
+void basic_work_queues<Platform>::put_all(worker& w, run_list& list) noexcept {
+    overflow out{*this};
+    while (runnable* const r = list.pop()) {
+        w.ring.push(*r, out);
     }
 }
 
@@ -215,30 +229,27 @@ runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noex
     return older;
 }
 
-template <class Platform>
-template <class Out>
-std::size_t basic_work_queues<Platform>::take_share(worker& w, Out&& out) noexcept {
-    // What goes into a ring others must be able to take.
-    const std::size_t n = shares_ ? fair_share() : std::size_t{1};
-    const std::size_t taken = injector_.empty() ? 0 : injector_.pop(n, out);
-    w.injected.add(taken);
-    return taken;
+template <class Platform> run_list basic_work_queues<Platform>::take_share(worker& w) noexcept {
+    run_list share;
+    if (!injector_.empty()) {
+        // What goes into a ring others must be able to take.
+        w.injected.add(injector_.pop(share, shares_ ? fair_share() : std::size_t{1}));
+    }
+    return share;
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w) noexcept {
-    runnable* first = nullptr;
-    overflow out{*this};
-    const std::size_t taken = take_share(w, [&](runnable& r) {
-        if (first == nullptr) {
-            first = &r;
-        } else {
-            w.ring.push(r, out);
-        }
-    });
-    if (taken > 1 && steals_) {
+    run_list share = take_share(w);
+    runnable* const first = share.pop();
+    if (first == nullptr) {
+        return take_lifo(w);
+    }
+    const bool more = share.first() != nullptr;
+    put_all(w, share);
+    if (more && steals_) {
         unpark(idle_.wake_one()); // as for any push [I1]
     }
-    return first != nullptr ? first : take_lifo(w);
+    return first;
 }
 
 template <class Platform>
