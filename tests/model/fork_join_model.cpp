@@ -207,7 +207,7 @@ namespace {
 // Who forks does not come to run the arm itself: a worker takes it, asleep or not.
 void forked_beside(bool brief) {
     nobody_stands_in owner;
-    pool all(owner, {1, true, nullptr, 0});
+    pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
     model::thread working([&] { all.run(all.workers()[0]); });
     lane& mine = *all.lane_here();

@@ -20,7 +20,8 @@ namespace bide::inline BIDE_ABI {
 
 // Runs f() and g(), in parallel where a worker is free to take g; returns when both have ended, with
 // both values (std::monostate for void). To fork costs a few nanoseconds and no allocation, so it
-// may be done all the way down a recursion.
+// may be done all the way down a recursion. Where nobody could take g, since there is one worker or
+// enable_stealing is false, it is a call after a call.
 //
 // On a thread of the scheduler's, f runs on that thread, and so does g, or on another one. Called
 // from elsewhere it moves to a worker, and this thread sleeps; any number of threads may do so. A
@@ -40,22 +41,37 @@ BIDE_INLINE auto join(scheduler& s, F&& f, G&& g)
         return detail::fork(*detail::fork_place::here().lane, std::forward<F>(f),
                             std::forward<G>(g));
     }
+    if (detail::is_serial_here(s)) {
+        return detail::in_turn(std::forward<F>(f), std::forward<G>(g));
+    }
     return detail::join_outermost<F, G>(s, f, g);
 }
 
 namespace detail {
 
-// The first `Count` of them, on this thread's lane: ((first, second), third), ...
-template <std::size_t Count, class Arms>
-BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>& lane, Arms& arms) {
+// How two arms are run.
+struct on_lane {
+    basic_fork_lane<native_platform>& lane;
+    template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
+        return fork(lane, std::forward<F>(f), std::forward<G>(g));
+    }
+};
+struct one_by_one {
+    template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
+        return in_turn(std::forward<F>(f), std::forward<G>(g));
+    }
+};
+
+// The first `Count` of them: ((first, second), third), ...
+template <std::size_t Count, class Both, class Arms>
+BIDE_INLINE auto invoke_first(const Both& both, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
     if constexpr (Count == 1) {
         return std::tuple<nonvoid_t<std::invoke_result_t<last>>>(
             call_arm<last>(static_cast<last>(std::get<0>(arms))));
     } else {
-        return fork(
-            lane, [&] { return fork_all<Count - 1>(lane, arms); },
-            static_cast<last>(std::get<Count - 1>(arms)));
+        return both([&] { return invoke_first<Count - 1>(both, arms); },
+                    static_cast<last>(std::get<Count - 1>(arms)));
     }
 }
 
@@ -71,11 +87,25 @@ constexpr auto&& value_of(Values&& values) noexcept {
     }
 }
 
-template <class Arms, std::size_t... Is>
-BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
+template <class Both, class Arms, std::size_t... Is>
+BIDE_INLINE auto invoke_all(const Both& both, Arms& arms, std::index_sequence<Is...>)
     -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
-    auto values = fork_all<sizeof...(Is)>(*fork_place::here().lane, arms);
+    auto values = invoke_first<sizeof...(Is)>(both, arms);
     return {value_of<Is, sizeof...(Is)>(std::move(values))...};
+}
+
+// Where this thread does not fork.
+template <class... Fs>
+BIDE_NOINLINE auto invoke_elsewhere(scheduler& s, std::tuple<Fs&&...>& arms)
+    -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
+    const std::index_sequence_for<Fs...> each;
+    if (is_serial_here(s)) {
+        return invoke_all(one_by_one{}, arms, each);
+    }
+    return on_worker(s, [&] {
+        return forks_here(s) ? invoke_all(on_lane{*fork_place::here().lane}, arms, each)
+                             : invoke_all(one_by_one{}, arms, each);
+    });
 }
 
 } // namespace detail
@@ -89,9 +119,9 @@ BIDE_INLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     std::tuple<Fs&&...> arms(std::forward<Fs>(fs)...);
     const std::index_sequence_for<Fs...> each;
     if (detail::forks_here(s)) [[likely]] {
-        return detail::invoke_all(arms, each);
+        return detail::invoke_all(detail::on_lane{*detail::fork_place::here().lane}, arms, each);
     }
-    return detail::on_worker(s, [&] { return detail::invoke_all(arms, each); });
+    return detail::invoke_elsewhere<Fs...>(s, arms);
 }
 
 } // namespace bide::inline BIDE_ABI

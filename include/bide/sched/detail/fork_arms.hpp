@@ -3,7 +3,7 @@
 
 // The two arms of a join, on a lane: the second is put where thieves find it, the first is run, and
 // then the second, if it is still there. All of it stands in the frame of the join, and what is done
-// where nobody is about is inlined.
+// where nobody is about is inlined. Where nobody could ever take it, it is a call after a call.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -111,35 +111,38 @@ private:
     };
 };
 
-#if BIDE_EXCEPTIONS
 // Where the first arm threw the second one runs to its end, and what comes out is dropped.
+template <class G> BIDE_COLD void run_in_vain(std::remove_reference_t<G>& g) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        static_cast<void>(call_arm<G>(static_cast<G&&>(g)));
+    } catch (...) { // the first one's comes before it
+    }
+#else
+    static_cast<void>(g); // nothing is thrown
+#endif
+}
 template <class Platform, class G>
 BIDE_COLD void drop_second(basic_fork_lane<Platform>& lane, std::uint32_t at,
                            fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
     using end = typename fork_arm<Platform, G>::end;
     const end how = lane.pop(at) ? end::returned : lane.wait(arm, at);
-    if (how != end::returned) {
+    if (how == end::returned) {
+        run_in_vain<G>(g);
+    } else {
         arm.drop(how);
-        return;
-    }
-    try {
-        static_cast<void>(call_arm<G>(static_cast<G&&>(g)));
-    } catch (...) { // the first one's comes before it
     }
 }
-#endif
 
-template <class Platform, class F, class G>
-BIDE_INLINE nonvoid_t<std::invoke_result_t<F>>
-call_first([[maybe_unused]] basic_fork_lane<Platform>& lane, [[maybe_unused]] std::uint32_t at,
-           [[maybe_unused]] fork_arm<Platform, G>& second, F&& f,
-           [[maybe_unused]] std::remove_reference_t<G>& g) {
+// Where it throws `then` is called before the exception goes on.
+template <class F, class Then>
+BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_first(F&& f, [[maybe_unused]] Then&& then) {
 #if BIDE_EXCEPTIONS
     if constexpr (!std::is_nothrow_invocable_v<F>) {
         try {
             return call_arm<F>(std::forward<F>(f));
         } catch (...) {
-            drop_second<Platform, G>(lane, at, second, g);
+            then();
             throw;
         }
     }
@@ -159,12 +162,20 @@ BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>& lane, F&& f, G&& g
     fork_arm<Platform, G> second(g);
     const std::uint32_t at = lane.depth();
     lane.push(second);
-    first_type first = call_first<Platform, F, G>(lane, at, second, std::forward<F>(f), g);
+    first_type first = call_first<F>(
+        std::forward<F>(f), [&]() noexcept { drop_second<Platform, G>(lane, at, second, g); });
     if (!lane.pop(at)) [[unlikely]] {
         if (const end how = lane.wait(second, at); how != end::returned) {
             return {static_cast<first_type&&>(first), second.take(how)};
         }
     }
+    return {static_cast<first_type&&>(first), call_arm<G>(std::forward<G>(g))};
+}
+
+// Both arms, one after the other.
+template <class F, class G> BIDE_INLINE fork_result<F, G> in_turn(F&& f, G&& g) {
+    using first_type = nonvoid_t<std::invoke_result_t<F>>;
+    first_type first = call_first<F>(std::forward<F>(f), [&g]() noexcept { run_in_vain<G>(g); });
     return {static_cast<first_type&&>(first), call_arm<G>(std::forward<G>(g))};
 }
 

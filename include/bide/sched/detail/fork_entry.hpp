@@ -29,8 +29,13 @@ public:
 
 using fork_place = basic_fork_place<native_platform>;
 
-// The calling thread is in a fork-join of `s`.
+// The calling thread is in a fork-join of `s`, and is to fork.
 BIDE_INLINE bool forks_here(const scheduler& s) noexcept { return fork_place::here().home == &s; }
+
+// The same, but there it runs all arms in turn.
+BIDE_INLINE bool is_serial_here(const scheduler& s) noexcept {
+    return fork_place::here().serial_home == &s;
+}
 
 // And nobody finds anything to take of it.
 inline bool wants_work(const scheduler& s) noexcept {
@@ -65,7 +70,7 @@ private:
 // Calls it on a thread of the scheduler's: this one, if it is.
 template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(scheduler& s, F&& f) {
     scheduler_core& core = fork_entry::core(s);
-    if (forks_here(s)) {
+    if (forks_here(s) || is_serial_here(s)) {
         return call_arm<F>(std::forward<F>(f));
     }
     if (!core.is_here()) {
@@ -74,6 +79,10 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(sc
             throw_error(errc::stopped);
         }
         return visit.take();
+    }
+    if (!core.pool().steals()) {
+        const basic_serial_session<native_platform> session(&s);
+        return call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_site<native_platform> site;
     auto* const lane = core.pool().lane_here();
@@ -100,8 +109,10 @@ template <class F> void fork_visit<F>::serve() noexcept {
 template <class F, class G>
 BIDE_NOINLINE fork_result<F, G> join_outermost(scheduler& s, std::remove_reference_t<F>& f,
                                                std::remove_reference_t<G>& g) {
-    return on_worker(s, [&f, &g] {
-        return fork(*fork_place::here().lane, static_cast<F&&>(f), static_cast<G&&>(g));
+    return on_worker(s, [&s, &f, &g] {
+        return forks_here(s)
+                   ? fork(*fork_place::here().lane, static_cast<F&&>(f), static_cast<G&&>(g))
+                   : in_turn(static_cast<F&&>(f), static_cast<G&&>(g));
     });
 }
 

@@ -3,6 +3,8 @@
 
 // Where a thread forks: its lane, and whether it does so now. And what is worth a wake.
 //
+// Where a pool has one worker, or its workers do not steal, its joins run both arms in turn.
+//
 // An arm that is published could be run by a worker that sleeps, but to wake it takes the caller
 // longer than most small fork-joins as a whole. So the place in the program of each outermost one
 // remembers how long it took: where that is brief, somebody who naps is left to his nap (lookout.hpp).
@@ -21,7 +23,8 @@ namespace detail {
 
 // A thread's, near (platform.hpp).
 template <class Platform> struct basic_fork_place {
-    const void* home = nullptr; // the lane's, while it forks
+    const void* home = nullptr;        // the lane's, while it forks
+    const void* serial_home = nullptr; // what would be its home, while it runs all arms in turn
     basic_fork_lane<Platform>* lane = nullptr;
 
     basic_fork_lane<Platform>* take(basic_fork_lanes<Platform>& from, basic_pool<Platform>& pool,
@@ -97,6 +100,17 @@ public:
 private:
     basic_fork_site<Platform>* const site_ = nullptr;
     const std::int64_t begin_ns_ = 0;
+};
+
+// While one lives, the thread is in a fork-join that runs all arms in turn.
+template <class Platform> class basic_serial_session {
+    using place = basic_fork_place<Platform>;
+
+public:
+    explicit basic_serial_session(const void* home) noexcept { place::here().serial_home = home; }
+    basic_serial_session(const basic_serial_session&) = delete;
+    basic_serial_session& operator=(const basic_serial_session&) = delete;
+    ~basic_serial_session() { place::here().serial_home = nullptr; }
 };
 
 } // namespace detail

@@ -24,7 +24,11 @@ public:
     // first one threw is rethrown, or else what the second one threw. Where it has no memory to fork
     // it throws, and none of them has begun. In enter().
     template <class F, class G> void both(F&& f, G&& g) const {
-        fork(*fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
+        if (forks_here(*scheduler_)) {
+            fork(*fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
+        } else {
+            in_turn(std::forward<F>(f), std::forward<G>(g));
+        }
     }
 
     // Calls f() on a worker, in a fork-join: here, if that is so already. Throws: what f throws; or

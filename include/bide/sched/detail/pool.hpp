@@ -100,6 +100,7 @@ public:
     std::deque<worker>& workers() noexcept { return queues_.workers(); }
     const std::deque<worker>& workers() const noexcept { return queues_.workers(); }
     std::size_t queued() const noexcept { return queues_.queued(); }
+    bool steals() const noexcept { return queues_.steals(); } // workers do, from each other
     executor_ref executor() noexcept { return owner_.executor(); }
     const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
 

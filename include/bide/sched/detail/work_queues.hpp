@@ -32,8 +32,8 @@ public:
     // `steal`: workers take from each other. `watched`: idle ones nap. `io`: where one sleeps.
     basic_work_queues(basic_pool<Platform>& whose, unsigned count, bool steal, bool watched,
                       driver* io)
-        : forks_are_taken_(steal), steals_(steal && count > 1), shares_(steals_ || count == 1),
-          watched_(watched && steals_), driver_(io), idle_(count) {
+        : steals_(steal && count > 1), shares_(steals_ || count == 1), watched_(watched && steals_),
+          driver_(io), idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(whose, i);
         }
@@ -129,7 +129,6 @@ private:
         void push(run_list& list, std::size_t n) noexcept { all.injector_.push(list, n); }
     };
 
-    const bool forks_are_taken_;
     const bool steals_;
     const bool shares_; // nobody waits for what is in another's ring
     const bool watched_;
@@ -283,7 +282,7 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
 
 template <class Platform>
 runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept {
-    if (!forks_are_taken_) {
+    if (!steals_) {
         return nullptr;
     }
     w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
@@ -336,7 +335,7 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
             return true;
         }
     }
-    return forks_are_taken_ && lanes_.has_work();
+    return steals_ && lanes_.has_work();
 }
 
 template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w) noexcept {
