@@ -3,11 +3,13 @@
 #include <bide/bide.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -43,6 +45,26 @@ bide::task<bool> waits_for_ever(bide::semaphore& never) {
     co_return (co_await never.async_acquire().as_result()).has_value();
 }
 
+int fib(bide::scheduler& s, int n) {
+    if (n < 2) {
+        return n;
+    }
+    const auto [a, b] =
+        bide::join(s, [&s, n] { return fib(s, n - 1); }, [&s, n] { return fib(s, n - 2); });
+    return a + b;
+}
+
+bool sorts(bide::scheduler& s) {
+    std::vector<int> numbers(10'000);
+    bide::parallel_for(
+        s, 0, 10'000, [&numbers](int i) { numbers[static_cast<std::size_t>(i)] = i * 7 % 10'000; });
+    bide::parallel_sort(s, numbers.begin(), numbers.end());
+    return bide::parallel_reduce(
+        s, std::size_t{0}, numbers.size(), true,
+        [&numbers](std::size_t i) { return numbers[i] == static_cast<int>(i); },
+        [](bool a, bool b) { return a && b; });
+}
+
 } // namespace
 
 int main() {
@@ -67,6 +89,8 @@ int main() {
     bide::semaphore never(0);
     bide::scheduler scheduler({.num_workers = 2});
     check(sync_wait(scheduler, sum_of_three(scheduler)) == 3, "tasks are joined");
+    check(fib(scheduler, 15) == 610, "arms are joined");
+    check(sorts(scheduler), "loops and sorts do what they say");
     auto waiting = scheduler.spawn(waits_for_ever(never));
     while (never.waiters() == 0) {
         std::this_thread::yield();

@@ -31,7 +31,8 @@ namespace bide::inline BIDE_ABI {
 //
 // Arms are functions, not tasks: what they block on blocks their thread, and this_task says nothing
 // about them. A worker that has one is busy with it as with a task that computes; it looks for tasks
-// before it takes another arm.
+// before it takes another arm. Where tasks must not wait for so long, give what forks for long a
+// scheduler of its own.
 // Throws: when both have ended, what f threw, else what g threw. stopped_error from elsewhere where
 // the scheduler is shutting down; std::bad_alloc where a thread's first fork finds no memory.
 template <class F, class G>
