@@ -18,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -139,6 +140,46 @@ TEST_CASE("fork_join: an arm is called as it was given, and a value is moved and
     CHECK(calls == 2);
 }
 
+// Arms and values at home where everything that may be found there is, and fits.
+namespace greedy {
+
+template <class... T> void call_arm(T&&...) = delete;
+template <class T> void call_arm(T&&) = delete;
+template <class... T> void call_first(T&&...) = delete;
+template <class... T> void drop_second(T&&...) = delete;
+template <class... T> void fork(T&&...) = delete;
+template <std::size_t, class... T> void fork_all(T&&...) = delete;
+template <class... T> void join(T&&...) = delete;
+template <class... T> void on_worker(T&&...) = delete;
+template <std::size_t, std::size_t, class T> void value_of(T&&) = delete;
+
+struct value {
+    int number;
+    value* operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+    static void* operator new(std::size_t, void*) = delete;
+};
+
+struct arm {
+    int number;
+    value operator()() const { return {number}; }
+    arm* operator&() const = delete;
+};
+
+} // namespace greedy
+
+TEST_CASE("fork_join: arms and values are called and kept, whatever else is where they come from") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const greedy::arm one{1};
+    const auto both = bide::join(s, one, greedy::arm{2});
+    CHECK((both.first.number == 1 && both.second.number == 2));
+    const auto all = bide::parallel_invoke(s, one, greedy::arm{2}, one);
+    CHECK((std::get<1>(all).number == 2 && std::get<2>(all).number == 1));
+    const auto taken = s.spawn([&] { return stolen(s, one, one).second; }).join();
+    CHECK(taken.number == 1);
+}
+
 TEST_CASE("fork_join: parallel_invoke returns all values in order") {
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -214,6 +255,50 @@ TEST_CASE("fork_join: a join allocates nothing") {
     CHECK(test::allocations() == before);
 }
 
+TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms runs") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    struct ladder {
+        scheduler& s;
+        int begun = 0;
+        int ended = 0;
+        // So deep; what was thrown comes out when all that has begun has ended.
+        bool fails(int depth) {
+            try {
+                const test::out_of_memory here;
+                go(depth);
+                return false;
+            } catch (const std::bad_alloc&) {
+                return true;
+            }
+        }
+        void go(int depth) {
+            if (depth > 0) {
+                join(
+                    s,
+                    [this, depth] {
+                        ++begun;
+                        go(depth - 1);
+                    },
+                    [this] { ++ended; });
+            }
+        }
+    };
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    ladder steps{s};
+    const bool first_fails = s.spawn([&steps] { return steps.fails(1); }).join();
+    CHECK(first_fails);
+    CHECK((steps.begun == 0 && steps.ended == 0));
+    steps.go(1);
+    const bool deep_fails = s.spawn([&steps] { return steps.fails(2'000); }).join();
+    CHECK(deep_fails);
+    CHECK((steps.begun > 1 && steps.begun == steps.ended));
+    s.spawn([&steps] { steps.go(2'000); }).join();
+    CHECK((steps.begun > 2'000 && steps.begun == steps.ended));
+}
+
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
     bide::detail::basic_fork_site<bide::native_platform> site;
     CHECK_FALSE(site.is_brief());
@@ -261,6 +346,53 @@ TEST_CASE("fork_join: both arms end before an exception leaves, the first one's"
     CHECK(what == (first ? "first" : second ? "second" : "nothing"));
     CHECK(ended == 2);
     CHECK(fib(s, 10) == 55); // nothing is left behind
+}
+
+namespace {
+
+// A value whose moves are counted down: the last of them throws.
+class brittle {
+public:
+    brittle(test::tally& in, int& moves) noexcept : value_(in, 1), moves_(moves) {}
+    brittle(brittle&& other) : value_(std::move(other.value_)), moves_(other.moves_) {
+        if (--moves_ == 0) {
+            throw second_error();
+        }
+    }
+
+private:
+    test::counted value_;
+    int& moves_;
+};
+
+} // namespace
+
+TEST_CASE("fork_join: a value whose move throws leaves nothing behind") {
+    const bool taken = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    int thrown = 0;
+    for (int most = 1; most <= 12; ++most) {
+        test::tally values;
+        int moves = most;
+        int ended = 0; // plain: both have ended
+        const auto f = [&] { return brittle(values, moves); };
+        const auto g = [&] {
+            ++ended;
+            return brittle(values, moves);
+        };
+        const auto both = [&] { taken ? stolen(s, f, g) : join(s, f, g); };
+        // From outside the values are moved once more.
+        const bool outside = most % 2 == 0;
+        const std::string what =
+            outside && !taken ? thrown_by(both) : s.spawn([&] { return thrown_by(both); }).join();
+        thrown += what == "second" ? 1 : 0;
+        CHECK(ended == 1);
+        CHECK(values.alive() == 0);
+    }
+    CHECK(thrown > 0);
+    CHECK(thrown < 12);
+    CHECK(fib(s, 10) == 55);
 }
 
 TEST_CASE("fork_join: an exception comes out of any depth, and values that are dropped are gone") {

@@ -39,7 +39,10 @@
 //   asked has taken [O3].
 //   A push without a look makes no first private job while nothing is public: bottom is top then,
 //   and `limit_` is at least two above that. For the owner has seen this top by the CAS with which
-//   it took back the last job, or the thief that took the last has asked since.
+//   it took back the last job, or has set it (down: reset()), or the thief that took the last has
+//   asked since.
+// A request may come late, on top of another's: that is why it is made by an exchange. What the
+// owner finds is then the end of a chain of them, and it sees what all of these have taken.
 //
 // A published job is seen by a worker that announced before that it sleeps, or the one who published
 // sees its announcement: the pair [I1] in idle.hpp.
@@ -173,7 +176,8 @@ template <class Platform, class Job, unsigned First>
 inline void basic_fork_deque<Platform, Job, First>::reset(depth_type at) noexcept {
     bottom_ = at;
     // Order: relaxed; while top == split no thief changes the word, and what is taken later was
-    // published later. The limit is above this depth already: whoever took the job has asked.
+    // published later. The limit is two above this depth already: the thief that took the last
+    // public job has asked, or the owner took that back, and the limit has fitted the top since.
     range_.store(pack(at, at), std::memory_order_relaxed);
 }
 
@@ -189,8 +193,9 @@ Job* basic_fork_deque<Platform, Job, First>::steal() noexcept {
             continue;
         }
         if (at + 1 == split_of(seen)) {
-            // Order: release [O3]; the owner that finds this finds what was taken.
-            limit_.store(asked, std::memory_order_release);
+            // Order: release [O3]; the owner that finds this, or one on top of it, finds what was
+            // taken.
+            limit_.exchange(asked, std::memory_order_release);
         }
         // Order: acquire [O2]; at least as new as the slot, and perhaps a copy that was made since.
         return shared_slots_.load(std::memory_order_acquire)[at];

@@ -34,7 +34,8 @@ namespace bide::inline BIDE_ABI {
 // before it takes another arm. Where tasks must not wait for so long, give what forks for long a
 // scheduler of its own.
 // Throws: when both have ended, what f threw, else what g threw. stopped_error from elsewhere where
-// the scheduler is shutting down; std::bad_alloc where a thread's first fork finds no memory.
+// the scheduler is shutting down; std::bad_alloc where a thread forks for the first time, or deeper
+// than before, and finds no memory. Of these two, neither arm has run.
 template <class F, class G>
 BIDE_INLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
@@ -54,12 +55,12 @@ namespace detail {
 struct on_lane {
     basic_fork_lane<native_platform>& lane;
     template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
-        return fork(lane, std::forward<F>(f), std::forward<G>(g));
+        return detail::fork(lane, std::forward<F>(f), std::forward<G>(g));
     }
 };
 struct one_by_one {
     template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
-        return in_turn(std::forward<F>(f), std::forward<G>(g));
+        return detail::in_turn(std::forward<F>(f), std::forward<G>(g));
     }
 };
 
@@ -69,9 +70,9 @@ BIDE_INLINE auto invoke_first(const Both& both, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
     if constexpr (Count == 1) {
         return std::tuple<nonvoid_t<std::invoke_result_t<last>>>(
-            call_arm<last>(static_cast<last>(std::get<0>(arms))));
+            detail::call_arm<last>(static_cast<last>(std::get<0>(arms))));
     } else {
-        return both([&] { return invoke_first<Count - 1>(both, arms); },
+        return both([&] { return detail::invoke_first<Count - 1>(both, arms); },
                     static_cast<last>(std::get<Count - 1>(arms)));
     }
 }
@@ -84,15 +85,15 @@ constexpr auto&& value_of(Values&& values) noexcept {
     } else if constexpr (Index == Count - 1) {
         return std::get<1>(std::forward<Values>(values));
     } else {
-        return value_of<Index, Count - 1>(std::get<0>(std::forward<Values>(values)));
+        return detail::value_of<Index, Count - 1>(std::get<0>(std::forward<Values>(values)));
     }
 }
 
 template <class Both, class Arms, std::size_t... Is>
 BIDE_INLINE auto invoke_all(const Both& both, Arms& arms, std::index_sequence<Is...>)
     -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
-    auto values = invoke_first<sizeof...(Is)>(both, arms);
-    return {value_of<Is, sizeof...(Is)>(std::move(values))...};
+    auto values = detail::invoke_first<sizeof...(Is)>(both, arms);
+    return {detail::value_of<Is, sizeof...(Is)>(std::move(values))...};
 }
 
 // Where this thread does not fork.
@@ -100,12 +101,13 @@ template <class... Fs>
 BIDE_NOINLINE auto invoke_elsewhere(scheduler& s, std::tuple<Fs&&...>& arms)
     -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
     const std::index_sequence_for<Fs...> each;
-    if (is_serial_here(s)) {
-        return invoke_all(one_by_one{}, arms, each);
+    if (detail::is_serial_here(s)) {
+        return detail::invoke_all(one_by_one{}, arms, each);
     }
-    return on_worker(s, [&] {
-        return forks_here(s) ? invoke_all(on_lane{*fork_place::here().lane}, arms, each)
-                             : invoke_all(one_by_one{}, arms, each);
+    return detail::on_worker(s, [&] {
+        return detail::forks_here(s)
+                   ? detail::invoke_all(on_lane{*fork_place::here().lane}, arms, each)
+                   : detail::invoke_all(one_by_one{}, arms, each);
     });
 }
 
@@ -113,6 +115,7 @@ BIDE_NOINLINE auto invoke_elsewhere(scheduler& s, std::tuple<Fs&&...>& arms)
 
 // join() of any number, but one at least: all run to their ends; the values in order.
 // Throws: what the first in argument order threw, of those that did; otherwise as join().
+// std::bad_alloc may come in the middle: then the last of them have run, and the first have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_INLINE auto parallel_invoke(scheduler& s, Fs&&... fs)

@@ -87,11 +87,11 @@ private:
     }
     void keep() {
         if constexpr (std::is_reference_v<value>) {
-            auto&& result = call_arm<G>(static_cast<G&&>(call_));
+            auto&& result = detail::call_arm<G>(static_cast<G&&>(call_));
             value_ = std::addressof(result);
         } else {
             ::new (const_cast<void*>(static_cast<const volatile void*>(std::addressof(value_))))
-                kept(call_arm<G>(static_cast<G&&>(call_)));
+                kept(detail::call_arm<G>(static_cast<G&&>(call_)));
         }
     }
     [[noreturn]] BIDE_COLD void rethrow() {
@@ -115,7 +115,7 @@ private:
 template <class G> BIDE_COLD void run_in_vain(std::remove_reference_t<G>& g) noexcept {
 #if BIDE_EXCEPTIONS
     try {
-        static_cast<void>(call_arm<G>(static_cast<G&&>(g)));
+        static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g)));
     } catch (...) { // the first one's comes before it
     }
 #else
@@ -128,7 +128,7 @@ BIDE_COLD void drop_second(basic_fork_lane<Platform>& lane, std::uint32_t at,
     using end = typename fork_arm<Platform, G>::end;
     const end how = lane.pop(at) ? end::returned : lane.wait(arm, at);
     if (how == end::returned) {
-        run_in_vain<G>(g);
+        detail::run_in_vain<G>(g);
     } else {
         arm.drop(how);
     }
@@ -140,14 +140,14 @@ BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_first(F&& f, [[maybe_unused]
 #if BIDE_EXCEPTIONS
     if constexpr (!std::is_nothrow_invocable_v<F>) {
         try {
-            return call_arm<F>(std::forward<F>(f));
+            return detail::call_arm<F>(std::forward<F>(f));
         } catch (...) {
             then();
             throw;
         }
     }
 #endif
-    return call_arm<F>(std::forward<F>(f));
+    return detail::call_arm<F>(std::forward<F>(f));
 }
 
 template <class F, class G>
@@ -162,21 +162,23 @@ BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>& lane, F&& f, G&& g
     fork_arm<Platform, G> second(g);
     const std::uint32_t at = lane.depth();
     lane.push(second);
-    first_type first = call_first<F>(
-        std::forward<F>(f), [&]() noexcept { drop_second<Platform, G>(lane, at, second, g); });
+    first_type first = detail::call_first<F>(std::forward<F>(f), [&]() noexcept {
+        detail::drop_second<Platform, G>(lane, at, second, g);
+    });
     if (!lane.pop(at)) [[unlikely]] {
         if (const end how = lane.wait(second, at); how != end::returned) {
             return {static_cast<first_type&&>(first), second.take(how)};
         }
     }
-    return {static_cast<first_type&&>(first), call_arm<G>(std::forward<G>(g))};
+    return {static_cast<first_type&&>(first), detail::call_arm<G>(std::forward<G>(g))};
 }
 
 // Both arms, one after the other.
 template <class F, class G> BIDE_INLINE fork_result<F, G> in_turn(F&& f, G&& g) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
-    first_type first = call_first<F>(std::forward<F>(f), [&g]() noexcept { run_in_vain<G>(g); });
-    return {static_cast<first_type&&>(first), call_arm<G>(std::forward<G>(g))};
+    first_type first =
+        detail::call_first<F>(std::forward<F>(f), [&g]() noexcept { detail::run_in_vain<G>(g); });
+    return {static_cast<first_type&&>(first), detail::call_arm<G>(std::forward<G>(g))};
 }
 
 } // namespace detail

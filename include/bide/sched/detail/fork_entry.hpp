@@ -39,7 +39,7 @@ BIDE_INLINE bool is_serial_here(const scheduler& s) noexcept {
 
 // And nobody finds anything to take of it.
 inline bool wants_work(const scheduler& s) noexcept {
-    return forks_here(s) && fork_place::here().lane->wants_work();
+    return detail::forks_here(s) && fork_place::here().lane->wants_work();
 }
 
 // A call from another thread, on a worker.
@@ -70,8 +70,8 @@ private:
 // Calls it on a thread of the scheduler's: this one, if it is.
 template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(scheduler& s, F&& f) {
     scheduler_core& core = fork_entry::core(s);
-    if (forks_here(s) || is_serial_here(s)) {
-        return call_arm<F>(std::forward<F>(f));
+    if (detail::forks_here(s) || detail::is_serial_here(s)) {
+        return detail::call_arm<F>(std::forward<F>(f));
     }
     if (!core.is_here()) {
         fork_visit<F> visit(s, f);
@@ -82,7 +82,7 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(sc
     }
     if (!core.pool().steals()) {
         const basic_serial_session<native_platform> session(&s);
-        return call_arm<F>(std::forward<F>(f));
+        return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_site<native_platform> site;
     auto* const lane = core.pool().lane_here();
@@ -90,18 +90,18 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(sc
         BIDE_THROW(std::bad_alloc());
     }
     const basic_fork_session<native_platform> session(*lane, site);
-    return call_arm<F>(std::forward<F>(f));
+    return detail::call_arm<F>(std::forward<F>(f));
 }
 
 template <class F> void fork_visit<F>::serve() noexcept {
 #if BIDE_EXCEPTIONS
     try {
-        value_.emplace(on_worker<F>(scheduler_, static_cast<F&&>(f_)));
+        value_.emplace(detail::on_worker<F>(scheduler_, static_cast<F&&>(f_)));
     } catch (...) {
         error_ = std::current_exception();
     }
 #else
-    value_.emplace(on_worker<F>(scheduler_, static_cast<F&&>(f_)));
+    value_.emplace(detail::on_worker<F>(scheduler_, static_cast<F&&>(f_)));
 #endif
 }
 
@@ -109,10 +109,10 @@ template <class F> void fork_visit<F>::serve() noexcept {
 template <class F, class G>
 BIDE_NOINLINE fork_result<F, G> join_outermost(scheduler& s, std::remove_reference_t<F>& f,
                                                std::remove_reference_t<G>& g) {
-    return on_worker(s, [&s, &f, &g] {
-        return forks_here(s)
-                   ? fork(*fork_place::here().lane, static_cast<F&&>(f), static_cast<G&&>(g))
-                   : in_turn(static_cast<F&&>(f), static_cast<G&&>(g));
+    return detail::on_worker(s, [&s, &f, &g] {
+        return detail::forks_here(s) ? detail::fork(*fork_place::here().lane, static_cast<F&&>(f),
+                                                    static_cast<G&&>(g))
+                                     : detail::in_turn(static_cast<F&&>(f), static_cast<G&&>(g));
     });
 }
 

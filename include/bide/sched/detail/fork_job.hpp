@@ -11,11 +11,12 @@
 //   done               it has ended, with a value
 //   failed             it has ended, with an exception
 //   returned           nobody has run it: the owner is to
+//   these | sleeps     the same, and then the owner was about to sleep
 //   (any other: never)
 //
 // Each step is one read-modify-write that keeps or returns what the other side has said, so either
-// the owner does not go to sleep or the thief wakes it. The last three are the thief's last touch of
-// the job, which goes with the owner's frame.
+// the owner does not go to sleep or the thief wakes it. Its end is the thief's last touch of the
+// job, which goes with the owner's frame.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>

@@ -24,16 +24,18 @@ public:
     // first one threw is rethrown, or else what the second one threw. Where it has no memory to fork
     // it throws, and none of them has begun. In enter().
     template <class F, class G> void both(F&& f, G&& g) const {
-        if (forks_here(*scheduler_)) {
-            fork(*fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
+        if (detail::forks_here(*scheduler_)) {
+            detail::fork(*fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
         } else {
-            in_turn(std::forward<F>(f), std::forward<G>(g));
+            detail::in_turn(std::forward<F>(f), std::forward<G>(g));
         }
     }
 
     // Calls f() on a worker, in a fork-join: here, if that is so already. Throws: what f throws; or
     // as join(), and f is not called.
-    template <class F> void enter(F&& f) const { on_worker(*scheduler_, std::forward<F>(f)); }
+    template <class F> void enter(F&& f) const {
+        detail::on_worker(*scheduler_, std::forward<F>(f));
+    }
 
     // Whether others would find nothing here if they looked now. Costs next to nothing. In enter().
     bool wants_work() const noexcept { return detail::wants_work(*scheduler_); }
