@@ -1,5 +1,5 @@
-// Matrices, multiplied by quarters: of the runtime-benchmarks suite, where the time to fill them
-// counts as well, and the tiles at the bottom are of 32 x 32, too.
+// Matrices, multiplied by quarters: of the runtime-benchmarks suite, which has those of 2048 x 2048.
+// There the time to fill them counts as well; the tiles at the bottom are of 32 x 32, too.
 
 #include "fork_join/job.hpp"
 #include "fork_join/pools.hpp"
@@ -53,27 +53,31 @@ void multiply(Pool& pool, const int* a, const int* b, int* c, std::size_t n, std
 } // namespace
 
 void add_matmul(harness& h) {
-    const std::size_t n = h.opts().quick ? 256 : 1024;
-    const auto tiles = static_cast<double>(n / tile);
-    fork_table t(h, {.name = "matmul/" + std::to_string(n),
-                     .note = "quarters of quarters, down to 32 x 32",
-                     .size = n,
-                     .count = tiles * tiles * tiles,
-                     .counted = "tile",
-                     .rayon = "matmul"});
-    t.add_all([](auto& pool, run_timer& timer, std::uint64_t size) {
-        const std::vector<int> a(size * size, 1);
-        const std::vector<int> b(size * size, 1);
-        std::vector<int> c(size * size);
-        const auto is_size = [&](int x) { return x == static_cast<int>(size); };
-        timer.time([&] { std::fill(c.begin(), c.end(), 0); },
-                   [&] {
-                       multiply(pool, a.data(), b.data(), c.data(), size, size);
-                       return true;
-                   },
-                   [&](bool) { return std::all_of(c.begin(), c.end(), is_size); });
-    });
-    t.finish();
+    for (const std::size_t n : {256u, 1024u, 2048u}) {
+        if (h.opts().quick != (n == 256)) {
+            continue;
+        }
+        const auto tiles = static_cast<double>(n / tile);
+        fork_table t(h, {.name = "matmul/" + std::to_string(n),
+                         .note = "quarters of quarters, down to 32 x 32",
+                         .size = n,
+                         .count = tiles * tiles * tiles,
+                         .counted = "tile",
+                         .rayon = "matmul"});
+        t.add_all([](auto& pool, run_timer& timer, std::uint64_t size) {
+            const std::vector<int> a(size * size, 1);
+            const std::vector<int> b(size * size, 1);
+            std::vector<int> c(size * size);
+            const auto is_size = [&](int x) { return x == static_cast<int>(size); };
+            timer.time([&] { std::fill(c.begin(), c.end(), 0); },
+                       [&] {
+                           multiply(pool, a.data(), b.data(), c.data(), size, size);
+                           return true;
+                       },
+                       [&](bool) { return std::all_of(c.begin(), c.end(), is_size); });
+        });
+        t.finish();
+    }
 }
 
 } // namespace bench

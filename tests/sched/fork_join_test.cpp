@@ -261,8 +261,8 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
     }
     struct ladder {
         scheduler& s;
-        int begun = 0;
-        int ended = 0;
+        std::atomic<int> begun{0};
+        std::atomic<int> ended{0};
         // So deep; what was thrown comes out when all that has begun has ended.
         bool fails(int depth) {
             try {
@@ -286,17 +286,27 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
         }
     };
     const test::watchdog guard;
-    scheduler s(with(1, true));
+    scheduler s(with(2, true));
     ladder steps{s};
-    const bool first_fails = s.spawn([&steps] { return steps.fails(1); }).join();
+    bool first_fails = false;
+    int begun_then = 0;
+    bool deep_fails = false;
+    int begun_later = 0;
+    s.spawn([&] { // on one thread
+         first_fails = steps.fails(1);
+         begun_then = steps.begun + steps.ended;
+         steps.go(1);
+         deep_fails = steps.fails(2'000);
+         begun_later = steps.begun;
+         steps.go(2'000);
+     })
+        .join();
     CHECK(first_fails);
-    CHECK((steps.begun == 0 && steps.ended == 0));
-    steps.go(1);
-    const bool deep_fails = s.spawn([&steps] { return steps.fails(2'000); }).join();
+    CHECK(begun_then == 0);
     CHECK(deep_fails);
-    CHECK((steps.begun > 1 && steps.begun == steps.ended));
-    s.spawn([&steps] { steps.go(2'000); }).join();
-    CHECK((steps.begun > 2'000 && steps.begun == steps.ended));
+    CHECK((begun_later > 1 && begun_later < 2'001));
+    CHECK(steps.begun == begun_later + 2'000);
+    CHECK(steps.begun == steps.ended);
 }
 
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {

@@ -118,3 +118,23 @@ TEST_CASE("fork_progress: a leaf counts when it has ended, one that was left out
         CHECK(seen[i] == i / 10 * 10);
     }
 }
+
+TEST_CASE("fork_progress: a leaf that throws does not count, those before it do") {
+    test::chance_forks::script script(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::fork_progress progress;
+    bide::fork_options options;
+    options.grain = 10;
+    options.progress = &progress;
+    struct failure {};
+    auto body = [](int i) {
+        if (i == 34) {
+            throw failure();
+        }
+    };
+    script.hunger = 0;
+    CHECK_THROWS_AS(
+        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body), failure);
+    CHECK(progress.done() == 30);
+    CHECK(progress.total() == 100);
+}

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -50,6 +51,48 @@ private:
 struct failure {
     int at;
 };
+
+// A clock that is told the time.
+struct told_time : bide::native_platform {
+    static inline std::int64_t time = 1;
+    static std::int64_t now() noexcept { return time; }
+};
+
+// One thread. Others want work while there is none that is forked, and take none.
+struct lone_forks {
+    using platform = told_time;
+    struct script {
+        bool has_work = false;
+        int unshared = 0; // iterations since somebody began to want work
+        int most_unshared = 0;
+    };
+    script* s;
+
+    template <class F> void enter(F&& f) const { f(); }
+    template <class F, class G> void both(F&& f, G&& g) const {
+        const bool had_work = std::exchange(s->has_work, true);
+        s->unshared = 0;
+        f();
+        s->has_work = had_work;
+        g();
+    }
+    bool wants_work() const noexcept { return !s->has_work; }
+};
+
+int by_name_calls = 0;
+void by_name(int) { ++by_name_calls; }
+
+// In a namespace where others have the names that the loops use.
+namespace other {
+
+struct body {
+    int calls[40] = {};
+    void operator()(int) { ++calls[0]; }
+};
+void run_iterations(int, int, body&) = delete;
+template <class... Any> void parallel_for_on(Any&&...) = delete;
+
+} // namespace other
 
 // What a range of these bounds visits, on a scheduler whose chances are dealt.
 template <class First, class Last> auto indices(First first, Last last) {
@@ -174,6 +217,18 @@ TEST_CASE("parallel_for: where work is always wanted all is forked, where it nev
     options.grain = 1;
     bide::detail::parallel_for_on(test::chance_forks(script), 0, 1'000, options, body);
     CHECK(script.forks == 999);
+}
+
+TEST_CASE("parallel_for: iterations that take longer than those before are divided") {
+    lone_forks::script script;
+    auto body = [&script](int i) {
+        told_time::time += i < 9'000 ? 1 : 200'000;
+        if (i >= 9'000 && !script.has_work) {
+            script.most_unshared = std::max(script.most_unshared, ++script.unshared);
+        }
+    };
+    bide::detail::parallel_for_on(lone_forks{&script}, 0, 10'000, {}, body);
+    CHECK(script.most_unshared <= 256);
 }
 
 TEST_CASE("parallel_for: loops in loops") {
@@ -304,6 +359,26 @@ TEST_CASE("parallel_for: a stop ends it early, what is done stays done") {
     CHECK(v.total() < 2 * 20); // a leaf on each worker
 }
 
+TEST_CASE("parallel_for: a search that stops when it has found") {
+    bide::scheduler s(test::with(2, true));
+    constexpr int n = 1'000'000;
+    for (const int needle : {0, n / 3, n - 1}) {
+        std::stop_source source;
+        std::atomic<int> found{-1};
+        const auto look = [&](int i) {
+            if (i == needle) {
+                found = i;
+                source.request_stop();
+            }
+        };
+        try {
+            bide::parallel_for(s, 0, n, {.stop = source.get_token()}, look);
+        } catch (const bide::stopped_error&) { // unless it was the last leaf
+        }
+        CHECK(found == needle);
+    }
+}
+
 TEST_CASE("parallel_for: a stop before it lets nothing begin, one that comes too late is none") {
     bide::scheduler s(test::with(2, true));
     std::stop_source source;
@@ -334,4 +409,28 @@ TEST_CASE("parallel_for: a body that cannot be copied, or has a state, is called
     } body;
     bide::parallel_for(s, 0, 10, body);
     CHECK(body.calls == 10);
+
+    struct counting {
+        mutable std::atomic<int> calls{0};
+        void operator()(int) const { ++calls; }
+    } counted;
+    bide::parallel_for(s, 0, 10, counted);
+    CHECK(counted.calls == 10);
+
+    struct only_moved {
+        int* calls;
+        explicit only_moved(int& n) : calls(&n) {}
+        only_moved(only_moved&&) = default;
+        void operator()(int) const { ++*calls; }
+    };
+    int moved_calls = 0;
+    bide::parallel_for(s, 0, 10, only_moved(moved_calls));
+    CHECK(moved_calls == 10);
+
+    bide::parallel_for(s, 0, 10, by_name);
+    CHECK(by_name_calls == 10);
+
+    other::body theirs;
+    bide::parallel_for(s, 0, 10, theirs);
+    CHECK(theirs.calls[0] == 10);
 }

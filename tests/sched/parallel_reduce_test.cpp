@@ -45,9 +45,19 @@ struct failure {
 std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
     const std::size_t n = last - first;
     if (n == 1 || n / 2 < grain) {
+        const auto pair = [](const std::string& a, const std::string& b) {
+            return "(" + a + " " + b + ")";
+        };
+        const auto two = [&](std::size_t i) {
+            return pair(std::to_string(i), std::to_string(i + 1));
+        };
         std::string leaf = std::to_string(first);
-        for (std::size_t i = first + 1; i < last; ++i) {
-            leaf = "(" + leaf + " " + std::to_string(i) + ")";
+        std::size_t i = first + 1;
+        for (; last - i >= 4; i += 4) {
+            leaf = pair(leaf, pair(two(i), two(i + 2)));
+        }
+        for (; i < last; ++i) {
+            leaf = pair(leaf, std::to_string(i));
         }
         return leaf;
     }
@@ -115,7 +125,7 @@ TEST_CASE("parallel_reduce: the tree is the one that is promised") {
         return by_chance(script, 0, n, given, std::string(), name, bracket) ==
                tree(0, static_cast<std::size_t>(n), grain);
     };
-    for (const int n : {1, 2, 3, 7, 100}) {
+    for (const int n : {1, 2, 3, 4, 5, 7, 100}) {
         CHECK(is_promised(n, 1, 0));
         CHECK(is_promised(n, 1, 1));
         CHECK(is_promised(n, 5, 5));
@@ -196,6 +206,21 @@ TEST_CASE("parallel_reduce: the first exception in index order, of map or combin
         bide::parallel_reduce(
             s, 0, 10, 0, [](int i) { return i; }, [](int, int) -> int { throw failure{0}; }),
         failure);
+}
+
+TEST_CASE("parallel_reduce: where combine throws, nothing begins that comes after it") {
+    test::chance_forks::script script(5);
+    script.thieves = 0;
+    int calls = 0;
+    const auto map = [&calls](int i) { return calls += 1, i; };
+    const auto throws = [](int a, int b) -> int {
+        if (b == 11) {
+            throw failure{b};
+        }
+        return a > b ? a : b;
+    };
+    CHECK_THROWS_AS(by_chance(script, 0, 64, 1, 0, map, throws), failure);
+    CHECK(calls == 12);
 }
 
 TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value") {

@@ -7,8 +7,10 @@
 // is forked off. Where everybody is busy there are few forks, and where an iteration takes long, or
 // some take longer than others, there are as many as it takes. A chunk begins with one iteration and
 // grows until it takes some microseconds, by the clock; all parts learn from that. Within a chunk
-// the question comes again after each two thousand iterations or so: the next ones may take
-// longer. Where parts begin and end is rounded, for the sake of vector instructions.
+// the question comes again, after some dozens of iterations where a part begins, later after each
+// two thousand or so (where they are shortest, up to eight thousand): the next ones may take longer,
+// and where somebody wants work, the clock tells. Where parts begin and end is rounded, for the sake
+// of vector instructions.
 
 #include <bide/core/config.hpp>
 #include <bide/sched/detail/forker.hpp>
@@ -28,10 +30,11 @@ namespace detail {
 // A leaf: the loop that a compiler likes best. A small body without state that may change is copied
 // first: no address of the copy is known elsewhere, so what it captured stays in registers.
 template <class Index, class Body> void run_iterations(Index first, Index last, Body& body) {
-    using plain = std::remove_cv_t<Body>;
+    using plain = std::decay_t<Body>; // of a function, what points to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
+                  std::is_constructible_v<const plain, Body&> &&
                   std::is_invocable_v<const plain&, Index>) {
-        const plain mine = body;
+        const plain mine(body);
         for (Index i = first; i != last; ++i) {
             static_cast<void>(mine(i));
         }
@@ -61,35 +64,38 @@ private:
     static constexpr std::int64_t chunk_time = 4'000;
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
-    // The most iterations without a question: a fraction of a chunk, within these.
-    static constexpr std::uint64_t block = 2'048;
+    // The most iterations without a question: few in the beginning of a part, then four times as
+    // many each time, up to a fraction of a chunk, within the other two.
+    static constexpr std::uint64_t first_block = 64;
+    static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
     static constexpr std::uint64_t vector = 64;
 
     void run_part(range part, std::uint64_t chunk) {
+        std::uint64_t block = first_block;
         std::int64_t before = 0; // when the chunk began, if that is known
         while (!part.empty()) {
             const std::uint64_t left = part.size();
             if (is_worth_forking(left, chunk) && forks_.wants_work()) {
                 return fork(part, chunk);
             }
-            if (grain_ != 0 || left <= chunk) {
-                if (!run_chunk(part, left / 2 < chunk ? left : chunk)) {
+            if (grain_ != 0) {
+                if (!run_leaf(part, left / 2 < grain_ ? left : grain_)) {
                     return;
                 }
                 continue;
             }
-            if (before == 0) {
+            if (before == 0 && left > std::min(chunk, block)) {
                 before = platform::now();
             }
-            if (!run_chunk(part, rounded(part.first, chunk))) {
+            if (!run_chunk(part, left <= chunk ? left : rounded(part.first, chunk), block) ||
+                part.empty()) {
                 return;
             }
             const std::int64_t after = platform::now();
             chunk = next_chunk(left - part.size(), after - before);
             before = after;
-            // Order: relaxed; an estimate.
-            learned_.store(chunk, std::memory_order_relaxed);
+            learn(chunk);
         }
     }
 
@@ -127,33 +133,39 @@ private:
         return std::min({fitting, iterations * growth, longest_chunk});
     }
 
-    // Up to n iterations, fewer if somebody wants work. False: the rest is left out.
-    bool run_chunk(range& part, std::uint64_t n) {
-        std::uint64_t at = range{first_, part.first}.size();
-        if (grain_ != 0) {
-            return run_leaf(at, part, n);
+    // Others begin with it. Written where it has changed, for all parts read what is beside it.
+    void learn(std::uint64_t chunk) noexcept {
+        // Order: relaxed, both; an estimate.
+        const std::uint64_t old = learned_.load(std::memory_order_relaxed);
+        if (chunk < old / 2 || chunk / 2 > old) {
+            learned_.store(chunk, std::memory_order_relaxed);
         }
-        const std::uint64_t step = std::clamp(n / 8 / vector * vector, block, longest_block);
+    }
+
+    // Up to n iterations, fewer if somebody wants work, in blocks. False: the rest is left out.
+    bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block) {
+        const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
         for (;;) {
-            const std::uint64_t now = std::min(n, step);
-            if (!run_leaf(at, part, now)) {
+            const std::uint64_t now = std::min(n, block);
+            if (!run_leaf(part, now)) {
                 return false;
             }
+            block = std::min(4 * block, most);
             n -= now;
             if (n == 0 || forks_.wants_work()) {
                 return true;
             }
-            at += now;
         }
     }
 
-    bool run_leaf(std::uint64_t at, range& part, std::uint64_t n) {
+    bool run_leaf(range& part, std::uint64_t n) {
+        const std::uint64_t at = range{first_, part.first}.size();
         if (state_.leaves_out(at)) {
             return false;
         }
         const Index begin = part.first;
         part.first = part.at(n);
-        state_.run(at, n, [&] { run_iterations(begin, part.first, body_); });
+        state_.run(at, n, [&] { detail::run_iterations(begin, part.first, body_); });
         return true;
     }
 
@@ -183,8 +195,9 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
 // Blocks: until all have ended; a worker meanwhile runs other parts of the loop.
 // Cancel: see fork_options::stop.
 // Throws: what body throws: of those calls that threw, the one with the lowest index. Those with
-// lower indices have run then, those with higher ones maybe. std::invalid_argument if some of the
-// indices are negative and their type is unsigned. stopped_error.
+// lower indices have run then (but for a stop), those with higher ones maybe. stopped_error.
+// std::invalid_argument if some of the indices are negative and their type is unsigned. Otherwise
+// as join().
 // Requires: body may be called from several threads at once; a small, trivially copyable one that
 // may be called const is called through copies.
 template <class First, class Last, class Body>

@@ -4,9 +4,11 @@
 // A reduction whose result does not depend on who computes it.
 //
 // The range is a tree: n indices are halved, the second half getting the odd one, as long as both
-// halves have at least `grain` of them. A leaf is folded from left to right, and halves are combined
-// in index order. The grain is given, or else a function of n alone: n / 256 within [1, 2048]. So
-// the same range gives the same tree, and floating-point sums the same bits, on one worker or on a
+// halves have at least `grain` of them, and halves are combined in index order. A leaf is folded
+// from left to right: to its first index come the others by fours, ((a b) (c d)), so that a
+// processor need not wait for each sum before it begins the next, and the last ones, less than four,
+// one by one. The grain is given, or else a function of n alone: n / 256 within [1, 2048]. So the
+// same range gives the same tree, and floating-point sums the same bits, on one worker or on a
 // hundred.
 
 #include <bide/core/config.hpp>
@@ -47,8 +49,8 @@ private:
     // Empty-handed where a leaf was left out.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
+        const std::uint64_t at = range{first_, part.first}.size();
         if (n == 1 || n / 2 < grain_) {
-            const std::uint64_t at = range{first_, part.first}.size();
             if (!state_.leaves_out(at)) {
                 state_.run(at, n, [&] { result.emplace(fold(part)); });
             }
@@ -60,14 +62,26 @@ private:
         forks_.both([&] { reduce({part.first, middle}, left); },
                     [&] { reduce({middle, part.last}, right); });
         if (left && right) {
-            result.emplace(combine(std::move(*left), std::move(*right)));
+            state_.run(at, 0,
+                       [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
         }
     }
 
     T fold(range part) {
-        T folded = static_cast<T>(map_(part.first));
-        for (Index i = part.at(1); i != part.last; ++i) {
-            folded = combine(std::move(folded), static_cast<T>(map_(i)));
+        Index i = part.first;
+        const auto next = [this, &i] { return static_cast<T>(map_(i++)); };
+        const auto two = [this, &next] {
+            T left = next();
+            return combine(std::move(left), next());
+        };
+        T folded = next();
+        std::uint64_t rest = part.size() - 1;
+        for (; rest >= 4; rest -= 4) {
+            T left = two();
+            folded = combine(std::move(folded), combine(std::move(left), two()));
+        }
+        for (; rest != 0; --rest) {
+            folded = combine(std::move(folded), next());
         }
         return folded;
     }
@@ -102,7 +116,7 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
 // combine(... combine(identity, map(first)) ..., map(last - 1)), bracketed as said above; of an
 // empty range, the identity, which is otherwise combined once, on the left. Indices are those of
 // parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
-// commutative. T is moved, never copied, and needs no default.
+// commutative. T is move-constructed and move-assigned, never copied, and needs no default.
 // Blocks: until all calls have ended. Cancel: see fork_options::stop.
 // Throws: what map or combine throw, the first in index order; stopped_error;
 // std::invalid_argument as parallel_for().

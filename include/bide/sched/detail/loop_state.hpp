@@ -15,8 +15,9 @@ namespace detail {
 
 // What the leaves of one parallel loop share: whether the rest of it is in vain.
 //
-// A leaf that throws says where it began. Leaves further on are left out from then on, leaves
-// before it are not: the exception that remains is the one of a serial loop.
+// A leaf that throws says where it began, and so does what combines leaves. Leaves further on are
+// left out from then on, leaves before it are not: the exception that remains is the one of a serial
+// loop.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -42,7 +43,7 @@ public:
         return true;
     }
 
-    // Runs a leaf of so many iterations.
+    // Runs a leaf of so many iterations; or of none, what comes after the leaves from there.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();
