@@ -245,14 +245,27 @@ TEST_CASE("fork_join: a join allocates nothing") {
     }
     const test::watchdog guard;
     scheduler s(with(2, true));
-    fib(s, 15); // each thread's first
-    s.spawn([&s] { stolen(s, [&s] { return fib(s, 15); }, [&s] { return fib(s, 15); }); }).join();
-    CHECK(test::fall_asleep(s));
-    const std::size_t before = test::allocations();
-    for (int i = 0; i < 10; ++i) {
-        fib(s, 15);
-    }
-    CHECK(test::allocations() == before);
+    std::atomic<bool> busy{false};
+    std::atomic<bool> over{false};
+    auto other = s.spawn([&] { // so that nobody steals, or sleeps and has a thread replace it
+        busy = true;
+        spin_until(over);
+    });
+    spin_until(busy);
+    std::size_t before = 0;
+    std::size_t after = 0;
+    s.spawn([&] {
+         fib(s, 15); // the thread's first
+         before = test::allocations();
+         for (int i = 0; i < 10; ++i) {
+             fib(s, 15);
+         }
+         after = test::allocations();
+         over = true;
+     }).join();
+    std::move(other).join();
+    CHECK(before != 0);
+    CHECK(after == before);
 }
 
 TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms runs") {

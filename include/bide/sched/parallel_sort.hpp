@@ -19,6 +19,7 @@
 #include <functional>
 #include <iterator>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -26,6 +27,11 @@ namespace detail {
 
 // Ranges up to this size are not searched for runs: there is not enough to be won.
 inline constexpr std::ptrdiff_t too_small_for_runs = 64;
+
+// Of vector<bool> and its like: neighbours share a word, which two threads must not write to.
+template <class It>
+concept packs_bits = std::is_same_v<std::iter_value_t<It>, bool> &&
+                     !std::is_lvalue_reference_v<std::iter_reference_t<It>>;
 
 // Reverses a single run if need be, without a buffer. False: there is more to do.
 template <class It> bool settle_one_run(const long_runs<It>& runs) {
@@ -45,7 +51,7 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
     if (end - begin <= too_small_for_runs || !runs.find(begin, end, less)) {
         return false;
     }
-    if (settle_one_run(runs)) {
+    if (detail::settle_one_run(runs)) {
         return true;
     }
     merge_sort<Forker, It, Compare> merging(forks, begin, end, less);
@@ -58,7 +64,7 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
 
 template <class Forker, class It, class Compare>
 void sort_on(Forker forks, It begin, It end, Compare& less) {
-    if (!merge_few_runs(forks, begin, end, less)) {
+    if (!detail::merge_few_runs(forks, begin, end, less)) {
         quick_sort<Forker, It, Compare>(forks, less).run(begin, end);
     }
 }
@@ -66,11 +72,11 @@ void sort_on(Forker forks, It begin, It end, Compare& less) {
 template <class Forker, class It, class Compare>
 void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
     if (end - begin <= too_small_for_runs / 4) {
-        return insertion_sort<false>(begin, end, less);
+        return detail::insertion_sort(begin, end, less);
     }
     long_runs<It> runs;
     const bool has_runs = end - begin > too_small_for_runs && runs.find(begin, end, less);
-    if (has_runs && settle_one_run(runs)) {
+    if (has_runs && detail::settle_one_run(runs)) {
         return;
     }
     merge_sort<Forker, It, Compare> merging(forks, begin, end, less);
@@ -87,24 +93,26 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 } // namespace detail
 
 // Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved or
-// swapped, never copied unless that is trivial. A few pieces that are sorted are merged, in a buffer,
-// if there is memory for it; otherwise it works in place.
-// Blocks: until it is sorted; a worker meanwhile sorts other parts of it. Little is sorted by the
-// calling thread alone.
+// swapped, never copied unless that is trivial. A few pieces that are sorted are merged, in a
+// buffer, if there is memory for it; otherwise it works in place.
+// Blocks: until it is sorted; a worker meanwhile sorts other parts of it. A short range is sorted
+// by the calling thread alone.
 // Throws: what a comparison throws, the first one in the order of the range if several do; the
 // range then has the same elements as before, in some order. If a move throws, they live, but their
 // values are unspecified. stopped_error and std::bad_alloc as join().
-// Requires: less is a strict weak order, and may be called from several threads at once. If it is
-// none, the order is unspecified.
+// Requires: less is a strict weak order, or else the elements end up in any order; it may be called
+// from several threads at once. So may different elements be accessed, which excludes vector<bool>.
 template <std::random_access_iterator It, class Compare = std::less<>>
+    requires(!detail::packs_bits<It>)
 void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
     detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
 }
 
 // The same, but equal elements keep their order, and there is a buffer for as many elements, which
 // is allocated once, before anything is touched.
-// Throws: as parallel_sort(); std::bad_alloc, with nothing changed.
+// Throws: as parallel_sort(); for want of that buffer std::bad_alloc, with nothing changed.
 template <std::random_access_iterator It, class Compare = std::less<>>
+    requires(!detail::packs_bits<It>)
 void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
     detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
 }

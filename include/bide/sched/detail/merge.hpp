@@ -62,8 +62,8 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
             const bool copies_right = !less(right_back[1 - block], *left_back);
             if (!copies_left && !copies_right) {
                 for (auto i = block; i != 0; --i) {
-                    merge_first(rest.left, rest.right, rest.to, less);
-                    merge_last(left_back, right_back, back, less);
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                    detail::merge_last(left_back, right_back, back, less);
                 }
                 continue;
             }
@@ -72,7 +72,7 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
                 rest.left += block;
             } else {
                 for (auto i = block; i != 0; --i) {
-                    merge_first(rest.left, rest.right, rest.to, less);
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
                 }
             }
             if (copies_right) {
@@ -81,7 +81,7 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
                 back -= block;
             } else {
                 for (auto i = block; i != 0; --i) {
-                    merge_last(left_back, right_back, back, less);
+                    detail::merge_last(left_back, right_back, back, less);
                 }
             }
         }
@@ -90,15 +90,35 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
+// What the above leaves: one side has few, but the other may have any number; of that, whole blocks
+// come before the next of the few, and are copied.
+template <class From, class To, class Compare>
+void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    while (rest.left != rest.left_end && rest.right != rest.right_end) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (n >= block && !less(*rest.right, rest.left[block - 1])) {
+            rest.to = std::copy_n(rest.left, block, rest.to);
+            rest.left += block;
+        } else if (others >= block && less(rest.right[block - 1], *rest.left)) {
+            rest.to = std::copy_n(rest.right, block, rest.to);
+            rest.right += block;
+        } else {
+            for (auto i = std::min({n, others, block}); i != 0; --i) {
+                detail::merge_first(rest.left, rest.right, rest.to, less);
+            }
+        }
+    }
+}
+
 // Stable: of equal elements, the left ones come first.
 template <class From, class To, class Compare>
 void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
     if constexpr (sorts_branchless<std::iter_value_t<From>>) {
-        merge_both_ends(rest, less);
-        while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            merge_first(rest.left, rest.right, rest.to, less);
-        }
+        detail::merge_both_ends(rest, less);
+        detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
             // Branches, so that the processor goes ahead to the next comparison by guess.
@@ -122,7 +142,7 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
     const auto n = left_end - left;
     const auto others = right_end - right;
     if (n + others < 16'384) {
-        return merge(left, left_end, right, right_end, to, less);
+        return detail::merge(left, left_end, right, right_end, to, less);
     }
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
     const auto before = [&less](const auto& a, const auto& b) -> bool { return less(a, b); };
@@ -137,9 +157,11 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
     forks.both(
         [&] {
             rest.finished = true; // the two have begun, and see to it
-            merge_parts(forks, left, left_cut, right, right_cut, to, less);
+            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less);
         },
-        [&] { merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less); });
+        [&] {
+            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less);
+        });
 }
 
 } // namespace detail

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -33,7 +34,7 @@ public:
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
 
     explicit sort_buffer(std::size_t n) noexcept
-        : memory_(static_cast<value*>(allocate(n * sizeof(value)))), size_(n) {}
+        : memory_(static_cast<value*>(allocate(n))), size_(n) {}
     sort_buffer(const sort_buffer&) = delete;
     sort_buffer& operator=(const sort_buffer&) = delete;
     ~sort_buffer() {
@@ -71,7 +72,11 @@ public:
 private:
     static constexpr bool is_overaligned = alignof(value) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
-    static void* allocate(std::size_t bytes) noexcept {
+    static void* allocate(std::size_t n) noexcept {
+        if (n > std::numeric_limits<std::size_t>::max() / sizeof(value)) {
+            return nullptr;
+        }
+        const std::size_t bytes = n * sizeof(value);
         if constexpr (is_overaligned) {
             return ::operator new(bytes, std::align_val_t(alignof(value)), std::nothrow);
         } else {
@@ -242,17 +247,17 @@ private:
             }
             elements.release(); // what follows carries them all over
             at(target, [&](auto to) {
-                merge_parts(forks_, from + first, from + middle, from + middle, from + last,
-                            to + first, less_);
+                detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
+                                    to + first, less_);
             });
         });
     }
 
     template <class I> void sort_small(I begin, I end) {
         if constexpr (sorts_branchless<value>) {
-            small_sort(begin, end, less_);
+            detail::small_sort(begin, end, less_);
         } else {
-            insertion_sort<false>(begin, end, less_);
+            detail::insertion_sort(begin, end, less_);
         }
     }
 

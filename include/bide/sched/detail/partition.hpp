@@ -154,32 +154,22 @@ private:
 
 // Elements for which goes_left is true before those for which it is not.
 template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
-    while (first != last && goes_left(*first)) {
-        ++first;
-    }
-    while (first != last && !goes_left(*std::prev(last))) {
-        --last;
-    }
-    if (first == last) {
-        return {first, true};
-    }
-    std::ranges::iter_swap(first, --last);
-    ++first;
-    if constexpr (sorts_branchless<std::iter_value_t<It>>) {
-        return {block_partition<It, Pred>(first, last, goes_left).run(), false};
-    } else {
-        for (;;) {
-            while (first != last && goes_left(*first)) {
-                ++first;
-            }
-            while (first != last && !goes_left(*std::prev(last))) {
-                --last;
-            }
-            if (first == last) {
-                return {first, false};
-            }
-            std::ranges::iter_swap(first, --last);
+    for (bool was_divided = true;; was_divided = false) {
+        while (first != last && goes_left(*first)) {
             ++first;
+        }
+        if (first == last) {
+            return {first, was_divided};
+        }
+        do { // *first is not asked again: it might answer otherwise
+            if (--last == first) {
+                return {first, was_divided};
+            }
+        } while (!goes_left(*last));
+        std::ranges::iter_swap(first, last);
+        ++first;
+        if constexpr (sorts_branchless<std::iter_value_t<It>>) {
+            return {block_partition<It, Pred>(first, last, goes_left).run(), false};
         }
     }
 }
@@ -198,11 +188,13 @@ template <class It, class Compare> division<It> partition_less(It begin, It end,
     division<It> parts{};
     if constexpr (sorts_branchless<std::iter_value_t<It>>) {
         const std::iter_value_t<It> pivot = *begin;
-        parts = divide(std::next(begin), end, [&](const auto& e) { return less(e, pivot); });
+        parts =
+            detail::divide(std::next(begin), end, [&](const auto& e) { return less(e, pivot); });
     } else {
-        parts = divide(std::next(begin), end, [&](const auto& e) { return less(e, *begin); });
+        parts =
+            detail::divide(std::next(begin), end, [&](const auto& e) { return less(e, *begin); });
     }
-    parts.middle = place_pivot(begin, parts.middle);
+    parts.middle = detail::place_pivot(begin, parts.middle);
     return parts;
 }
 
@@ -211,13 +203,15 @@ template <class It, class Compare> It partition_equal(It begin, It end, Compare&
     It middle{};
     if constexpr (sorts_branchless<std::iter_value_t<It>>) {
         const std::iter_value_t<It> pivot = *begin;
-        middle =
-            divide(std::next(begin), end, [&](const auto& e) { return !less(pivot, e); }).middle;
+        middle = detail::divide(std::next(begin), end, [&](const auto& e) {
+                     return !less(pivot, e);
+                 }).middle;
     } else {
-        middle =
-            divide(std::next(begin), end, [&](const auto& e) { return !less(*begin, e); }).middle;
+        middle = detail::divide(std::next(begin), end, [&](const auto& e) {
+                     return !less(*begin, e);
+                 }).middle;
     }
-    return place_pivot(begin, middle);
+    return detail::place_pivot(begin, middle);
 }
 
 } // namespace detail

@@ -52,25 +52,25 @@ private:
         for (;;) {
             const difference size = end - begin;
             if (size <= small) {
-                return sort_small(begin, end, leftmost);
+                return sort_small(begin, end);
             }
             choose_pivot(begin, end);
             if (!leftmost && !less_(*std::prev(begin), *begin)) {
-                begin = std::next(partition_equal(begin, end, less_));
+                begin = std::next(detail::partition_equal(begin, end, less_));
                 continue;
             }
-            const division<It> parts = partition_less(begin, end, less_);
+            const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
             const It right = std::next(pivot);
             const difference smaller = std::min(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
-                    return heap_sort(begin, end, less_);
+                    return detail::heap_sort(begin, end, less_);
                 }
                 stir(begin, pivot);
                 stir(right, end);
-            } else if (parts.was_divided && sort_if_nearly(begin, pivot, less_) &&
-                       sort_if_nearly(right, end, less_)) {
+            } else if (parts.was_divided && detail::sort_if_nearly(begin, pivot, less_) &&
+                       detail::sort_if_nearly(right, end, less_)) {
                 return;
             }
             if (smaller >= fork_size) {
@@ -83,13 +83,11 @@ private:
         }
     }
 
-    void sort_small(It begin, It end, bool leftmost) {
+    void sort_small(It begin, It end) {
         if constexpr (sorts_branchless<value>) {
-            small_sort(begin, end, less_);
-        } else if (leftmost) {
-            insertion_sort<false>(begin, end, less_);
+            detail::small_sort(begin, end, less_);
         } else {
-            insertion_sort<true>(begin, end, less_);
+            detail::insertion_sort(begin, end, less_);
         }
     }
 
@@ -98,13 +96,13 @@ private:
         const difference size = end - begin;
         const It middle = begin + size / 2;
         if (size > many) {
-            sort_three(begin, middle, end - 1, less_);
-            sort_three(begin + 1, middle - 1, end - 2, less_);
-            sort_three(begin + 2, middle + 1, end - 3, less_);
-            sort_three(middle - 1, middle, middle + 1, less_);
+            detail::sort_three(begin, middle, end - 1, less_);
+            detail::sort_three(begin + 1, middle - 1, end - 2, less_);
+            detail::sort_three(begin + 2, middle + 1, end - 3, less_);
+            detail::sort_three(middle - 1, middle, middle + 1, less_);
             std::ranges::iter_swap(begin, middle);
         } else {
-            sort_three(middle, begin, end - 1, less_);
+            detail::sort_three(middle, begin, end - 1, less_);
         }
     }
 

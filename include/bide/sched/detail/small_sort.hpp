@@ -21,8 +21,8 @@ inline constexpr std::ptrdiff_t small_sort_size = 32;
 // One step of a merge, from the front: of equal elements, the left one goes first.
 template <class From, class To, class Compare>
 void merge_first(From& left, From& right, To& to, Compare& less) {
-    const std::ptrdiff_t second = as_number(less(*right, *left));
-    *to = *choose(second, left, right);
+    const std::ptrdiff_t second = detail::as_number(less(*right, *left));
+    *to = *detail::choose(second, left, right);
     ++to;
     right += second;
     left += 1 - second;
@@ -31,8 +31,8 @@ void merge_first(From& left, From& right, To& to, Compare& less) {
 // One from the back: of equal elements, the right one goes last.
 template <class From, class To, class Compare>
 void merge_last(From& left, From& right, To& to, Compare& less) {
-    const std::ptrdiff_t first = as_number(less(*right, *left));
-    *to = *choose(first, right, left);
+    const std::ptrdiff_t first = detail::as_number(less(*right, *left));
+    *to = *detail::choose(first, right, left);
     --to;
     left -= first;
     right -= 1 - first;
@@ -50,8 +50,8 @@ void merge_halves(From from, std::iter_difference_t<From> n, To to, Compare& les
     To front = to;
     To back = to + n - 1;
     for (auto i = half; i != 0; --i) {
-        merge_first(left, right, front, less);
-        merge_last(left_back, right_back, back, less);
+        detail::merge_first(left, right, front, less);
+        detail::merge_last(left_back, right_back, back, less);
     }
     if (n % 2 != 0) {
         const bool is_left = left <= left_back;
@@ -110,12 +110,12 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
 template <int levels, class From, class T, class Compare>
 void sort_few(From from, std::iter_difference_t<From> n, T* to, T* spare, Compare& less) {
     if constexpr (levels == 0) {
-        sort_four(from, n, to, less);
+        detail::sort_four(from, n, to, less);
     } else {
         const auto half = n / 2;
-        sort_few<levels - 1>(from, half, spare, to, less);
-        sort_few<levels - 1>(from + half, n - half, spare + half, to + half, less);
-        merge_halves(spare, n, to, less);
+        detail::sort_few<levels - 1>(from, half, spare, to, less);
+        detail::sort_few<levels - 1>(from + half, n - half, spare + half, to + half, less);
+        detail::merge_halves(spare, n, to, less);
     }
 }
 
@@ -129,8 +129,8 @@ template <class It, class Compare> void small_sort(It begin, It end, Compare& le
     const auto n = end - begin;
     const auto half = n / 2;
     const auto sort_both = [&]<int levels>(std::integral_constant<int, levels>) {
-        sort_few<levels>(begin, half, sorted, spare, less);
-        sort_few<levels>(begin + half, n - half, sorted + half, spare + half, less);
+        detail::sort_few<levels>(begin, half, sorted, spare, less);
+        detail::sort_few<levels>(begin + half, n - half, sorted + half, spare + half, less);
     };
     It at = begin;
     for (auto left = n; left > 1 && !less(at[1], *at); --left) {
@@ -158,7 +158,7 @@ template <class It, class Compare> void small_sort(It begin, It end, Compare& le
         It to;
         bool is_merged;
     } guard{sorted, n, begin, false};
-    merge_halves(sorted, n, begin, less);
+    detail::merge_halves(sorted, n, begin, less);
     guard.is_merged = true;
 }
 

@@ -3,7 +3,9 @@
 
 // What the sorts are made of. All of it keeps every element in the range when a comparison throws.
 // Where a move throws, values are unspecified, but all objects live. Whatever a comparison answers,
-// if only it answers the same question always the same way, nothing outside the range is touched.
+// be it by chance, nothing outside the range is touched.
+//
+// Calls are qualified: namespaces of elements may have functions of the same names.
 
 #include <bide/core/config.hpp>
 
@@ -16,10 +18,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Elements that are as cheap to copy as to look at: these are moved without branches, whether they
-// need it or not, because a branch that is guessed wrong costs more.
+// Elements that are as cheap to copy as to look at: these are copied without branches, whether they
+// need it or not, because a branch that is guessed wrong costs more. Some trivially copyable types
+// can only be moved, or have a template that takes what looks like a copy.
 template <class T>
-inline constexpr bool sorts_branchless = std::is_trivially_copyable_v<T> && sizeof(T) <= 16;
+inline constexpr bool sorts_branchless =
+    std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
+    std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
+    std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
 
 // What a contiguous iterator points at, and the others themselves: fewer types to instantiate for.
 template <std::random_access_iterator It> auto bare(It it) noexcept {
@@ -30,10 +36,11 @@ template <std::random_access_iterator It> auto bare(It it) noexcept {
     }
 }
 
-// 0 or 1, of which the compiler does not know where it is from: it would make a branch of it.
+// 0 or 1, of which the compiler does not know where it is from: clang would make a branch of it,
+// which takes twice as long to merge numbers at random. (g++ does not, and is better left alone.)
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(__clang__)
     asm("" : "+r"(number));
 #endif
     return number;
@@ -94,8 +101,8 @@ private:
     bool filled_ = false;
 };
 
-// Puts *at in its place in the sorted [begin, at). With a sentinel, *(begin - 1) is not greater.
-template <bool sentinel, class It, class Compare> void insert(It begin, It at, Compare& less) {
+// Puts *at in its place in the sorted [begin, at).
+template <class It, class Compare> void insert(It begin, It at, Compare& less) {
     It before = std::prev(at);
     if (!less(*at, *before)) {
         return;
@@ -103,27 +110,21 @@ template <bool sentinel, class It, class Compare> void insert(It begin, It at, C
     hole<It> h(at);
     for (;;) {
         h.move_here(before);
-        if constexpr (!sentinel) {
-            if (before == begin) {
-                break;
-            }
-        }
-        --before;
-        if (!less(h.element(), *before)) {
+        if (before == begin || !less(h.element(), *std::prev(before))) {
             break;
         }
+        --before;
     }
     h.fill();
 }
 
 // Stable.
-template <bool sentinel, class It, class Compare>
-void insertion_sort(It begin, It end, Compare& less) {
+template <class It, class Compare> void insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
         return;
     }
     for (It at = std::next(begin); at != end; ++at) {
-        insert<sentinel>(begin, at, less);
+        detail::insert(begin, at, less);
     }
 }
 
@@ -162,16 +163,17 @@ template <class It, class Compare> void sort_two(It a, It b, Compare& less) {
 }
 
 template <class It, class Compare> void sort_three(It a, It b, It c, Compare& less) {
-    sort_two(a, b, less);
-    sort_two(b, c, less);
-    sort_two(a, b, less);
+    detail::sort_two(a, b, less);
+    detail::sort_two(b, c, less);
+    detail::sort_two(a, b, less);
 }
 
 // By swaps alone.
 template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
     using difference = std::iter_difference_t<It>;
     const auto sink = [&](difference at, difference size) {
-        for (difference child; (child = 2 * at + 1) < size; at = child) {
+        while (at < size / 2) { // or else it has no children
+            difference child = 2 * at + 1;
             if (child + 1 < size && less(begin[child], begin[child + 1])) {
                 ++child;
             }
@@ -179,6 +181,7 @@ template <class It, class Compare> void heap_sort(It begin, It end, Compare& les
                 return;
             }
             std::ranges::iter_swap(begin + at, begin + child);
+            at = child;
         }
     };
     const difference size = end - begin;
