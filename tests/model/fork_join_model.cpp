@@ -49,7 +49,7 @@ struct lanes {
     lane c{all, nullptr};
 };
 
-template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(on, f, g); }
+template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(&on, f, g); }
 
 // Takes an arm from `from`, if there is one, and runs it on `on`.
 bool rob(lane& from, lane& on) {

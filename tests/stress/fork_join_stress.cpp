@@ -196,7 +196,7 @@ private:
             return n;
         }
         const auto both = bide::detail::fork(
-            *place::here().lane, [&] { return tree(random_tree::left(n), depth - 1); },
+            place::here().lane, [&] { return tree(random_tree::left(n), depth - 1); },
             [&] { return tree(random_tree::right(n), depth - 1); });
         return both.first + both.second;
     }

@@ -3,6 +3,9 @@
 
 // Fork-join: functions that call each other, in parallel where workers are free. With it come the
 // loops, reductions and sorts that are made of joins.
+//
+// A join is a call, into which the arms are inlined. Were it inlined in its turn, a function that
+// calls it would save the registers for it even where it does not fork, as half of a recursion does.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -37,43 +40,27 @@ namespace bide::inline BIDE_ABI {
 // the scheduler is shutting down; std::bad_alloc where a thread forks for the first time, or deeper
 // than before, and finds no memory. Of these two, neither arm has run.
 template <class F, class G>
-BIDE_INLINE auto join(scheduler& s, F&& f, G&& g)
+BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
     if (detail::forks_here(s)) [[likely]] {
-        return detail::fork(*detail::fork_place::here().lane, std::forward<F>(f),
-                            std::forward<G>(g));
-    }
-    if (detail::is_serial_here(s)) {
-        return detail::in_turn(std::forward<F>(f), std::forward<G>(g));
+        return detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
     return detail::join_outermost<F, G>(s, f, g);
 }
 
 namespace detail {
 
-// How two arms are run.
-struct on_lane {
-    basic_fork_lane<native_platform>& lane;
-    template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
-        return detail::fork(lane, std::forward<F>(f), std::forward<G>(g));
-    }
-};
-struct one_by_one {
-    template <class F, class G> BIDE_INLINE auto operator()(F&& f, G&& g) const {
-        return detail::in_turn(std::forward<F>(f), std::forward<G>(g));
-    }
-};
-
-// The first `Count` of them: ((first, second), third), ...
-template <std::size_t Count, class Both, class Arms>
-BIDE_INLINE auto invoke_first(const Both& both, Arms& arms) {
+// The first `Count` of them, on this thread's lane, if it has one: ((first, second), third), ...
+template <std::size_t Count, class Arms>
+BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
     if constexpr (Count == 1) {
         return std::tuple<nonvoid_t<std::invoke_result_t<last>>>(
             detail::call_arm<last>(static_cast<last>(std::get<0>(arms))));
     } else {
-        return both([&] { return detail::invoke_first<Count - 1>(both, arms); },
-                    static_cast<last>(std::get<Count - 1>(arms)));
+        return detail::fork(
+            lane, [&] { return detail::fork_all<Count - 1>(lane, arms); },
+            static_cast<last>(std::get<Count - 1>(arms)));
     }
 }
 
@@ -89,26 +76,11 @@ constexpr auto&& value_of(Values&& values) noexcept {
     }
 }
 
-template <class Both, class Arms, std::size_t... Is>
-BIDE_INLINE auto invoke_all(const Both& both, Arms& arms, std::index_sequence<Is...>)
+template <class Arms, std::size_t... Is>
+BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
     -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
-    auto values = detail::invoke_first<sizeof...(Is)>(both, arms);
+    auto values = detail::fork_all<sizeof...(Is)>(fork_place::here().lane, arms);
     return {detail::value_of<Is, sizeof...(Is)>(std::move(values))...};
-}
-
-// Where this thread does not fork.
-template <class... Fs>
-BIDE_NOINLINE auto invoke_elsewhere(scheduler& s, std::tuple<Fs&&...>& arms)
-    -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
-    const std::index_sequence_for<Fs...> each;
-    if (detail::is_serial_here(s)) {
-        return detail::invoke_all(one_by_one{}, arms, each);
-    }
-    return detail::on_worker(s, [&] {
-        return detail::forks_here(s)
-                   ? detail::invoke_all(on_lane{*fork_place::here().lane}, arms, each)
-                   : detail::invoke_all(one_by_one{}, arms, each);
-    });
 }
 
 } // namespace detail
@@ -118,14 +90,14 @@ BIDE_NOINLINE auto invoke_elsewhere(scheduler& s, std::tuple<Fs&&...>& arms)
 // std::bad_alloc may come in the middle: then the last of them have run, and the first have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
-BIDE_INLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
+BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     -> std::tuple<nonvoid_t<std::invoke_result_t<Fs>>...> {
     std::tuple<Fs&&...> arms(std::forward<Fs>(fs)...);
     const std::index_sequence_for<Fs...> each;
     if (detail::forks_here(s)) [[likely]] {
-        return detail::invoke_all(detail::on_lane{*detail::fork_place::here().lane}, arms, each);
+        return detail::invoke_all(arms, each);
     }
-    return detail::invoke_elsewhere<Fs...>(s, arms);
+    return detail::on_worker(s, [&] { return detail::invoke_all(arms, each); });
 }
 
 } // namespace bide::inline BIDE_ABI

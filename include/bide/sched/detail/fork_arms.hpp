@@ -111,38 +111,36 @@ private:
     };
 };
 
-// Where the first arm threw the second one runs to its end, and what comes out is dropped.
-template <class G> BIDE_COLD void run_in_vain(std::remove_reference_t<G>& g) noexcept {
 #if BIDE_EXCEPTIONS
+// Where the first arm threw the second one runs to its end, and what comes out is dropped.
+template <class Platform, class G>
+BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
+                           fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
+    using end = typename fork_arm<Platform, G>::end;
+    if (lane != nullptr && !lane->pop(at)) {
+        if (const end how = lane->wait(arm, at); how != end::returned) {
+            arm.drop(how);
+            return;
+        }
+    }
     try {
         static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g)));
     } catch (...) { // the first one's comes before it
     }
-#else
-    static_cast<void>(g); // nothing is thrown
+}
 #endif
-}
-template <class Platform, class G>
-BIDE_COLD void drop_second(basic_fork_lane<Platform>& lane, std::uint32_t at,
-                           fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
-    using end = typename fork_arm<Platform, G>::end;
-    const end how = lane.pop(at) ? end::returned : lane.wait(arm, at);
-    if (how == end::returned) {
-        detail::run_in_vain<G>(g);
-    } else {
-        arm.drop(how);
-    }
-}
 
-// Where it throws `then` is called before the exception goes on.
-template <class F, class Then>
-BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_first(F&& f, [[maybe_unused]] Then&& then) {
+template <class Platform, class F, class G>
+BIDE_INLINE nonvoid_t<std::invoke_result_t<F>>
+call_first([[maybe_unused]] basic_fork_lane<Platform>* lane, [[maybe_unused]] std::uint32_t at,
+           [[maybe_unused]] fork_arm<Platform, G>& second, F&& f,
+           [[maybe_unused]] std::remove_reference_t<G>& g) {
 #if BIDE_EXCEPTIONS
     if constexpr (!std::is_nothrow_invocable_v<F>) {
         try {
             return detail::call_arm<F>(std::forward<F>(f));
         } catch (...) {
-            then();
+            detail::drop_second<Platform, G>(lane, at, second, g);
             throw;
         }
     }
@@ -154,30 +152,23 @@ template <class F, class G>
 using fork_result =
     std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>>;
 
-// Both arms, on this thread's lane.
+// Both arms, on this thread's lane. nullptr: one after the other.
 template <class Platform, class F, class G>
-BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>& lane, F&& f, G&& g) {
+BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
     using end = typename fork_arm<Platform, G>::end;
     fork_arm<Platform, G> second(g);
-    const std::uint32_t at = lane.depth();
-    lane.push(second);
-    first_type first = detail::call_first<F>(std::forward<F>(f), [&]() noexcept {
-        detail::drop_second<Platform, G>(lane, at, second, g);
-    });
-    if (!lane.pop(at)) [[unlikely]] {
-        if (const end how = lane.wait(second, at); how != end::returned) {
+    std::uint32_t at = 0;
+    if (lane != nullptr) [[likely]] {
+        at = lane->depth();
+        lane->push(second);
+    }
+    first_type first = detail::call_first<Platform, F, G>(lane, at, second, std::forward<F>(f), g);
+    if (lane != nullptr && !lane->pop(at)) [[unlikely]] {
+        if (const end how = lane->wait(second, at); how != end::returned) {
             return {static_cast<first_type&&>(first), second.take(how)};
         }
     }
-    return {static_cast<first_type&&>(first), detail::call_arm<G>(std::forward<G>(g))};
-}
-
-// Both arms, one after the other.
-template <class F, class G> BIDE_INLINE fork_result<F, G> in_turn(F&& f, G&& g) {
-    using first_type = nonvoid_t<std::invoke_result_t<F>>;
-    first_type first =
-        detail::call_first<F>(std::forward<F>(f), [&g]() noexcept { detail::run_in_vain<G>(g); });
     return {static_cast<first_type&&>(first), detail::call_arm<G>(std::forward<G>(g))};
 }
 

@@ -29,17 +29,18 @@ public:
 
 using fork_place = basic_fork_place<native_platform>;
 
-// The calling thread is in a fork-join of `s`, and is to fork.
+// The calling thread is in a fork-join of `s`.
 BIDE_INLINE bool forks_here(const scheduler& s) noexcept { return fork_place::here().home == &s; }
 
-// The same, but there it runs all arms in turn.
-BIDE_INLINE bool is_serial_here(const scheduler& s) noexcept {
-    return fork_place::here().serial_home == &s;
+// Both arms, there.
+template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g) {
+    return detail::fork(fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
 // And nobody finds anything to take of it.
 inline bool wants_work(const scheduler& s) noexcept {
-    return detail::forks_here(s) && fork_place::here().lane->wants_work();
+    const fork_place& here = fork_place::here();
+    return here.home == &s && here.lane != nullptr && here.lane->wants_work();
 }
 
 // A call from another thread, on a worker.
@@ -70,7 +71,7 @@ private:
 // Calls it on a thread of the scheduler's: this one, if it is.
 template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(scheduler& s, F&& f) {
     scheduler_core& core = fork_entry::core(s);
-    if (detail::forks_here(s) || detail::is_serial_here(s)) {
+    if (detail::forks_here(s)) {
         return detail::call_arm<F>(std::forward<F>(f));
     }
     if (!core.is_here()) {
@@ -81,7 +82,7 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(sc
         return visit.take();
     }
     if (!core.pool().steals()) {
-        const basic_serial_session<native_platform> session(&s);
+        const basic_fork_session<native_platform> session(&s);
         return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_site<native_platform> site;
@@ -109,11 +110,8 @@ template <class F> void fork_visit<F>::serve() noexcept {
 template <class F, class G>
 BIDE_NOINLINE fork_result<F, G> join_outermost(scheduler& s, std::remove_reference_t<F>& f,
                                                std::remove_reference_t<G>& g) {
-    return detail::on_worker(s, [&s, &f, &g] {
-        return detail::forks_here(s) ? detail::fork(*fork_place::here().lane, static_cast<F&&>(f),
-                                                    static_cast<G&&>(g))
-                                     : detail::in_turn(static_cast<F&&>(f), static_cast<G&&>(g));
-    });
+    return detail::on_worker(
+        s, [&f, &g] { return detail::fork_here(static_cast<F&&>(f), static_cast<G&&>(g)); });
 }
 
 } // namespace detail

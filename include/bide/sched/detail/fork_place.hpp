@@ -3,7 +3,8 @@
 
 // Where a thread forks: its lane, and whether it does so now. And what is worth a wake.
 //
-// Where a pool has one worker, or its workers do not steal, its joins run both arms in turn.
+// The threads of a pool whose workers do not steal, or that has only one, have no lanes: they run the
+// arms one after the other.
 //
 // An arm that is published could be run by a worker that sleeps, but to wake it takes the caller
 // longer than most small fork-joins as a whole. So the place in the program of each outermost one
@@ -23,8 +24,7 @@ namespace detail {
 
 // A thread's, near (platform.hpp).
 template <class Platform> struct basic_fork_place {
-    const void* home = nullptr;        // the lane's, while it forks
-    const void* serial_home = nullptr; // what would be its home, while it runs all arms in turn
+    const void* home = nullptr; // the pool's owner, while it is in a fork-join of that
     basic_fork_lane<Platform>* lane = nullptr;
 
     basic_fork_lane<Platform>* take(basic_fork_lanes<Platform>& from, basic_pool<Platform>& pool,
@@ -69,7 +69,7 @@ private:
     typename Platform::template atomic<std::int64_t> average_ns_{unknown};
 };
 
-// While one lives, the thread forks on `lane`, whose it is.
+// While one lives, the thread is in a fork-join, on its lane if it has one.
 template <class Platform> class basic_fork_session {
     using place = basic_fork_place<Platform>;
     using lane = basic_fork_lane<Platform>;
@@ -79,8 +79,11 @@ public:
     basic_fork_session(lane& on, basic_fork_site<Platform>& site) noexcept
         : site_(&site), begin_ns_(Platform::now()) {
         on.set_brief(site.is_brief());
+        on.take_wake_ns();
         place::here().home = on.home;
     }
+    // The same, where there are no lanes.
+    explicit basic_fork_session(const void* home) noexcept { place::here().home = home; }
     // A part of one that was stolen from `from`.
     basic_fork_session(lane& on, const lane& from) noexcept {
         on.set_brief(from.is_brief());
@@ -91,26 +94,14 @@ public:
     ~basic_fork_session() {
         place& here = place::here();
         here.home = nullptr;
-        const std::int64_t woke_ns = here.lane->take_wake_ns();
         if (site_ != nullptr) {
-            site_->learn(Platform::now() - begin_ns_ - woke_ns);
+            site_->learn(Platform::now() - begin_ns_ - here.lane->take_wake_ns());
         }
     }
 
 private:
     basic_fork_site<Platform>* const site_ = nullptr;
     const std::int64_t begin_ns_ = 0;
-};
-
-// While one lives, the thread is in a fork-join that runs all arms in turn.
-template <class Platform> class basic_serial_session {
-    using place = basic_fork_place<Platform>;
-
-public:
-    explicit basic_serial_session(const void* home) noexcept { place::here().serial_home = home; }
-    basic_serial_session(const basic_serial_session&) = delete;
-    basic_serial_session& operator=(const basic_serial_session&) = delete;
-    ~basic_serial_session() { place::here().serial_home = nullptr; }
 };
 
 } // namespace detail

@@ -24,11 +24,7 @@ public:
     // first one threw is rethrown, or else what the second one threw. Where it has no memory to fork
     // it throws, and none of them has begun. In enter().
     template <class F, class G> void both(F&& f, G&& g) const {
-        if (detail::forks_here(*scheduler_)) {
-            detail::fork(*fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
-        } else {
-            detail::in_turn(std::forward<F>(f), std::forward<G>(g));
-        }
+        detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
 
     // Calls f() on a worker, in a fork-join: here, if that is so already. Throws: what f throws; or
