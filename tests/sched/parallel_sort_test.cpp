@@ -385,6 +385,36 @@ TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
     }
 }
 
+TEST_CASE("parallel_sort: a long run ends where it ends, whoever looks for that") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    constexpr int n = 120'000;
+    ints v(n);
+    for (const int around : {16'384, 32'768, 49'152, 65'536, 98'304, n - 2}) {
+        for (const int at : {around - 1, around, around + 1}) {
+            for (const bool descends : {false, true}) {
+                for (int i = 0; i < n; ++i) {
+                    const int e = i < at ? i : i - n;
+                    v[static_cast<std::size_t>(i)] = descends ? -e : e;
+                }
+                std::size_t compared = 0;
+                const auto less = [&compared](int a, int b) {
+                    ++compared;
+                    return a < b;
+                };
+                bide::detail::long_runs<int*> runs;
+                INFO(at << (descends ? ", down" : ", up"));
+                REQUIRE(runs.find(test::chance_forks(script), v.data(), v.data() + n, less));
+                REQUIRE(runs.size() == 2);
+                REQUIRE(runs.end_of(0) - v.data() == at);
+                REQUIRE(runs.end_of(1) - v.data() == n);
+                REQUIRE(runs.descends(0) == descends);
+                REQUIRE(compared < 2 * n + 128);
+            }
+        }
+    }
+}
+
 // McIlroy, "A Killer Adversary for Quicksort", 1999: values that are decided only when compared, so
 // that each pivot is about the least of what is left.
 TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {

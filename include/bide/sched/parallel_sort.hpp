@@ -48,7 +48,7 @@ template <class It> bool settle_one_run(const long_runs<It>& runs) {
 template <class Forker, class It, class Compare>
 bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
     long_runs<It> runs;
-    if (end - begin <= too_small_for_runs || !runs.find(begin, end, less)) {
+    if (end - begin <= too_small_for_runs || !runs.find(forks, begin, end, less)) {
         return false;
     }
     if (detail::settle_one_run(runs)) {
@@ -75,7 +75,7 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
         return detail::insertion_sort(begin, end, less);
     }
     long_runs<It> runs;
-    const bool has_runs = end - begin > too_small_for_runs && runs.find(begin, end, less);
+    const bool has_runs = end - begin > too_small_for_runs && runs.find(forks, begin, end, less);
     if (has_runs && detail::settle_one_run(runs)) {
         return;
     }

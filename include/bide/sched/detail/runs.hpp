@@ -12,8 +12,10 @@ namespace detail {
 
 // A sequence that consists of few long runs, if it does: each ascends, or descends strictly; but the
 // last part may be in any order if the runs before it are at least half of it all. Then there is
-// only that to sort, and to merge. A random sequence is found out within some comparisons, and none
-// costs more than one for each element.
+// only that to sort, and to merge. A random sequence is found out within some comparisons.
+//
+// Where a run has shown to be long, as much as was looked at so far is looked at next, by all who are
+// free. So no sequence costs more than two comparisons for each element.
 template <class It> class long_runs {
     using difference = std::iter_difference_t<It>;
 
@@ -21,7 +23,8 @@ public:
     static constexpr int most = 8;
 
     // Finds them; touches nothing. False: there are more, or a short one among them.
-    template <class Compare> bool find(It begin, It end, Compare& less) {
+    template <class Forker, class Compare>
+    bool find(Forker forks, It begin, It end, Compare& less) {
         const difference least = (end - begin) / most;
         ends_[0] = begin;
         for (It at = begin; at != end;) {
@@ -29,7 +32,8 @@ public:
             bool descends = false;
             if (++at != end) {
                 descends = less(*at, *first);
-                at = descends ? end_of_descent(at, end, less) : end_of_ascent(at, end, less);
+                at = descends ? end_of_run<true>(forks, at, end, less)
+                              : end_of_run<false>(forks, at, end, less);
             }
             if (at - first < least && at != end) {
                 at = end;
@@ -51,23 +55,48 @@ public:
     It end_of(int i) const noexcept { return ends_[i + 1]; }
 
 private:
-    template <class Compare> static It end_of_descent(It at, It end, Compare& less) {
-        for (It next = std::next(at); next != end && less(*next, *at); ++next) {
-            at = next;
+    // The first element that does not go on with the run that begins at `at`, or `end`.
+    template <bool descends, class Forker, class Compare>
+    static It end_of_run(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= 2 * alone) {
+            return look_through<descends>(at, end, less);
         }
-        return std::next(at);
+        It seen = look_through<descends>(at, at + alone, less);
+        if (seen == at + alone) {
+            forks.enter([&] {
+                for (It next = seen; seen == next && seen != end;) {
+                    next = end - seen > seen - at ? seen + (seen - at) : end;
+                    seen = look_through_by_halves<descends>(forks, std::prev(seen), next, less);
+                }
+            });
+        }
+        return seen;
     }
 
-    template <class Compare> static It end_of_ascent(It at, It end, Compare& less) {
-        if constexpr (sorts_branchless<std::iter_value_t<It>>) {
+    template <bool descends, class Forker, class Compare>
+    static It look_through_by_halves(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= alone) {
+            return look_through<descends>(at, end, less);
+        }
+        const It middle = at + (end - at) / 2;
+        It left{};
+        It right{};
+        forks.both([&] { left = look_through_by_halves<descends>(forks, at, middle + 1, less); },
+                   [&] { right = look_through_by_halves<descends>(forks, middle, end, less); });
+        return left == middle + 1 ? right : left;
+    }
+
+    template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
+        if constexpr (!descends && sorts_branchless<std::iter_value_t<It>>) {
             while (end - at > block && ascends_on(at, less)) {
                 at += block;
             }
         }
-        for (It next = std::next(at); next != end && !less(*next, *at); ++next) {
+        It next = std::next(at);
+        for (; next != end && static_cast<bool>(less(*next, *at)) == descends; ++next) {
             at = next;
         }
-        return std::next(at);
+        return next;
     }
 
     // For a block at a time; without an early exit that may become vector instructions.
@@ -79,6 +108,8 @@ private:
         return breaks == 0;
     }
 
+    // So many at least are looked at by one thread: it takes some microseconds.
+    static constexpr difference alone = 16'384;
     static constexpr difference block = 64;
 
     It ends_[most + 2]{}; // the runs but the last are at least as long as an eighth
