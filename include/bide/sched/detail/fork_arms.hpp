@@ -152,14 +152,23 @@ template <class F, class G>
 using fork_result =
     std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>>;
 
+// Where the second arm is made, if there is a lane to put it on.
+template <class Platform, class G> union fork_spot {
+    fork_spot() noexcept {}
+    ~fork_spot() {}
+    fork_arm<Platform, G> arm;
+};
+
 // Both arms, on this thread's lane. nullptr: one after the other.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
     using end = typename fork_arm<Platform, G>::end;
-    fork_arm<Platform, G> second(g);
+    fork_spot<Platform, G> spot;
+    fork_arm<Platform, G>& second = spot.arm;
     std::uint32_t at = 0;
     if (lane != nullptr) [[likely]] {
+        ::new (static_cast<void*>(std::addressof(second))) fork_arm<Platform, G>(g);
         at = lane->depth();
         lane->push(second);
     }
