@@ -29,8 +29,9 @@ namespace bide::inline BIDE_ABI {
 // On a thread of the scheduler's, f runs on that thread, and so does g, or on another one. Called
 // from elsewhere it moves to a worker, and this thread sleeps; any number of threads may do so. A
 // thread that waits for an arm runs what that has forked in its turn, and sleeps when there is
-// nothing: on top of the caller's frame runs only what might have run there anyway, so what deadlocks
-// with a lock that the caller holds deadlocks in a serial run, too.
+// nothing; then another thread may run its worker. On top of the caller's frame runs only what might
+// have run there anyway, so what deadlocks with a lock that the caller holds deadlocks in a serial
+// run, too.
 //
 // Arms are functions, not tasks: what they block on blocks their thread, and this_task says nothing
 // about them. A worker that has one is busy with it as with a task that computes; it looks for tasks
