@@ -46,7 +46,7 @@ int late_touches(int helpers, int rounds, Make make, Help help, Wait wait, where
         alignas(T) unsigned char place[sizeof(T)];
         unsigned char pattern[sizeof(T)];
         std::memset(pattern, 0xa5, sizeof pattern);
-        const std::int64_t enough = bide::native_platform::now() + 5'000'000'000;
+        const std::int64_t enough = bide::native_platform::now() + 1'500'000'000;
         for (int round = 0; round < rounds && bide::native_platform::now() < enough; ++round) {
             T* const object = make(static_cast<void*>(place), round);
             for (int i = 0; i < helpers; ++i) {
