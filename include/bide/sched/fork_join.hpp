@@ -46,7 +46,8 @@ BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     if (detail::forks_here(s)) [[likely]] {
         return detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
-    return detail::join_outermost<F, G>(s, f, g);
+    return detail::on_worker(
+        s, [&] { return detail::fork_here(static_cast<F&&>(f), static_cast<G&&>(g)); });
 }
 
 namespace detail {

@@ -106,14 +106,6 @@ template <class F> void fork_visit<F>::serve() noexcept {
 #endif
 }
 
-// A join that is in no other.
-template <class F, class G>
-BIDE_NOINLINE fork_result<F, G> join_outermost(scheduler& s, std::remove_reference_t<F>& f,
-                                               std::remove_reference_t<G>& g) {
-    return detail::on_worker(
-        s, [&f, &g] { return detail::fork_here(static_cast<F&&>(f), static_cast<G&&>(g)); });
-}
-
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

@@ -101,12 +101,11 @@ private:
     bool filled_ = false;
 };
 
-// Puts *at in its place in the sorted [begin, at).
-template <class It, class Compare> void insert(It begin, It at, Compare& less) {
+// Puts *at, which is less than the one before it, in its place in the sorted [begin, at). How far it
+// has moved.
+template <class It, class Compare>
+std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     It before = std::prev(at);
-    if (!less(*at, *before)) {
-        return;
-    }
     hole<It> h(at);
     for (;;) {
         h.move_here(before);
@@ -116,6 +115,7 @@ template <class It, class Compare> void insert(It begin, It at, Compare& less) {
         --before;
     }
     h.fill();
+    return at - before;
 }
 
 // Stable.
@@ -124,7 +124,9 @@ template <class It, class Compare> void insertion_sort(It begin, It end, Compare
         return;
     }
     for (It at = std::next(begin); at != end; ++at) {
-        detail::insert(begin, at, less);
+        if (less(*at, *std::prev(at))) {
+            detail::insert(begin, at, less);
+        }
     }
 }
 
@@ -139,18 +141,7 @@ template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare
             if (moved > 8) {
                 return false;
             }
-            const It from = at;
-            hole<It> h(at);
-            It before = std::prev(at);
-            for (;;) {
-                h.move_here(before);
-                if (before == begin || !less(h.element(), *std::prev(before))) {
-                    break;
-                }
-                --before;
-            }
-            h.fill();
-            moved += from - before;
+            moved += detail::insert(begin, at, less);
         }
     }
     return true;
