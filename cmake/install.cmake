@@ -24,7 +24,6 @@ configure_package_config_file(
     ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
     INSTALL_DESTINATION ${bide_package_dir}
     NO_SET_AND_CHECK_MACRO
-    NO_CHECK_REQUIRED_COMPONENTS_MACRO
 )
 # Before 1.0 a minor version may break what the one before promised.
 write_basic_package_version_file(
@@ -41,6 +40,7 @@ configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.p
 
 install(
     FILES
+        cmake/packaging/bideDurable.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfig.cmake
         ${PROJECT_BINARY_DIR}/packaging/bideConfigVersion.cmake
     DESTINATION ${bide_package_dir}

@@ -1,7 +1,8 @@
 # cmake -P cmake/test.cmake
 #
 # Installs what the tests need and is missing, where there is apt-get (elsewhere CMake fetches what it
-# does not find); then configures, builds and runs them: the workflow `dev`, on all processors.
+# does not find). PostgreSQL, Redis and etcd it does not install: tests that need such a server say so
+# and are skipped where there is none. Then configures, builds and runs them: the workflow `dev`, on all processors.
 
 cmake_minimum_required(VERSION 3.25)
 cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH root)
@@ -10,7 +11,11 @@ find_program(apt_get apt-get)
 find_program(dpkg_query dpkg-query)
 if(apt_get AND dpkg_query)
     set(missing "")
-    foreach(package IN ITEMS g++ make catch2)
+    foreach(
+        package IN ITEMS
+        g++ make catch2 nlohmann-json3-dev
+        libsqlite3-dev libpq-dev libhiredis-dev libcurl4-openssl-dev
+    )
         execute_process(
             COMMAND ${dpkg_query} --show --showformat "\${db:Status-Status}" ${package}
             OUTPUT_VARIABLE status

@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <memory>
+#include <new>
 #include <string_view>
 #include <system_error>
 
@@ -33,6 +35,9 @@ public:
     // thread was started.
     // Requires: not started, or joined since. It stays where it is until it is joined.
     std::error_code start(function body, void* argument) noexcept;
+
+    // The same on a thread that nobody joins: this object is not needed any more.
+    static std::error_code start_detached(function body, void* argument) noexcept;
 
     // Blocks: until the thread has ended, with the destructors of what is local to it.
     void join() noexcept;
@@ -75,6 +80,15 @@ inline std::error_code os_thread::start(function body, void* argument) noexcept 
 #endif
 }
 
+inline std::error_code os_thread::start_detached(function body, void* argument) noexcept {
+    os_thread thread;
+    const std::error_code error = thread.start(body, argument);
+    if (!error) {
+        thread.thread_.detach();
+    }
+    return error;
+}
+
 inline void os_thread::join() noexcept { thread_.join(); }
 
 #else
@@ -84,6 +98,29 @@ inline std::error_code os_thread::start(function body, void* argument) noexcept 
     argument_ = argument;
     const signals_blocked blocked;
     const int error = ::pthread_create(&thread_, nullptr, &enter, this);
+    return {error, std::system_category()};
+}
+
+inline std::error_code os_thread::start_detached(function body, void* argument) noexcept {
+    auto* const thread = new (std::nothrow) os_thread; // read by the new thread, whenever it starts
+    if (thread == nullptr) {
+        return std::make_error_code(std::errc::not_enough_memory);
+    }
+    thread->body_ = body;
+    thread->argument_ = argument;
+    const signals_blocked blocked;
+    const auto enter_owning = [](void* self) -> void* {
+        const std::unique_ptr<os_thread> mine(static_cast<os_thread*>(self));
+        mine->body_(mine->argument_);
+        return nullptr;
+    };
+    pthread_t made{};
+    const int error = ::pthread_create(&made, nullptr, enter_owning, thread);
+    if (error != 0) {
+        delete thread;
+    } else {
+        ::pthread_detach(made);
+    }
     return {error, std::system_category()};
 }
 

@@ -1,0 +1,55 @@
+# The components of the durable locks, each where what it needs is found, for the source tree and for
+# the installed package alike:
+#
+#   bide::durable           nlohmann_json    the locks; the slots memory and file
+#   bide::durable_sqlite    SQLite3          slots/sqlite.hpp
+#   bide::durable_postgres  libpq            slots/postgres.hpp
+#   bide::durable_redis     hiredis          slots/redis.hpp
+#   bide::durable_etcd      libcurl          slots/etcd.hpp
+
+function(bide_durable_component name)
+    if(NOT TARGET bide::${name})
+        add_library(bide::${name} INTERFACE IMPORTED GLOBAL)
+        target_link_libraries(bide::${name} INTERFACE ${ARGN})
+    endif()
+endfunction()
+
+if(NOT TARGET nlohmann_json::nlohmann_json)
+    find_package(nlohmann_json 3.9 QUIET)
+endif()
+if(TARGET nlohmann_json::nlohmann_json)
+    bide_durable_component(durable bide::bide nlohmann_json::nlohmann_json)
+
+    find_package(SQLite3 QUIET)
+    if(TARGET SQLite::SQLite3)
+        bide_durable_component(durable_sqlite bide::durable SQLite::SQLite3)
+    endif()
+
+    # CMake's own module wants the server's headers, too.
+    find_path(bide_libpq_include libpq-fe.h PATH_SUFFIXES postgresql libpq)
+    find_library(bide_libpq_library NAMES pq libpq)
+    mark_as_advanced(bide_libpq_include bide_libpq_library)
+    if(bide_libpq_include AND bide_libpq_library)
+        bide_durable_component(durable_postgres bide::durable ${bide_libpq_library})
+        set_property(
+            TARGET bide::durable_postgres
+            PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${bide_libpq_include}
+        )
+    endif()
+
+    find_path(bide_hiredis_include hiredis/hiredis.h)
+    find_library(bide_hiredis_library hiredis)
+    mark_as_advanced(bide_hiredis_include bide_hiredis_library)
+    if(bide_hiredis_include AND bide_hiredis_library)
+        bide_durable_component(durable_redis bide::durable ${bide_hiredis_library})
+        set_property(
+            TARGET bide::durable_redis
+            PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${bide_hiredis_include}
+        )
+    endif()
+
+    find_package(CURL QUIET)
+    if(TARGET CURL::libcurl)
+        bide_durable_component(durable_etcd bide::durable CURL::libcurl)
+    endif()
+endif()

@@ -1,0 +1,74 @@
+#ifndef BIDE_DURABLE_ADMIN_HPP
+#define BIDE_DURABLE_ADMIN_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/record.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+// What somebody may do to a durable lock from outside. The last of it is noted in the record: when,
+// by whom, what and why.
+// Blocks, all of them: for the store. Errors: durable_errc, errno's, the store's.
+class durable_admin {
+public:
+    durable_admin(std::shared_ptr<detail::lock_engine> engine, std::string by)
+        : engine_(std::move(engine)), by_(std::move(by)) {}
+
+    // Takes the hold with this token away. Its holder's next renewal fails; until then it goes on,
+    // unless the resource checks tokens. False: there is none.
+    result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why) {
+        return engine_->administer([&](durable::record& r, std::int64_t now) {
+            return durable::force_release(r, fence,
+                                          note("force_release " + std::to_string(fence), why, now));
+        });
+    }
+
+    // Takes a place in the queue away; a waiter that lives comes back at its end. False: there is
+    // none.
+    result<bool, std::error_code> evict_waiter(std::string_view nonce, std::string_view why) {
+        return engine_->administer([&](durable::record& r, std::int64_t now) {
+            return durable::evict_waiter(r, nonce,
+                                         note("evict_waiter " + std::string(nonce), why, now));
+        });
+    }
+
+    // Another number of permits. Contenders with the old one, this lock included, are refused from
+    // now on: make them anew. False: there is no record, or not that many permits.
+    result<bool, std::error_code> resize(std::int64_t permits, std::string_view why) {
+        return engine_->administer([&](durable::record& r, std::int64_t now) {
+            return durable::resize(r, permits, note("resize " + std::to_string(permits), why, now));
+        });
+    }
+
+    // A new record in the place of one that cannot be read, or of none: nobody holds it, nobody
+    // waits, and the tokens begin with `min_fence`, which has to be larger than every one that was
+    // given out. False: what is there can be read, and was left as it is. Where the store itself is
+    // damaged, what is left of it has to be removed before.
+    result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why) {
+        return engine_->repair(min_fence, note("repair", why, 0));
+    }
+
+private:
+    durable::admin_note note(std::string what, std::string_view why, std::int64_t now) const {
+        if (!why.empty()) {
+            what.append(": ").append(why);
+        }
+        return {now, by_, std::move(what)};
+    }
+
+    std::shared_ptr<detail::lock_engine> engine_;
+    std::string by_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

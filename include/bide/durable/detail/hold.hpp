@@ -1,0 +1,197 @@
+#ifndef BIDE_DURABLE_DETAIL_HOLD_HPP
+#define BIDE_DURABLE_DETAIL_HOLD_HPP
+
+// A hold and what keeps it: the end of its lease as this machine knows it, watched over by the
+// vigil, and its renewals. The end only moves forward, by a renewal that the store has confirmed;
+// whatever hangs or fails, the vigil declares the hold lost when it comes.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/detail/vigil.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/ticket.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class renewer;
+class acquisition;
+
+class hold final : public watched, public std::enable_shared_from_this<hold> {
+public:
+    hold(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
+         std::int64_t good_until_ms)
+        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane),
+          good_until_ms_(good_until_ms) {}
+
+    const durable_ticket& ticket() const noexcept { return ticket_; }
+    std::int64_t lane() const noexcept { return lane_; }
+    std::stop_token lost() const noexcept { return lost_.get_token(); }
+
+    bool is_held() const noexcept {
+        return good_until() > durable::boottime_ms() && is_active() && is_ours();
+    }
+    std::chrono::milliseconds remaining() const noexcept {
+        return std::chrono::milliseconds(
+            is_held() ? std::max<std::int64_t>(good_until() - durable::boottime_ms(), 0) : 0);
+    }
+
+    // The vigil is to watch over it.
+    // Throws: std::system_error, std::bad_alloc.
+    void begin() { vigil::here().alarm(shared_from_this(), good_until()); }
+
+    result<void, std::error_code> renew();
+    result<void, std::error_code> release();
+
+    // release(), unless that would be in vain.
+    void end() noexcept;
+
+    // Stops to look after it.
+    void leave() noexcept;
+
+    // It is being looked after: not released, left or lost.
+    bool is_active() const noexcept {
+        // Order: acquire [HD1]; the renewal that finds it inactive comes after leave().
+        return active_.load(std::memory_order_acquire);
+    }
+
+    // The vigil's: the end has come, or has moved on.
+    void happened() noexcept override;
+
+    // The renewer's: when it is to be renewed next.
+    std::int64_t renew_at_ms = 0;
+
+private:
+    std::int64_t good_until() const noexcept {
+        // Order: relaxed; a number by itself.
+        return good_until_ms_.load(std::memory_order_relaxed);
+    }
+    void extend(std::int64_t good_until_ms) noexcept;
+
+    // True to one: who gives it back, or who finds it lost.
+    bool retire() noexcept {
+        // Order: acq_rel [HD1]; who renews sees that nobody looks after it any more.
+        return active_.exchange(false, std::memory_order_acq_rel);
+    }
+    void lose() noexcept {
+        if (retire()) {
+            lost_.request_stop();
+        }
+    }
+
+    // A child of fork() has a copy of what its parent holds.
+    bool is_ours() const noexcept { return process_ == ::getpid(); }
+
+    const std::shared_ptr<lock_engine> engine_;
+    const durable_ticket ticket_;
+    const std::int64_t lane_;
+    const pid_t process_ = ::getpid();
+    native_platform::atomic<std::int64_t> good_until_ms_;
+    native_platform::atomic<bool> active_{true};
+    std::stop_source lost_;
+};
+
+inline void hold::extend(std::int64_t good_until_ms) noexcept {
+    std::int64_t known = good_until();
+    // Order: relaxed, both; a number by itself.
+    while (known < good_until_ms &&
+           !good_until_ms_.compare_exchange_weak(known, good_until_ms, std::memory_order_relaxed,
+                                                 std::memory_order_relaxed)) {
+    }
+}
+
+inline void hold::happened() noexcept {
+    if (!is_active()) {
+        return;
+    }
+    if (good_until() <= durable::boottime_ms()) {
+        lose();
+        return;
+    }
+#if BIDE_EXCEPTIONS
+    try {
+        begin();
+    } catch (...) { // no memory: nobody would tell when it is over
+        lose();
+    }
+#else
+    begin();
+#endif
+}
+
+inline result<void, std::error_code> hold::renew() {
+    if (!is_held()) {
+        return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    const auto renewed = engine_->renew(ticket_, std::nullopt);
+    if (!renewed) {
+        return unexpected{renewed.error()};
+    }
+    if (!*renewed) {
+        lose(); // unless it was given back meanwhile
+        return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    extend(**renewed);
+    if (!is_held()) { // confirmed too late
+        return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    return {};
+}
+
+inline void hold::leave() noexcept {
+    retire();
+    if (is_ours()) {
+        vigil::here().cancel(*this);
+    }
+}
+
+inline result<void, std::error_code> hold::release() {
+    const bool in_time = is_held() && retire();
+    leave();
+    if (!is_ours()) {
+        return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    const auto released = engine_->release(ticket_);
+    if (!released) {
+        return unexpected{released.error()};
+    }
+    if (!*released || !in_time) {
+        return unexpected{make_error_code(durable_errc::lock_lost)};
+    }
+    return {};
+}
+
+inline void hold::end() noexcept {
+    if (!is_held()) { // over: others may have been let in, and a store that hangs is not asked
+        leave();
+        return;
+    }
+#if BIDE_EXCEPTIONS
+    try {
+        static_cast<void>(release());
+    } catch (...) { // no memory, say: it is over with its lease
+        leave();
+    }
+#else
+    static_cast<void>(release());
+#endif
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

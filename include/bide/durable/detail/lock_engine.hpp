@@ -1,0 +1,219 @@
+#ifndef BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
+#define BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
+
+// The rules of durable/record.hpp as operations on a slot.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/detail/record_store.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/ticket.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class lock_engine {
+    using sight = record_store::sight;
+
+public:
+    // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
+    lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
+        : store_(std::move(slot), permits, std::move(options)) {}
+
+    struct acquired {
+        durable::acquire_outcome outcome;
+        std::int64_t good_until_ms = 0; // of boottime_ms(): granted, held
+        std::int64_t expiry_in_ms = 0;  // waiting: until the next lease is over; 0: not known
+        bool is_watched = false;        // waiting: changes have signalled since before the look
+        bool can_be_watched = false;    // waiting: they could; look again, with intent::watch
+    };
+
+    // Each is one look, and what follows from it, in any of two ways: update(rule) is either that of
+    // the store or that inside a transaction.
+
+    // The outcome is never `refused`: that is an error.
+    result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now,
+                                              intent what) {
+        return acquire_by(t, what, [&](auto rule) { return store_.update(now, what, rule); });
+    }
+    // Until when the lease is good, on this machine; nothing: it is lost.
+    result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
+                                                               given_time now) {
+        return renew_by(t, [&](auto rule) { return store_.update(now, intent::nothing, rule); });
+    }
+    // False: there was nothing (any more). `settle`: nor does anything come afterwards that an
+    // earlier try has left on its way: the record is written in any case.
+    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false) {
+        return release_by(t, settle, [&](auto rule) {
+            return store_.update(std::nullopt, intent::nothing, rule);
+        });
+    }
+
+    template <transactional_slot S>
+    result<acquired, std::error_code> acquire_in(S& slot, typename S::transaction& in,
+                                                 const durable_ticket& t, given_time now) {
+        return acquire_by(t, intent::queue,
+                          [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+    }
+    template <transactional_slot S>
+    result<std::optional<std::int64_t>, std::error_code>
+    renew_in(S& slot, typename S::transaction& in, const durable_ticket& t, given_time now) {
+        return renew_by(t, [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+    }
+    template <transactional_slot S>
+    result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
+                                             const durable_ticket& t) {
+        return release_by(
+            t, false, [&](auto rule) { return store_.update_in(slot, in, std::nullopt, rule); });
+    }
+
+    result<std::optional<durable::inspection>, std::error_code> inspect(given_time now);
+
+    // A change from outside: change(record, its time). False: the record is as it was.
+    template <class Change> result<bool, std::error_code> administer(Change change);
+    result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
+        return store_.repair(min_fence, std::move(note));
+    }
+
+    const durable_options& options() const noexcept { return store_.options(); }
+    std::int64_t permits() const noexcept { return store_.terms().permits; }
+    change_signal& signal() noexcept { return store_.signal(); }
+    void begin_waiting() noexcept { store_.begin_waiting(); }
+    void end_waiting() noexcept { store_.end_waiting(); }
+
+private:
+    template <class Update>
+    result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
+                                                 Update update);
+    template <class Update>
+    result<std::optional<std::int64_t>, std::error_code> renew_by(const durable_ticket& t,
+                                                                  Update update);
+    template <class Update>
+    result<bool, std::error_code> release_by(const durable_ticket& t, bool settle, Update update);
+
+    record_store store_;
+};
+
+template <class Update>
+result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const durable_ticket& t,
+                                                                       intent what, Update update) {
+    if (!is_utf8(t.holder_id) || !is_utf8(t.nonce)) {
+        return unexpected{make_error_code(durable_errc::invalid_argument)};
+    }
+    durable::terms terms = store_.terms();
+    terms.enqueue = what != intent::nothing;
+    const durable::contender self{t.holder_id, t.nonce, t.weight, store_.origin(t.process_bound)};
+    acquired got;
+    const std::error_code error = update([&](sight& s, bool) {
+        got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
+        got.good_until_ms = store_.good_until(s);
+        if (got.outcome.is == durable::standing::waiting) {
+            got.expiry_in_ms = got.outcome.next_ms == 0
+                                   ? 0
+                                   : std::max<std::int64_t>(got.outcome.next_ms - s.now_ms, 1);
+            if (what >= intent::wait) {
+                store_.follow(s);
+                got.is_watched = store_.is_watched();
+                got.can_be_watched = store_.can_be_watched();
+            }
+        }
+        return got.outcome.changed;
+    });
+    if (error) {
+        return unexpected{error};
+    }
+    if (got.outcome.is == durable::standing::refused) {
+        return unexpected{got.outcome.error};
+    }
+    return got;
+}
+
+template <class Update>
+result<std::optional<std::int64_t>, std::error_code> lock_engine::renew_by(const durable_ticket& t,
+                                                                           Update update) {
+    durable::renew_outcome outcome;
+    std::int64_t good_until_ms = 0;
+    const std::error_code error = update([&](sight& s, bool) {
+        outcome = durable::renew(s.record, t.nonce, t.fence, store_.terms(), s.now_ms,
+                                 store_.judge_of(s));
+        good_until_ms = store_.good_until(s);
+        return outcome.changed;
+    });
+    if (error) {
+        return unexpected{error};
+    }
+    if (outcome.is == durable::renewal::refused) {
+        return unexpected{outcome.error};
+    }
+    return outcome.is == durable::renewal::renewed ? std::optional(good_until_ms) : std::nullopt;
+}
+
+template <class Update>
+result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, bool settle,
+                                                      Update update) {
+    bool was_there = false;
+    const std::error_code error = update([&](sight& s, bool maybe_done) {
+        const durable::release_outcome outcome = durable::release(s.record, t.nonce, t.fence);
+        was_there = outcome.is != durable::leaving::not_there || maybe_done;
+        return outcome.changed || settle;
+    });
+    if (error) {
+        return unexpected{error};
+    }
+    if (was_there) {
+        signal().signal();
+    }
+    return was_there;
+}
+
+inline result<std::optional<durable::inspection>, std::error_code>
+lock_engine::inspect(given_time now) {
+    std::optional<durable::inspection> seen;
+    const std::error_code error = store_.update(now, intent::nothing, [&](sight& s, bool) {
+        seen.reset();
+        if (s.exists) {
+            seen = durable::inspect(s.record, store_.judge_of(s));
+        }
+        return false;
+    });
+    if (error) {
+        return unexpected{error};
+    }
+    return seen;
+}
+
+template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
+    bool done = false;
+    std::error_code refused; // a time that no record can have
+    const auto rule = [&](sight& s, bool maybe_done) {
+        refused = durable::check(store_.terms(), s.now_ms);
+        if (refused) {
+            return false;
+        }
+        const bool changed = s.exists && change(s.record, s.now_ms);
+        done = changed || maybe_done;
+        return changed;
+    };
+    if (const std::error_code error = store_.update(std::nullopt, intent::nothing, rule)) {
+        return unexpected{error};
+    }
+    if (refused) {
+        return unexpected{refused};
+    }
+    signal().signal();
+    return done;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,400 @@
+#ifndef BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
+#define BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
+
+// Carries a rule of durable/record.hpp out on a slot: load, judge, change, compare-and-swap, and
+// again where somebody else was first. Of one process one contender at a time does so: they have
+// their turns in the order of their coming, and do not conflict with each other.
+//
+// A change whose fate is unknown is not guessed at: the record is read again and the rule applied
+// again, which by the nonce finds what was done already.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/detail/change_signal.hpp>
+#include <bide/durable/detail/change_watch.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/expiry.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/record_json.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/ticket.hpp>
+#include <bide/sync/mutex.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// This thread is about to wait for a store: where it is a scheduler's worker, another goes on in its
+// place.
+class blocking_section {
+public:
+    blocking_section() noexcept : host_(worker_local<native_platform>::get().host) {
+        if (host_ != nullptr) {
+            host_->blocks();
+        }
+    }
+    blocking_section(const blocking_section&) = delete;
+    blocking_section& operator=(const blocking_section&) = delete;
+    ~blocking_section() {
+        if (host_ != nullptr) {
+            host_->unblocks();
+        }
+    }
+
+private:
+    basic_worker_host<native_platform>* const host_;
+};
+
+// A time that is the caller's, for lock_clock::caller; else there is none.
+using given_time = std::optional<std::chrono::milliseconds>;
+
+// What becomes of one whose turn it is not.
+enum class intent {
+    nothing, // it leaves no trace
+    queue,   // it has its place
+    wait,    // and is going to wait for the signal
+    watch    // which is to tell of changes of the slot, from before this look on
+};
+
+class record_store {
+public:
+    // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
+    record_store(slot_ref slot, std::int64_t permits, durable_options options);
+    record_store(const record_store&) = delete;
+    record_store& operator=(const record_store&) = delete;
+
+    const durable_options& options() const noexcept { return options_; }
+    const durable::terms& terms() const noexcept { return terms_; }
+    change_signal& signal() noexcept { return *signal_; }
+
+    // Where this process runs, bound to it or not.
+    durable::origin origin(bool bound) const {
+        durable::origin from = process_ == ::getpid() ? here_ : durable::this_origin(true);
+        if (!bound) {
+            from.pid = from.start = from.space = 0;
+        }
+        return from;
+    }
+
+    // What was read, and what it is to be judged by.
+    struct sight {
+        durable::record record;
+        std::int64_t sent_ms = 0; // of boottime_ms(), before it was read
+        std::int64_t now_ms = 0;  // on the record's clock
+        bool exists = false;
+    };
+
+    durable::expiry_judge judge_of(const sight& s) const {
+        return terms_.clock == lock_clock::observed
+                   ? durable::expiry_judge(seen_, s.sent_ms, options_.drift, here_)
+                   : durable::expiry_judge(terms_.clock, s.now_ms, here_);
+    }
+
+    // Until when, on this machine, a lease is good that begins with what was seen.
+    std::int64_t good_until(const sight& s) const noexcept {
+        const std::int64_t margin =
+            options_.margin.count() != 0 ? options_.margin.count() : terms_.lease_ms / 10 + 1;
+        return s.sent_ms + terms_.lease_ms - margin;
+    }
+
+    // rule(sight, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
+    // earlier try may have been. Several tries may be needed: what the last one says counts.
+    template <class Rule> std::error_code update(given_time now, intent what, Rule rule);
+
+    // The same, once, inside the caller's transaction on a slot of the same place. Not with
+    // lock_clock::observed.
+    // Errors: durable_errc::conflict_timeout: another transaction was first.
+    template <transactional_slot S, class Rule>
+    std::error_code update_in(S& slot, typename S::transaction& in, given_time now, Rule rule);
+
+    // Over whatever is there, but for what can be read: then false.
+    result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
+
+    // In a rule of one that is going to wait: it listens to those who are in the way.
+    void follow(const sight& s) { watch_.follow(s.record, here_); }
+    bool is_watched() const noexcept { return watch_.is_open(); }
+    bool can_be_watched() const noexcept { return watch_.can_open(slot_); }
+
+    // While somebody of this process waits the slot may be watched.
+    void begin_waiting() noexcept;
+    void end_waiting() noexcept;
+
+private:
+    std::error_code see(const slot_snapshot& from, std::int64_t sent_ms, given_time now,
+                        sight& into);
+    std::error_code check(given_time now) const noexcept {
+        return !now || terms_.clock == lock_clock::caller
+                   ? std::error_code()
+                   : make_error_code(durable_errc::clock_mismatch);
+    }
+    template <class Rule>
+    cas_result try_locked(given_time now, bool maybe_done, Rule& rule, std::error_code& error);
+    void back_off(unsigned attempt, deadline until);
+
+    slot_ref slot_;
+    const durable_options options_;
+    durable::terms terms_;
+    const pid_t process_ = ::getpid();
+    const durable::origin here_;
+    const std::shared_ptr<change_signal> signal_;
+
+    mutex turn_;
+    // In their turn:
+    change_watch watch_;
+    durable::observations seen_;
+    std::minstd_rand random_;
+    unsigned waiting_ = 0;
+};
+
+inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_options options)
+    : slot_(std::move(slot)), options_(std::move(options)), here_(durable::this_origin(true)),
+      signal_(std::make_shared<change_signal>()), watch_(signal_), random_(std::random_device()()) {
+    terms_.permits = permits;
+    terms_.clock = options_.clock.value_or(slot_.guarantees().clock);
+    terms_.lease_ms = options_.lease.count();
+    terms_.waiter_ttl_ms =
+        options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
+    terms_.reclaim_delay_ms = options_.reclaim_delay.count();
+    terms_.max_waiters = options_.max_waiters;
+    terms_.revive = options_.revive;
+    const bool sane =
+        !durable::check(terms_, 0) && options_.margin.count() >= 0 &&
+        options_.margin < options_.lease && options_.drift >= 0 && options_.drift <= 10 &&
+        options_.patience.count() > 0 && options_.poll_least.count() > 0 &&
+        options_.poll_most >= options_.poll_least &&
+        options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
+        (terms_.clock != lock_clock::server || slot_.is_clocked());
+    if (!sane) {
+        BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
+                                     "bide: the options of a durable lock"));
+    }
+}
+
+// The record that a snapshot holds, the time that goes with it, and what that is.
+inline std::error_code record_store::see(const slot_snapshot& from, std::int64_t sent_ms,
+                                         given_time now, sight& into) {
+    into.sent_ms = sent_ms;
+    into.exists = from.version != 0;
+    if (into.exists) {
+        auto decoded = durable::decode(from.value);
+        if (!decoded) {
+            return decoded.error();
+        }
+        into.record = std::move(*decoded);
+        if (from.fell_back) {
+            into.record.fence =
+                std::min(into.record.fence + durable::fence_leap, durable::largest_number);
+        }
+    } else {
+        into.record = durable::fresh_record(terms_);
+    }
+    switch (terms_.clock) {
+    case lock_clock::caller:
+        into.now_ms = now            ? now->count()
+                      : options_.now ? options_.now().count()
+                                     : durable::unix_ms();
+        break;
+    case lock_clock::boottime:
+        // What was read stands still until the swap: the later, the longer the own lease.
+        into.now_ms = into.sent_ms = durable::boottime_ms();
+        break;
+    case lock_clock::server:
+        if (!from.server_ms) { // nor may another time take its place
+            return make_error_code(durable_errc::storage_error);
+        }
+        into.now_ms = *from.server_ms;
+        break;
+    case lock_clock::observed:
+        into.now_ms = durable::unix_ms(); // for people
+        seen_.note(into.record, durable::boottime_ms());
+        break;
+    }
+    return {};
+}
+
+inline void record_store::back_off(unsigned attempt, deadline until) {
+    const std::int64_t most_ns = std::int64_t{200'000} << std::min(attempt, 7U);
+    const std::int64_t ns = std::uniform_int_distribution<std::int64_t>(0, most_ns)(random_);
+    const std::int64_t rest_ns =
+        std::max<std::int64_t>(until.steady_ns() - native_platform::now(), 0);
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns, rest_ns)));
+}
+
+// Under the store's own lock nobody comes in between.
+template <class Rule>
+cas_result record_store::try_locked(given_time now, bool maybe_done, Rule& rule,
+                                    std::error_code& error) {
+    const std::int64_t sent_ms = durable::boottime_ms();
+    return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
+        sight s;
+        error = see(from, sent_ms, now, s);
+        if (error || !rule(s, maybe_done)) {
+            return std::nullopt;
+        }
+        return durable::encode(s.record);
+    });
+}
+
+template <class Rule> std::error_code record_store::update(given_time now, intent what, Rule rule) {
+    if (const std::error_code error = check(now)) {
+        return error;
+    }
+    const deadline until = deadline::after(options_.patience);
+    if (!turn_.try_lock_for(options_.patience)) {
+        return make_error_code(durable_errc::conflict_timeout);
+    }
+    const std::lock_guard turn(turn_, std::adopt_lock);
+    const blocking_section section;
+    if (what == intent::watch) {
+        watch_.open(slot_);
+    }
+    if (what >= intent::wait) {
+        watch_.drain();
+    }
+
+    bool maybe_done = false;
+    std::optional<slot_snapshot> known;
+    std::int64_t known_sent_ms = 0;
+    for (unsigned attempt = 0;; ++attempt) {
+        cas_result tried;
+        const std::int64_t sent_ms = durable::boottime_ms();
+        if (attempt != 0 && slot_.is_locked()) {
+            std::error_code error;
+            tried = try_locked(now, maybe_done, rule, error);
+            if (error) {
+                return error;
+            }
+        } else {
+            if (!known) {
+                auto loaded = slot_.load();
+                if (!loaded) {
+                    return loaded.error();
+                }
+                known = std::move(*loaded);
+                known_sent_ms = sent_ms;
+            }
+            sight s;
+            if (const std::error_code error = see(*known, known_sent_ms, now, s)) {
+                return error;
+            }
+            if (!rule(s, maybe_done)) {
+                return {};
+            }
+            tried = slot_.compare_exchange(known->version, durable::encode(s.record));
+        }
+
+        known.reset();
+        switch (tried.status) {
+        case cas_status::stored: return {};
+        case cas_status::failed: return tried.error;
+        case cas_status::conflict:
+            known = std::move(tried.current);
+            known_sent_ms = sent_ms; // before the swap that brought it
+            break;
+        case cas_status::indeterminate: maybe_done = true; break;
+        }
+        if (native_platform::now() >= until.steady_ns()) {
+            return make_error_code(maybe_done ? durable_errc::indeterminate
+                                              : durable_errc::conflict_timeout);
+        }
+        if (!known && !(slot_.is_locked() && tried.status == cas_status::conflict)) {
+            back_off(attempt, until);
+        }
+    }
+}
+
+// Over whatever is there, but for what can be read.
+inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,
+                                                          durable::admin_note note) {
+    const std::lock_guard turn(turn_);
+    const blocking_section section;
+    auto loaded = slot_.load();
+    if (!loaded && loaded.error() != durable_errc::corrupt_record) {
+        return unexpected{loaded.error()};
+    }
+    if (loaded && loaded->version != 0) {
+        const auto there = durable::decode(loaded->value);
+        if (there) {
+            return false;
+        }
+        if (there.error() == durable_errc::unsupported_record_version) { // others can read it
+            return unexpected{there.error()};
+        }
+    }
+    note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
+    const durable::record made = durable::repair(terms_, min_fence, std::move(note));
+    const cas_result tried =
+        slot_.compare_exchange(loaded ? loaded->version : 0, durable::encode(made));
+    if (tried.status == cas_status::stored) {
+        return true;
+    }
+    return unexpected{tried.error ? tried.error : make_error_code(durable_errc::conflict_timeout)};
+}
+
+inline void record_store::begin_waiting() noexcept {
+    const std::lock_guard turn(turn_);
+    ++waiting_;
+}
+inline void record_store::end_waiting() noexcept {
+    const std::lock_guard turn(turn_);
+    if (--waiting_ == 0) {
+        watch_.close();
+    }
+}
+
+template <transactional_slot S, class Rule>
+std::error_code record_store::update_in(S& slot, typename S::transaction& in, given_time now,
+                                        Rule rule) {
+    if (const std::error_code error = check(now)) {
+        return error;
+    }
+    if (terms_.clock == lock_clock::observed) { // what others see of it is known after its end only
+        return make_error_code(durable_errc::clock_mismatch);
+    }
+    // Not in its turn: who has that may wait for this very transaction to end.
+    const blocking_section section;
+    const std::int64_t sent_ms = durable::boottime_ms();
+    const auto loaded = slot.load_in(in);
+    if (!loaded) {
+        return loaded.error();
+    }
+    sight s;
+    if (const std::error_code error = see(*loaded, sent_ms, now, s)) {
+        return error;
+    }
+    if (!rule(s, false)) {
+        return {};
+    }
+    const cas_result tried =
+        slot.compare_exchange_in(in, loaded->version, durable::encode(s.record));
+    switch (tried.status) {
+    case cas_status::stored: return {};
+    case cas_status::conflict: return make_error_code(durable_errc::conflict_timeout);
+    case cas_status::failed:
+    case cas_status::indeterminate: break;
+    }
+    return tried.error;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

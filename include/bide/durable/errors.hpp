@@ -1,0 +1,71 @@
+#ifndef BIDE_DURABLE_ERRORS_HPP
+#define BIDE_DURABLE_ERRORS_HPP
+
+// What a durable lock answers when it does not do what it says. Waiting adds bide::errc: timeout,
+// stopped. An engine's own codes (errno, say) stay what they are where they say more.
+
+#include <bide/core/config.hpp>
+
+#include <string>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+
+enum class durable_errc {
+    conflict_timeout = 1,       // others wrote first until the time for one operation was over
+    lock_lost,                  // the lease is over, or somebody else has it, or it was taken away
+    corrupt_record,             // what is stored is not a record; repair() is the only way out
+    unsupported_record_version, // a record of a later format: refused, not guessed at
+    permits_mismatch,           // the record was made with another number of permits
+    clock_mismatch,             // the record's times are on another clock than the caller's
+    queue_full,                 // max_waiters are waiting already
+    too_heavy,                  // more permits are asked for than there are
+    storage_error,              // the store failed; nothing was changed
+    indeterminate,              // the store did not say whether it was changed
+    too_large,                  // the store does not take values of this size
+    unsupported_filesystem,     // one whose locks or syncs are not to be relied on
+    invalid_argument            // a time, a size or a name that cannot be meant
+};
+
+namespace detail {
+
+class durable_category_type final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "bide.durable"; }
+    std::string message(int code) const override {
+        switch (static_cast<durable_errc>(code)) {
+        case durable_errc::conflict_timeout: return "others kept writing first";
+        case durable_errc::lock_lost: return "the lock was lost";
+        case durable_errc::corrupt_record: return "the stored record is corrupt";
+        case durable_errc::unsupported_record_version:
+            return "the stored record is of a later format";
+        case durable_errc::permits_mismatch: return "the record has another number of permits";
+        case durable_errc::clock_mismatch: return "the record is kept on another clock";
+        case durable_errc::queue_full: return "too many are waiting already";
+        case durable_errc::too_heavy: return "more permits are asked for than there are";
+        case durable_errc::storage_error: return "the store failed";
+        case durable_errc::indeterminate: return "the store did not say whether it was changed";
+        case durable_errc::too_large: return "larger than the store takes";
+        case durable_errc::unsupported_filesystem: return "not on this kind of filesystem";
+        case durable_errc::invalid_argument: return "not a valid argument";
+        }
+        return "unknown";
+    }
+};
+
+} // namespace detail
+
+inline const std::error_category& durable_category() noexcept {
+    static const detail::durable_category_type category;
+    return category;
+}
+
+inline std::error_code make_error_code(durable_errc e) noexcept {
+    return {static_cast<int>(e), durable_category()};
+}
+
+} // namespace bide::inline BIDE_ABI
+
+template <> struct std::is_error_code_enum<bide::durable_errc> : std::true_type {};
+
+#endif

@@ -1,0 +1,141 @@
+#ifndef BIDE_DURABLE_EXPIRY_HPP
+#define BIDE_DURABLE_EXPIRY_HPP
+
+// When a lease is over, and on whose clock: the judges that the rules of durable/record.hpp ask.
+//
+//   clock     a lease is over when                                     fit for
+//   caller    its time is not after the caller's `now`                 replays, tests, one machine
+//   boottime  the same on CLOCK_BOOTTIME, or it is of another boot     one machine
+//   server    the same on the store's clock                            several machines
+//   observed  it was seen unchanged for its whole length and a margin  several machines, any clocks
+//
+// A time that one machine wrote must not be read on another's clock: with the caller's own clocks
+// one tick apart two contenders may hold at once. `observed` reads nobody's times. It relies on
+// clocks that go at about the same rate only (within `drift`); the price is that a lease found on
+// first sight is waited for in full.
+//
+// Whatever the clock, a holder or waiter that is bound to a process of this machine is gone when
+// that is. The resource's fencing tokens hold where every clock fails.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+namespace bide::inline BIDE_ABI {
+namespace durable {
+
+// What one contender has seen of the others, for lock_clock::observed: since when each has not
+// moved, on this machine's boottime clock.
+class observations {
+public:
+    // Takes note of a record that was just read, at `boottime` milliseconds or somewhat later.
+    void note(const record& r, std::int64_t boottime) {
+        std::unordered_map<std::string, sighting> now;
+        for (const holder& h : r.holders) {
+            now.emplace(h.nonce, sighted(h.nonce, state_of(h), boottime));
+        }
+        for (const waiter& w : r.waiters) {
+            now.emplace(w.nonce, sighted(w.nonce, state_of(w), boottime));
+        }
+        seen_ = std::move(now);
+    }
+
+    // For how many milliseconds it has stood still, up to `boottime`. 0: first seen now.
+    std::int64_t still_for(const holder& h, std::int64_t boottime) const {
+        return boottime - sighted(h.nonce, state_of(h), boottime).since;
+    }
+    std::int64_t still_for(const waiter& w, std::int64_t boottime) const {
+        return boottime - sighted(w.nonce, state_of(w), boottime).since;
+    }
+
+private:
+    // What is another with each grant, renewal, refresh and new place in the queue. The count alone
+    // would not do: who has lost its place and comes back begins to count anew. The times are not
+    // read, only compared with what they were.
+    struct state {
+        std::int64_t fence;
+        std::int64_t moves;
+        std::int64_t length;
+        std::int64_t expires_at;
+
+        friend bool operator==(const state&, const state&) = default;
+    };
+    struct sighting {
+        state of;
+        std::int64_t since;
+    };
+
+    static state state_of(const holder& h) noexcept {
+        return {h.fence, h.renewals, h.lease_ms, h.expires_at};
+    }
+    static state state_of(const waiter& w) noexcept {
+        return {0, w.refreshes, w.ttl_ms, w.expires_at};
+    }
+
+    sighting sighted(const std::string& nonce, const state& of, std::int64_t boottime) const {
+        const auto known = seen_.find(nonce);
+        return known != seen_.end() && known->second.of == of ? known->second
+                                                              : sighting{of, boottime};
+    }
+
+    std::unordered_map<std::string, sighting> seen_;
+};
+
+// Judges by a clock, and by what is known of processes. Refers to what it is given.
+class expiry_judge {
+public:
+    // caller, server: `now` on that clock. boottime: boottime_ms().
+    expiry_judge(lock_clock clock, std::int64_t now, const origin& here) noexcept
+        : clock_(clock), now_(now), here_(here) {}
+
+    // observed: boottime_ms() before the record was loaded, of which `seen` has taken note; what has
+    // stood still for its length and `drift` (0.1: a tenth) of it is over.
+    expiry_judge(const observations& seen, std::int64_t boottime, double drift,
+                 const origin& here) noexcept
+        : clock_(lock_clock::observed), now_(boottime), here_(here), seen_(&seen), drift_(drift) {}
+
+    bool expired(const holder& h, std::int64_t grace_ms) const {
+        // A process that is gone may still have something on its way: then its time counts.
+        return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && is_gone(h.from, here_));
+    }
+    // Of those who wait only the first ones are looked up: who is not in front keeps nobody waiting.
+    bool expired(const waiter& w, bool at_head) const {
+        return is_over(w, w.ttl_ms, 0) || (at_head && is_gone(w.from, here_));
+    }
+
+private:
+    template <class Entry>
+    bool is_over(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
+        switch (clock_) {
+        case lock_clock::boottime:
+            return is_of_another_boot(e.from) || e.expires_at + grace_ms <= now_;
+        case lock_clock::observed: {
+            const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
+            return seen_->still_for(e, now_) > length_ms + margin + grace_ms;
+        }
+        case lock_clock::caller:
+        case lock_clock::server: break;
+        }
+        return e.expires_at + grace_ms <= now_;
+    }
+
+    // Where either does not know its boot the time decides.
+    bool is_of_another_boot(const origin& it) const noexcept {
+        return it.boot != here_.boot && !it.boot.empty() && !here_.boot.empty();
+    }
+
+    lock_clock clock_;
+    std::int64_t now_;
+    const origin& here_;
+    const observations* seen_ = nullptr;
+    double drift_ = 0;
+};
+
+} // namespace durable
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,99 @@
+#ifndef BIDE_DURABLE_OPTIONS_HPP
+#define BIDE_DURABLE_OPTIONS_HPP
+
+// What a durable lock is told, and what it answers.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/ticket.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+namespace bide::inline BIDE_ABI {
+
+class scheduler;
+
+struct durable_options {
+    // For how long a hold is good without being renewed. With auto_renew: how soon others go on
+    // after a crash; without: longer than a holder ever takes.
+    std::chrono::milliseconds lease{30'000};
+
+    // For how long a place in the queue is kept for one that is not heard of. 0: as the lease.
+    std::chrono::milliseconds waiter_ttl{0};
+
+    // How much before the end of its lease a holder takes it for lost. 0: a tenth of the lease, and
+    // a millisecond.
+    std::chrono::milliseconds margin{0};
+
+    // How long others wait after the end of a lease, for resources that cannot check tokens: what
+    // the holder had on its way should have come to an end by then. Processes that are gone are
+    // waited for as well.
+    std::chrono::milliseconds reclaim_delay{0};
+
+    std::size_t max_waiters = 1024;
+
+    // The clock of the record; the slot's own where none is given. All contenders need the same.
+    std::optional<lock_clock> clock{};
+
+    // lock_clock::observed: by how much of its length a lease is waited for longer, as clocks go at
+    // different rates.
+    double drift = 0.1;
+
+    // A lease that is over, and that nobody has taken or waits for, can be renewed all the same.
+    bool revive = false;
+
+    // A guard renews its lease, every third of it; on this scheduler, or on a thread of the lock's.
+    bool auto_renew = true;
+    scheduler* renew_on = nullptr;
+
+    // Whether the tickets that acquire() makes itself are bound to this process.
+    bool process_bound = true;
+
+    // The name on these tickets; "<host>:<pid>" where it is empty.
+    std::string holder_id{};
+
+    // The most that an operation takes while others keep changing the record, and for how long a
+    // waiting acquire() puts up with a store that fails.
+    std::chrono::milliseconds patience{10'000};
+
+    // How often a waiting acquire() looks: after the least time while the queue moves, then, the
+    // longer that stands and the more are ahead, up to the most. A slot that can be watched wakes it.
+    std::chrono::milliseconds poll_least{1};
+    std::chrono::milliseconds poll_most{1'000};
+
+    // lock_clock::caller: the time for acquire(), async_acquire() and guards, since any epoch; the
+    // system clock's, since 1970, where there is none.
+    std::function<std::chrono::milliseconds()> now{};
+};
+
+struct acquire_request {
+    std::int64_t weight = 1; // permits; a ticket brings its own
+
+    // Zero or less: one look, without waiting and without a trace.
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    std::stop_token stop{};
+
+    // For a hold that another process may take up; else one is made.
+    std::optional<durable_ticket> ticket{};
+};
+
+// What one step of an acquisition has come to.
+struct durable_attempt {
+    bool acquired = false;
+    std::int64_t fence = 0;    // acquired: larger than every one before
+    std::int64_t lane = 0;     // acquired: below the number of permits; no other holder has it
+    std::int64_t position = 0; // not acquired: how many are ahead
+
+    // Not acquired: when the next lease is over, if it is not renewed; zero where that is not known.
+    std::chrono::milliseconds retry_in{0};
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

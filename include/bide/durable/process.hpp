@@ -1,0 +1,232 @@
+#ifndef BIDE_DURABLE_PROCESS_HPP
+#define BIDE_DURABLE_PROCESS_HPP
+
+// Which process this is, in words that mean something to others on the same machine; whether another
+// one still runs; and the clock that goes on while the machine sleeps.
+//
+// A process is known by its pid, the namespace that this is one of, when it was started, as pids
+// come round, and the machine's boot. Only who shares boot and namespace with it can say anything
+// about it: elsewhere, and where the system does not tell, everybody is alive.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/durable/record.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <time.h>
+#include <unistd.h>
+#endif
+#if defined(__linux__)
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace durable {
+
+// Milliseconds since the machine was booted, the time it slept included. Never set, never back.
+inline std::int64_t boottime_ms() noexcept {
+#if defined(CLOCK_BOOTTIME)
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+#else
+    return native_platform::now() / 1'000'000;
+#endif
+}
+
+// Milliseconds since 1970, on this machine's clock, which may be set.
+inline std::int64_t unix_ms() noexcept {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+}
+
+namespace detail {
+
+#if defined(__linux__)
+
+// A small file of the system's, at most 4095 bytes; empty where it cannot be read.
+inline std::string read_small(const char* path) {
+    std::string text;
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return text;
+    }
+    char some[4096];
+    ssize_t n = 0;
+    do {
+        n = ::read(file, some, sizeof some - 1);
+    } while (n < 0 && errno == EINTR);
+    ::close(file);
+    if (n > 0) {
+        text.assign(some, static_cast<std::size_t>(n));
+    }
+    return text;
+}
+
+// What /proc/<pid>/stat says.
+struct process_stat {
+    bool is_there = false;
+    std::int64_t pid = 0;
+    char state = 0;
+    std::int64_t start = 0;
+};
+inline process_stat stat_of(const char* path) {
+    process_stat found;
+    const std::string text = read_small(path);
+    // The name in parentheses may contain anything; what follows the last one does not.
+    const auto after_name = text.rfind(')');
+    if (after_name == std::string::npos) {
+        return found;
+    }
+    std::size_t at = after_name + 2;
+    if (at < text.size()) {
+        found.state = text[at];
+    }
+    for (int field = 3; field < 22 && at != std::string::npos && at != 0; ++field) {
+        at = text.find(' ', at) + 1; // 0 where there is none
+    }
+    if (at != 0 && at < text.size()) {
+        found.pid = std::strtoll(text.c_str(), nullptr, 10);
+        found.start = std::strtoll(text.c_str() + at, nullptr, 10);
+        found.is_there = true;
+    }
+    return found;
+}
+
+// It has other threads than its first, or may have.
+inline bool has_threads(const char* tasks) {
+    DIR* const directory = ::opendir(tasks);
+    if (directory == nullptr) {
+        return errno != ENOENT; // not to be known: then they may
+    }
+    int count = 0;
+    while (const dirent* const entry = ::readdir(directory)) {
+        count += entry->d_name[0] != '.' ? 1 : 0;
+    }
+    ::closedir(directory);
+    return count > 1;
+}
+
+#endif
+
+} // namespace detail
+
+// This machine's present boot; empty where the system does not tell.
+inline const std::string& this_boot() {
+    static const std::string boot = [] {
+        std::string id;
+#if defined(__linux__)
+        id = detail::read_small("/proc/sys/kernel/random/boot_id");
+        while (!id.empty() && id.back() == '\n') {
+            id.pop_back();
+        }
+#endif
+        return id;
+    }();
+    return boot;
+}
+
+inline std::string this_host() {
+#if defined(__unix__) || defined(__APPLE__)
+    char name[256] = {};
+    if (::gethostname(name, sizeof name - 1) == 0 && name[0] != 0) {
+        return name;
+    }
+#endif
+    return "localhost";
+}
+
+// Where this process runs, bound to it or not. Where the system does not tell enough, it is not bound.
+inline origin this_origin(bool bound) {
+    origin here;
+    here.host = this_host();
+    here.boot = this_boot();
+#if defined(__linux__)
+    struct stat space{};
+    const detail::process_stat self = detail::stat_of("/proc/self/stat");
+    // A /proc of another namespace has other processes under our numbers.
+    const bool is_known = self.is_there && self.pid == ::getpid();
+    if (bound && is_known && !here.boot.empty() && ::stat("/proc/self/ns/pid", &space) == 0) {
+        here.pid = ::getpid();
+        here.start = self.start;
+        here.space = static_cast<std::int64_t>(space.st_ino);
+    }
+#else
+    static_cast<void>(bound);
+#endif
+    return here;
+}
+
+// It is bound to a process of this machine and namespace that does not run any more: a zombie holds
+// nothing. `here` is this_origin(true).
+inline bool is_gone(const origin& it, const origin& here) {
+#if defined(__linux__)
+    if (it.pid == 0 || here.pid == 0 || it.boot != here.boot || it.space != here.space) {
+        return false;
+    }
+    if (it.pid == here.pid && it.pid == ::getpid()) { // not of a parent, whose origin it still has
+        return it.start != here.start;
+    }
+    const auto pid = static_cast<pid_t>(it.pid);
+    if (pid != it.pid || (::kill(pid, 0) != 0 && errno == ESRCH)) {
+        return true;
+    }
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+    const detail::process_stat found = detail::stat_of(path);
+    if (!found.is_there) {
+        return ::kill(pid, 0) != 0 && errno == ESRCH; // else /proc hides it, or there is no room
+    }
+    if (found.start != it.start) {
+        return true;
+    }
+    if (found.state != 'Z' && found.state != 'X') {
+        return false;
+    }
+    // Its first thread has ended; the others may go on.
+    std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
+    return !detail::has_threads(path);
+#else
+    static_cast<void>(it);
+    static_cast<void>(here);
+    return false;
+#endif
+}
+
+// A descriptor that poll(2) finds readable when that process has ended; -1 where it cannot be had,
+// or is_gone() already. The caller closes it.
+inline int watch_process(const origin& it, const origin& here) {
+#if defined(__linux__) && defined(SYS_pidfd_open)
+    if (it.pid == 0 || it.boot != here.boot || it.space != here.space || it.pid == ::getpid()) {
+        return -1;
+    }
+    // glibc's pidfd_open(2) is younger, and its header not for C++ at first.
+    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(it.pid), 0));
+    if (fd >= 0 && is_gone(it, here)) {
+        ::close(fd); // another process's, meanwhile
+        return -1;
+    }
+    return fd;
+#else
+    static_cast<void>(it);
+    static_cast<void>(here);
+    return -1;
+#endif
+}
+
+} // namespace durable
+} // namespace bide::inline BIDE_ABI
+
+#endif

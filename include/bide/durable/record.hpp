@@ -1,0 +1,396 @@
+#ifndef BIDE_DURABLE_RECORD_HPP
+#define BIDE_DURABLE_RECORD_HPP
+
+// What a durable lock is: one record, and the rules by which it may change. Nothing here reads a
+// clock, a store or a process: a rule takes a record and what the caller knows, changes the record,
+// and says what came of it. Whoever stores the result by compare-and-swap has a lock.
+//
+// Holders hold permits, waiters are in the order of their coming. A contender is known by the nonce
+// of its ticket: two with the same name are still two, and one whose request was carried out
+// without its hearing of it finds itself in the record. Every grant draws a fencing token that is
+// larger than all before, which a resource can check; and a lane, the lowest that no other holder
+// has, for resources that come in `permits` copies.
+//
+// Nobody is in the record for ever: a hold is over when its lease is, a place in the queue when its
+// waiter has not refreshed it for too long. Who judges that is the caller's: a judge answers
+//   judge.expired(holder, grace)    its lease has been over for `grace` milliseconds
+//   judge.expired(waiter, at_head)  it is gone; at_head: nobody is left before it
+// (see durable/expiry.hpp).
+//
+// Admission is by prefix sums: a contender is granted its permits when what is free is enough for
+// all who came before it and for itself. So the order is kept without free permits having to wait
+// for the first in line to come and look, and who wants all permits, a writer say, is not starved by
+// those who want one.
+//
+// All times are in milliseconds, on whatever clock the record says.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/record_types.hpp>
+#include <bide/durable/slot.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace durable {
+
+enum class standing {
+    granted, // holds it, since now
+    held,    // holds it, since earlier; the lease is extended
+    waiting, // is in the queue; or, without `enqueue`, would have to be
+    refused  // see the error
+};
+
+struct acquire_outcome {
+    standing is = standing::refused;
+    bool changed = false;      // the record is another one, and has to be stored to be true
+    std::int64_t fence = 0;    // granted, held
+    std::int64_t lane = 0;     // granted, held
+    std::int64_t position = 0; // waiting: how many are ahead of it
+    std::int64_t next_ms = 0;  // waiting: when the next lease is over; 0 where that is not known
+    std::error_code error{};
+};
+
+enum class renewal { renewed, lost, refused };
+struct renew_outcome {
+    renewal is = renewal::refused;
+    bool changed = false;
+    std::error_code error{};
+};
+
+enum class leaving { released, withdrawn, not_there };
+struct release_outcome {
+    leaving is = leaving::not_there;
+    bool changed = false;
+};
+
+// An empty record, for the first who comes.
+inline record fresh_record(const terms& t) {
+    record r;
+    r.permits = t.permits;
+    r.clock = t.clock;
+    return r;
+}
+
+// What is wrong with these; no error where nothing is.
+inline std::error_code check(const contender& self) noexcept {
+    const bool named = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
+                       !self.nonce.empty() && self.nonce.size() <= longest_name;
+    return named && self.weight >= 1 && self.weight <= largest_permits
+               ? std::error_code()
+               : make_error_code(durable_errc::invalid_argument);
+}
+inline std::error_code check(const terms& t, std::int64_t now) noexcept {
+    const auto is_duration = [](std::int64_t ms) { return ms >= 1 && ms <= largest_duration; };
+    const bool meant = t.permits >= 1 && t.permits <= largest_permits && is_duration(t.lease_ms) &&
+                       is_duration(t.waiter_ttl_ms) && t.reclaim_delay_ms >= 0 &&
+                       t.reclaim_delay_ms <= largest_duration && now >= 0 && now <= largest_time;
+    return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+}
+
+// Permits that nobody holds; below zero after a resize() to fewer.
+inline std::int64_t free_permits(const record& r) noexcept {
+    std::int64_t free = r.permits;
+    for (const holder& h : r.holders) {
+        free -= h.weight;
+    }
+    return free;
+}
+
+// Removes who is gone, but never `self`'s place in the queue.
+template <class Judge>
+void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_view self = {}) {
+    std::erase_if(r.holders, [&](const holder& h) { return judge.expired(h, grace_ms); });
+    bool at_head = true;
+    std::erase_if(r.waiters, [&](const waiter& w) {
+        if (w.nonce == self) {
+            at_head = false;
+            return false;
+        }
+        const bool gone = judge.expired(w, at_head);
+        at_head = at_head && gone;
+        return gone;
+    });
+}
+
+namespace detail {
+
+inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence) noexcept {
+    for (holder& h : r.holders) {
+        if (h.nonce == nonce && (fence == 0 || h.fence == fence)) {
+            return &h;
+        }
+    }
+    return nullptr;
+}
+
+// How often something moved, for who watches it: all that counts is that it is another number.
+inline std::int64_t next_move(std::int64_t moves) noexcept {
+    return moves < largest_number ? moves + 1 : 0;
+}
+
+// From now on, and never shorter: neither by the clock nor for who goes by its length.
+inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now) noexcept {
+    // What is left on a clock that others can read; observed, nobody knows, so all of it.
+    const std::int64_t left =
+        r.clock == lock_clock::observed ? h.lease_ms : std::min(h.lease_ms, h.expires_at - now);
+    h.lease_ms = std::max(lease_ms, left);
+    h.expires_at = std::max(h.expires_at, now + lease_ms);
+    h.renewals = next_move(h.renewals);
+}
+
+inline std::int64_t lowest_free_lane(const record& r) {
+    std::int64_t lane = 0;
+    const auto is_taken = [&](const holder& h) { return h.lane == lane; };
+    while (std::any_of(r.holders.begin(), r.holders.end(), is_taken)) {
+        ++lane;
+    }
+    return lane;
+}
+
+// When the next lease is over that could matter; 0: on no clock that could be asked.
+inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms) noexcept {
+    std::int64_t next = 0;
+    if (r.clock != lock_clock::observed) {
+        for (const holder& h : r.holders) {
+            const std::int64_t over = h.expires_at + grace_ms;
+            next = next == 0 || over < next ? over : next;
+        }
+    }
+    return next;
+}
+
+inline acquire_outcome refused(durable_errc why) noexcept {
+    acquire_outcome out;
+    out.error = make_error_code(why);
+    return out;
+}
+
+} // namespace detail
+
+// Takes the permits if it is the contender's turn, else its place in the queue; called again it
+// keeps that place, and the waiter's entry from expiring. A contender that already holds them gets
+// the same answer, and a lease from now on.
+template <class Judge>
+acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
+                        const Judge& judge) {
+    if (check(self) || check(t, now)) {
+        return detail::refused(durable_errc::invalid_argument);
+    }
+    if (r.permits != t.permits) {
+        return detail::refused(durable_errc::permits_mismatch);
+    }
+    if (r.clock != t.clock) {
+        return detail::refused(durable_errc::clock_mismatch);
+    }
+    if (self.weight > r.permits) {
+        return detail::refused(durable_errc::too_heavy);
+    }
+    sweep(r, judge, t.reclaim_delay_ms, self.nonce);
+
+    acquire_outcome out;
+    if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
+        if (mine->weight != self.weight) {
+            return detail::refused(durable_errc::invalid_argument);
+        }
+        detail::extend(r, *mine, t.lease_ms, now);
+        mine->from = self.from;
+        out.is = standing::held;
+        out.changed = true;
+        out.fence = mine->fence;
+        out.lane = mine->lane;
+        return out;
+    }
+
+    const auto place = std::find_if(r.waiters.begin(), r.waiters.end(),
+                                    [&](const waiter& w) { return w.nonce == self.nonce; });
+    const bool queued = place != r.waiters.end();
+    if (queued && place->weight != self.weight) {
+        return detail::refused(durable_errc::invalid_argument);
+    }
+    std::int64_t ahead = 0;
+    for (auto w = r.waiters.begin(); w != place; ++w) {
+        ahead += w->weight;
+        ++out.position;
+    }
+
+    if (ahead + self.weight <= free_permits(r)) {
+        if (r.fence >= largest_number) {
+            return detail::refused(durable_errc::corrupt_record);
+        }
+        if (queued) {
+            r.waiters.erase(place);
+        }
+        holder& mine = r.holders.emplace_back();
+        mine.holder_id = self.holder_id;
+        mine.nonce = self.nonce;
+        mine.lane = -1;
+        mine.lane = detail::lowest_free_lane(r);
+        mine.fence = r.fence++;
+        mine.weight = self.weight;
+        mine.lease_ms = t.lease_ms;
+        mine.expires_at = now + t.lease_ms;
+        mine.from = self.from;
+        out.is = standing::granted;
+        out.changed = true;
+        out.fence = mine.fence;
+        out.lane = mine.lane;
+        out.position = 0;
+        return out;
+    }
+
+    out.is = standing::waiting;
+    out.next_ms = detail::next_expiry(r, t.reclaim_delay_ms);
+    if (queued) {
+        const std::int64_t rest = place->expires_at - now;
+        if (rest < t.waiter_ttl_ms - t.waiter_ttl_ms / 3 || rest > t.waiter_ttl_ms ||
+            place->from != self.from) {
+            place->ttl_ms = t.waiter_ttl_ms;
+            place->expires_at = now + t.waiter_ttl_ms;
+            place->refreshes = detail::next_move(place->refreshes);
+            place->from = self.from;
+            out.changed = true;
+        }
+    } else if (t.enqueue) {
+        if (r.waiters.size() >= t.max_waiters) {
+            return detail::refused(durable_errc::queue_full);
+        }
+        r.waiters.push_back(waiter{self.holder_id,
+                                   self.nonce,
+                                   self.weight,
+                                   t.waiter_ttl_ms,
+                                   now + t.waiter_ttl_ms,
+                                   0,
+                                   self.from,
+                                   {}});
+        out.changed = true;
+    }
+    return out;
+}
+
+// Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
+// over is lost, even where nobody has taken it, unless the terms revive it.
+template <class Judge>
+renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
+                    std::int64_t now, const Judge& judge) {
+    renew_outcome out;
+    if (check(t, now)) {
+        out.error = make_error_code(durable_errc::invalid_argument);
+        return out;
+    }
+    if (r.clock != t.clock) {
+        out.error = make_error_code(durable_errc::clock_mismatch);
+        return out;
+    }
+    out.is = renewal::lost;
+    holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
+    if (mine == nullptr) {
+        return out;
+    }
+    if (judge.expired(*mine, 0)) {
+        record others = r;
+        sweep(others, judge, 0);
+        const bool is_wanted =
+            !others.waiters.empty() && others.waiters.front().weight <= free_permits(others);
+        if (!t.revive || is_wanted) {
+            return out;
+        }
+    }
+    holder longer = *mine;
+    detail::extend(r, longer, t.lease_ms, now);
+    if (judge.expired(longer, 0)) {
+        return out; // of another boot, or another process: to others it is over all the same
+    }
+    *mine = std::move(longer);
+    out.is = renewal::renewed;
+    out.changed = true;
+    return out;
+}
+
+// Removes exactly this grant, or this nonce's place in the queue; with fence 0 whichever there is.
+// What came later is not touched.
+inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence) {
+    const auto left = std::erase_if(r.holders, [&](const holder& h) {
+        return h.nonce == nonce && (fence == 0 || h.fence == fence);
+    });
+    if (left != 0) {
+        return {leaving::released, true};
+    }
+    const auto gone =
+        fence != 0 ? 0
+                   : std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; });
+    return gone != 0 ? release_outcome{leaving::withdrawn, true} : release_outcome{};
+}
+
+// Who holds it and who waits, as the judge sees it now.
+template <class Judge> inspection inspect(const record& r, const Judge& judge) {
+    inspection seen{r, {}, {}, 0};
+    sweep(seen.live, judge, 0);
+    const auto left_of = [](const auto& all, const auto& live, auto& gone) {
+        auto next = live.begin();
+        for (const auto& one : all) {
+            if (next != live.end() && next->nonce == one.nonce) {
+                ++next;
+            } else {
+                gone.push_back(one);
+            }
+        }
+    };
+    left_of(r.holders, seen.live.holders, seen.expired);
+    left_of(r.waiters, seen.live.waiters, seen.vanished);
+    seen.free = free_permits(seen.live);
+    return seen;
+}
+
+// ---- from outside: each leaves its note in the record, and answers whether there was such a one
+
+// Takes a hold away. Its holder learns of it by its next renewal; the resource, by the next token.
+inline bool force_release(record& r, std::int64_t fence, admin_note note) {
+    if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
+        return false;
+    }
+    r.admin = std::move(note);
+    return true;
+}
+
+// Takes a place in the queue away. A waiter that lives comes back at the end.
+inline bool evict_waiter(record& r, std::string_view nonce, admin_note note) {
+    if (std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; }) == 0) {
+        return false;
+    }
+    r.admin = std::move(note);
+    return true;
+}
+
+// Another number of permits. With fewer than are held nobody is admitted until enough are released;
+// contenders that still go by the old number are refused.
+inline bool resize(record& r, std::int64_t permits, admin_note note) {
+    if (permits < 1 || permits > largest_permits) {
+        return false;
+    }
+    r.permits = permits;
+    r.admin = std::move(note);
+    return true;
+}
+
+// A new record in the place of one that cannot be read. No token below `min_fence` is given out
+// again: it has to be larger than every one that the resource has seen.
+inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
+    record r = fresh_record(t);
+    r.fence = std::clamp<std::int64_t>(min_fence, 1, largest_number);
+    r.admin = std::move(note);
+    return r;
+}
+
+} // namespace durable
+} // namespace bide::inline BIDE_ABI
+
+#endif

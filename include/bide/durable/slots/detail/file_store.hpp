@@ -1,0 +1,335 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
+
+// A file slot's three operations, on any Io. slots/file.hpp tells the protocol.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/lock_file.hpp>
+#include <bide/durable/slots/detail/page_file.hpp>
+#include <bide/durable/slots/detail/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct file_settings {
+    bool is_synced = true;
+    std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
+    std::size_t max_value = std::size_t{64} << 20;
+    std::int64_t patience_ns = 10'000'000'000;
+    unsigned mode = 0600;
+    bool any_filesystem = false;
+};
+
+template <class Io> class file_store {
+public:
+    file_store(std::string path, const file_settings& settings, Io io = Io())
+        : io_(io), set_(settings),
+          lock_(path + ".lock", set_.mode, set_.any_filesystem, set_.patience_ns, io),
+          directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
+          owner_(io_.process()) {}
+
+    result<slot_snapshot, std::error_code> look();
+    cas_result compare_exchange(slot_version version, std::string_view value);
+    // update(snapshot) answers an optional<string>. It does not use this slot.
+    template <class Update> cas_result update_locked(const Update& update);
+
+    // Makes the lock file, which is what a watch looks at.
+    std::error_code touch() noexcept { return hold(*this, false).error; }
+    const lock_file<Io>& lock() const noexcept { return lock_; }
+
+private:
+    // The lock file's lock.
+    class hold {
+    public:
+        hold(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
+        hold(const hold&) = delete;
+        hold& operator=(const hold&) = delete;
+        ~hold() {
+            if (!error) {
+                of_.leave();
+            }
+        }
+
+        const std::error_code error;
+
+    private:
+        file_store& of_;
+    };
+
+    bool is_quiet();
+    void adopt() noexcept;
+    std::error_code enter(bool exclusive) noexcept;
+    void leave() noexcept;
+    void distrust() noexcept;
+
+    // Under the lock:
+    std::error_code read(bool to_write);
+    std::error_code settle() noexcept;
+    cas_result store(std::string_view value);
+    cas_result overwrite(std::string_view value, slot_version next);
+    cas_result replace(std::string_view value, slot_version next);
+    cas_result stored(slot_version version) noexcept;
+    slot_version next_version() noexcept;
+    slot_snapshot snapshot() const;
+    held_file<Io> open_directory() noexcept {
+        return held_file<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
+    }
+
+    static cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, error}; }
+    static cas_result unsure(std::error_code error) {
+        return {cas_status::indeterminate, 0, {}, error};
+    }
+
+    [[no_unique_address]] Io io_;
+    file_settings set_;
+    lock_file<Io> lock_;
+    std::string directory_;
+    page_file<Io> file_;
+    long owner_; // the process that opened the files
+    bool is_held_ = false;
+    slot_version settled_ = 0; // known to be on the disk
+    slot_version seen_ = 0;    // the latest
+};
+
+template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
+    if (is_quiet()) {
+        return snapshot();
+    }
+    const hold held(*this, false);
+    if (held.error) {
+        return unexpected{held.error};
+    }
+    if (const std::error_code error = read(false)) {
+        return unexpected{error};
+    }
+    return snapshot();
+}
+
+template <class Io>
+cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
+    const hold held(*this, true);
+    if (held.error) {
+        return failed(held.error);
+    }
+    if (const std::error_code error = read(true)) {
+        return failed(error);
+    }
+    if (file_.found().version() != version) {
+        return {cas_status::conflict, 0, snapshot(), {}};
+    }
+    return store(value);
+}
+
+template <class Io>
+template <class Update>
+cas_result file_store<Io>::update_locked(const Update& update) {
+    const hold held(*this, true);
+    if (held.error) {
+        return failed(held.error);
+    }
+    if (const std::error_code error = read(true)) {
+        return failed(error);
+    }
+    const std::optional<std::string> value = update(snapshot());
+    if (!value) {
+        return {cas_status::stored, file_.found().version(), {}, {}};
+    }
+    return store(*value);
+}
+
+// ---- the lock
+
+// It belongs to the open file description, which a fork shares: a child opens one of its own.
+template <class Io> void file_store<Io>::adopt() noexcept {
+    if (const long process = io_.process(); process != owner_) {
+        file_.close();
+        lock_.abandon();
+        owner_ = process;
+        is_held_ = false;
+    }
+}
+
+template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexcept {
+    adopt();
+    if (is_held_) {
+        return std::make_error_code(std::errc::resource_deadlock_would_occur);
+    }
+    const std::error_code error = lock_.enter(exclusive);
+    is_held_ = !error;
+    return error;
+}
+
+template <class Io> void file_store<Io>::leave() noexcept {
+    lock_.leave();
+    is_held_ = false;
+}
+
+// After an error of the disk's: what the system remembers of the file may not be on the disk, and
+// an open file may not be told again.
+template <class Io> void file_store<Io>::distrust() noexcept {
+    file_.distrust();
+    file_.close();
+    settled_ = 0;
+}
+
+// ---- reading
+
+// Reads without the lock, so that readers do not keep writers out: true where that tells as much as
+// it would with the lock. Both pages are good, so no write of one was under way; the newer one is
+// known to be on the disk, so no sync was. A file that is not there is not there either way.
+template <class Io> bool file_store<Io>::is_quiet() {
+    adopt();
+    if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
+        return false;
+    }
+    if (file_.found().is_absent) {
+        return true;
+    }
+    if (file_.examine() || file_.found().fell_back()) {
+        return false;
+    }
+    const slot_version version = file_.found().version();
+    if (set_.is_synced && settled_ != version && lock_.mark() != version) {
+        return false;
+    }
+    settled_ = version;
+    seen_ = std::max(seen_, version);
+    return true;
+}
+
+template <class Io> std::error_code file_store<Io>::read(bool to_write) {
+    if (const std::error_code error = file_.attach(to_write, lock_.facts().st_dev)) {
+        return error;
+    }
+    if (file_.found().is_absent) {
+        return {};
+    }
+    if (const std::error_code error = file_.examine()) {
+        return error;
+    }
+    seen_ = std::max(seen_, file_.found().version());
+    return settle();
+}
+
+// What was found may be what a crash would take back, if its writer came to an end before its sync.
+// So it is neither told, nor is the other page, which may be all that is on the disk, written over.
+template <class Io> std::error_code file_store<Io>::settle() noexcept {
+    const slot_version version = file_.found().version();
+    if (!set_.is_synced || settled_ == version) {
+        return {};
+    }
+    if (lock_.mark() != version) {
+        if (const std::error_code error = file_.sync()) {
+            distrust();
+            return error;
+        }
+        const held_file<Io> directory = open_directory();
+        if (!directory || io_.sync_all(directory.get()) != 0) {
+            return system_error_code();
+        }
+        lock_.set_mark(version);
+    }
+    settled_ = version;
+    return {};
+}
+
+template <class Io> slot_snapshot file_store<Io>::snapshot() const {
+    slot_snapshot there;
+    if (!file_.found().is_absent) {
+        there.version = file_.found().version();
+        there.value = file_.value();
+        there.fell_back = file_.found().fell_back();
+    }
+    return there;
+}
+
+// ---- writing
+
+template <class Io> cas_result file_store<Io>::store(std::string_view value) {
+    if (value.size() > set_.max_value) {
+        return failed(durable_errc::too_large);
+    }
+    const slot_version next = next_version();
+    return file_.found().is_absent || !file_.has_room_for(value) ? replace(value, next)
+                                                                 : overwrite(value, next);
+}
+
+template <class Io> slot_version file_store<Io>::next_version() noexcept {
+    const page_finding& found = file_.found();
+    return file_versions::next(found.version(), found.fell_back(), found.claimed(), seen_,
+                               io_.clock_ns());
+}
+
+template <class Io> cas_result file_store<Io>::stored(slot_version version) noexcept {
+    // Without a sync the mark says nothing, to those who want one; it wakes all the same.
+    lock_.set_mark(set_.is_synced ? version : 0);
+    settled_ = version;
+    return {cas_status::stored, version, {}, {}};
+}
+
+// One page, one sync.
+template <class Io>
+cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) {
+    seen_ = next;
+    const page_finding before = file_.found();
+    if (const std::error_code error = file_.overwrite(value, next)) {
+        const bool is_unchanged = !file_.examine() && file_.found().is_same(before);
+        distrust();
+        return is_unchanged ? failed(error) : unsure(error);
+    }
+    if (set_.is_synced) {
+        if (const std::error_code error = file_.sync()) {
+            distrust();
+            return unsure(error);
+        }
+    }
+    return stored(next);
+}
+
+// A new file, which is whole and on the disk before it gets the path.
+template <class Io> cas_result file_store<Io>::replace(std::string_view value, slot_version next) {
+    // The mark gets its room while a failure still changes nothing.
+    if (file_.found().is_absent && !lock_.set_mark(0)) {
+        return failed(system_error_code());
+    }
+    const held_file<Io> directory = open_directory();
+    if (!directory) {
+        return failed(system_error_code());
+    }
+    if (const auto error = file_.prepare(value, next, set_.page_size, set_.mode)) {
+        file_.close();
+        return failed(error);
+    }
+    seen_ = next;
+    bool is_unsure = false;
+    if (const auto error = file_.take_place(is_unsure)) {
+        file_.close();
+        return is_unsure ? unsure(error) : failed(error);
+    }
+    if (set_.is_synced && io_.sync_all(directory.get()) != 0) {
+        const std::error_code error = system_error_code();
+        file_.close();
+        return unsure(error);
+    }
+    return stored(next);
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,309 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_PAGE_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_PAGE_FILE_HPP
+
+// A file slot's file: finds it, reads both its pages, writes one, and makes another file that takes
+// its place. All of it under the lock of the lock file; when what was written is on the disk is for
+// the caller to say.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/lock_file.hpp>
+#include <bide/durable/slots/detail/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// What was read.
+struct page_finding {
+    bool is_absent = true;
+    std::uint32_t page_size = 0;
+    file_page pages[2];
+    file_choice choice;
+
+    const file_page& page() const noexcept { return pages[choice.index]; }
+    std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
+    bool fell_back() const noexcept { return !is_absent && choice.fell_back; }
+    // What the other page says, were it to be believed.
+    std::uint64_t claimed() const noexcept {
+        return is_absent ? 0 : pages[1 - choice.index].version;
+    }
+    bool is_same(const page_finding& other) const noexcept {
+        return choice.index == other.choice.index && fell_back() == other.fell_back() &&
+               pages[0].sum == other.pages[0].sum && pages[1].sum == other.pages[1].sum;
+    }
+};
+
+template <class Io> class page_file {
+public:
+    page_file(std::string path, Io io) : io_(io), path_(std::move(path)), file_(io) {}
+
+    // Opens what the path names by now, for writing as well where that is asked for or can be had.
+    // A file on another device than the lock file's was mounted from where it has another lock.
+    // No file is no error: found().is_absent.
+    std::error_code attach(bool to_write, dev_t device) noexcept;
+    void close() noexcept { file_.reset(); }
+
+    // Reads both pages of a file that is there. An error: neither holds a value, or the system's.
+    std::error_code examine();
+    const page_finding& found() const noexcept { return found_; }
+    std::string_view value() const noexcept {
+        return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
+    }
+    bool has_room_for(std::string_view value) const noexcept {
+        return value.size() <= found_.page_size - file_page::header_size;
+    }
+
+    // Over the page that does not count.
+    std::error_code overwrite(std::string_view value, std::uint64_t version);
+
+    // Makes a file with the value, and with the one that was found as its other page. The file is
+    // on the disk; it has a path of its own, and nothing else if there is an error.
+    std::error_code prepare(std::string_view value, std::uint64_t version,
+                            std::uint32_t least_page_size, unsigned mode);
+    // Gives it the path of this one. `unsure`: it may have it although there is an error.
+    std::error_code take_place(bool& is_unsure);
+
+    // Until all that was written is on the disk.
+    std::error_code sync() noexcept {
+        return io_.sync_data(file_.get()) != 0 ? system_error_code() : std::error_code();
+    }
+    void distrust() noexcept { io_.distrust(file_.get()); }
+
+private:
+    std::error_code open(bool to_write, dev_t device) noexcept;
+    std::error_code read_page(unsigned index, bool& good);
+    std::error_code read_fully(char* to, std::size_t size, std::uint64_t at) noexcept;
+    std::error_code write_fully(int fd, std::size_t size, std::uint64_t at) noexcept;
+    std::error_code fill(int fd, std::uint32_t page_size, std::string_view value,
+                         std::uint64_t version);
+    void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept;
+    std::string fresh_path() const { return path_ + ".new"; }
+
+    [[no_unique_address]] Io io_;
+    std::string path_;
+    held_file<Io> file_;
+    struct stat facts_{};
+    bool is_writable_ = false;
+    page_finding found_;
+    std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
+    std::vector<char> image_;    // of what is written
+};
+
+// ---- finding it
+
+template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t device) noexcept {
+    struct stat now;
+    found_ = page_finding();
+    if (io_.look_at(path_.c_str(), now) != 0) {
+        const std::error_code error = system_error_code();
+        close();
+        return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
+    }
+    found_.is_absent = false;
+    if (const std::error_code error = check_kind(now)) {
+        return error;
+    }
+    if (!file_ || !is_same_file(now, facts_) || (to_write && !is_writable_)) {
+        return open(to_write, device);
+    }
+    facts_ = now;
+    return {};
+}
+
+template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t device) noexcept {
+    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    close();
+    is_writable_ = true;
+    int fd = io_.open_file(path_.c_str(), how | O_RDWR);
+    if (fd < 0 && !to_write && (errno == EACCES || errno == EROFS)) {
+        is_writable_ = false;
+        fd = io_.open_file(path_.c_str(), how | O_RDONLY);
+    }
+    held_file<Io> opened(io_, fd);
+    if (!opened || io_.look_at(fd, facts_) != 0) {
+        return system_error_code();
+    }
+    if (facts_.st_dev != device) {
+        return system_error_code(EXDEV);
+    }
+    file_ = std::move(opened);
+    return {};
+}
+
+// ---- reading
+
+template <class Io> std::error_code page_file<Io>::examine() {
+    const auto size = static_cast<std::uint64_t>(facts_.st_size);
+    if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
+        return durable_errc::corrupt_record;
+    }
+    found_.page_size = static_cast<std::uint32_t>(size / 2);
+    bool good[2] = {};
+    for (const unsigned index : {0u, 1u}) {
+        if (const std::error_code error = read_page(index, good[index])) {
+            return error;
+        }
+    }
+    found_.choice = choose_page(found_.pages, good);
+    switch (found_.choice.what) {
+    case file_choice::kind::value: return {};
+    case file_choice::kind::later_format: return durable_errc::unsupported_record_version;
+    case file_choice::kind::corrupt: break;
+    }
+    return durable_errc::corrupt_record;
+}
+
+template <class Io> std::error_code page_file<Io>::read_page(unsigned index, bool& good) {
+    std::vector<char>& bytes = bytes_[index];
+    const std::uint64_t begin = std::uint64_t{index} * found_.page_size;
+    bytes.resize(std::max(bytes.size(), file_page::granule));
+    if (const auto error = read_fully(bytes.data(), file_page::granule, begin)) {
+        return error;
+    }
+    file_page& page = found_.pages[index];
+    page = decode_header(bytes.data());
+    if (!page.is_plausible(found_.page_size)) {
+        return {};
+    }
+    const std::size_t size = file_page::header_size + page.length;
+    if (size > file_page::granule) {
+        bytes.resize(std::max(bytes.size(), size));
+        if (const auto error = read_fully(bytes.data() + file_page::granule,
+                                          size - file_page::granule, begin + file_page::granule)) {
+            return error;
+        }
+    }
+    good = sums_up(bytes.data(), page);
+    return {};
+}
+
+// What is beyond the file's end is zeros.
+template <class Io>
+std::error_code page_file<Io>::read_fully(char* to, std::size_t size, std::uint64_t at) noexcept {
+    while (size != 0) {
+        const ssize_t got = io_.read_at(file_.get(), to, size, at);
+        if (got < 0) {
+            return system_error_code();
+        }
+        if (got == 0) {
+            std::memset(to, 0, size);
+            return {};
+        }
+        to += got;
+        size -= static_cast<std::size_t>(got);
+        at += static_cast<std::uint64_t>(got);
+    }
+    return {};
+}
+
+// ---- writing
+
+// Header and value, at the beginning of the image.
+template <class Io>
+void page_file<Io>::compose(std::uint32_t page_size, std::string_view value,
+                            std::uint64_t version) noexcept {
+    std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
+    encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
+}
+
+template <class Io>
+std::error_code page_file<Io>::overwrite(std::string_view value, std::uint64_t version) {
+    const std::size_t size = file_page::header_size + value.size();
+    image_.resize(std::max(image_.size(), size));
+    compose(found_.page_size, value, version);
+    return write_fully(file_.get(), size,
+                       std::uint64_t{1 - found_.choice.index} * found_.page_size);
+}
+
+template <class Io>
+std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t version,
+                                       std::uint32_t least_page_size, unsigned mode) {
+    const std::size_t needed = file_page::header_size + value.size();
+    std::size_t page_size = std::max(least_page_size, found_.page_size);
+    if (needed > page_size) { // and half as much again, so that a growing value is not moved often
+        page_size =
+            (needed + needed / 2) / file_page::granule * file_page::granule + file_page::granule;
+    }
+    const std::string fresh = fresh_path();
+    if (io_.remove_file(fresh.c_str()) != 0 && errno != ENOENT) {
+        return system_error_code();
+    }
+    constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+    held_file<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
+    if (!file) {
+        return system_error_code();
+    }
+    std::error_code error;
+    if (!found_.is_absent && io_.take_after(file.get(), facts_) != 0) {
+        error = system_error_code();
+    }
+    if (!error) {
+        error = fill(file.get(), static_cast<std::uint32_t>(page_size), value, version);
+    }
+    if (!error && (io_.sync_all(file.get()) != 0 || io_.look_at(file.get(), facts_) != 0)) {
+        error = system_error_code();
+    }
+    if (error) {
+        io_.remove_file(fresh.c_str());
+    } else {
+        file_ = std::move(file);
+        is_writable_ = true;
+    }
+    return error;
+}
+
+// Zeros too are written: blocks that are only reserved cost the first sync of each a journal's.
+template <class Io>
+std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string_view value,
+                                    std::uint64_t version) {
+    image_.assign(page_size, 0);
+    compose(page_size, value, version);
+    if (const std::error_code error = write_fully(fd, page_size, 0)) {
+        return error;
+    }
+    image_.assign(page_size, 0);
+    compose(page_size, found_.is_absent ? std::string_view() : this->value(), found_.version());
+    return write_fully(fd, page_size, page_size);
+}
+
+template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure) {
+    const std::string fresh = fresh_path();
+    if (io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
+        return {};
+    }
+    const std::error_code error = system_error_code();
+    is_unsure = error == std::errc::io_error;
+    io_.remove_file(fresh.c_str());
+    return error;
+}
+
+// Writes the beginning of the image.
+template <class Io>
+std::error_code page_file<Io>::write_fully(int fd, std::size_t size, std::uint64_t at) noexcept {
+    for (std::size_t done = 0; done < size;) {
+        const ssize_t wrote = io_.write_at(fd, image_.data() + done, size - done, at + done);
+        if (wrote <= 0) {
+            return system_error_code(wrote < 0 ? errno : EIO);
+        }
+        done += static_cast<std::size_t>(wrote);
+    }
+    return {};
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

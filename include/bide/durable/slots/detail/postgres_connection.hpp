@@ -1,0 +1,361 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_CONNECTION_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_CONNECTION_HPP
+
+// A connection to PostgreSQL on which nothing takes longer than a deadline, and which says of each
+// statement that failed whether it may have been done.
+//
+// With several hosts in the connection string each gets its share of the time: libpq would give all
+// of it to the first that swallows what it is sent, as a machine that died does.
+//
+// The outcome of a statement is known only when the server is ready for the next one: the commit
+// comes after the rows, and may fail. An ERROR from the server then says that nothing was done. What
+// ends the connection may have come after the commit, whatever code it has.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/postgres_errors.hpp>
+#include <bide/durable/slots/detail/postgres_hosts.hpp>
+#include <bide/durable/slots/detail/postgres_wire.hpp>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <libpq-fe.h>
+#include <poll.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+using postgres_deadline = std::chrono::steady_clock::time_point;
+
+class postgres_connection {
+public:
+    explicit postgres_connection(std::string conninfo) : conninfo_(std::move(conninfo)) {}
+    postgres_connection(postgres_connection&& other) noexcept
+        : conninfo_(std::move(other.conninfo_)), message_(std::move(other.message_)),
+          hosts_(std::move(other.hosts_)), host_(other.host_), pid_(other.pid_),
+          notices_(std::move(other.notices_)), pq_(std::exchange(other.pq_, nullptr)) {}
+    postgres_connection& operator=(postgres_connection&& other) noexcept {
+        if (this != &other) {
+            drop();
+            conninfo_ = std::move(other.conninfo_);
+            message_ = std::move(other.message_);
+            hosts_ = std::move(other.hosts_);
+            host_ = other.host_;
+            pid_ = other.pid_;
+            notices_ = std::move(other.notices_);
+            pq_ = std::exchange(other.pq_, nullptr);
+        }
+        return *this;
+    }
+    ~postgres_connection() { drop(); }
+
+    PGconn* native() const noexcept { return pq_; }
+    bool is_mine() const noexcept { return pid_ == ::getpid(); }
+
+    // What the server, or libpq, last complained about.
+    const std::string& message() const noexcept { return message_; }
+
+    // Makes sure that there is a connection, as far as one can see without asking the server.
+    std::error_code make_ready(postgres_deadline until);
+
+    // One statement with parameters, in a transaction of its own; rows come in binary.
+    // Requires: make_ready().
+    postgres_reply run(const std::string& sql, std::initializer_list<postgres_parameter> parameters,
+                       postgres_deadline until);
+
+    // Any number of statements without parameters; rows come as text.
+    // Requires: make_ready().
+    postgres_reply run_script(const std::string& sql, postgres_deadline until);
+
+    // Closes it. What is going on in it is rolled back, by and by.
+    void drop() noexcept;
+
+    bool is_in_transaction() const noexcept {
+        return pq_ != nullptr && ::PQtransactionStatus(pq_) != PQTRANS_IDLE;
+    }
+
+private:
+    // Written while the server's notices are read.
+    struct notices {
+        bool is_unconfirmed = false; // committed here, but no standby said that it has it
+    };
+
+    static void on_notice(void* to, const PGresult* notice) {
+        const char* const source = ::PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+        if (source != nullptr && std::string_view(source) == "SyncRepWaitForLSN") {
+            static_cast<notices*>(to)->is_unconfirmed = true;
+        }
+    }
+
+    std::error_code connect(const postgres_host& to, postgres_deadline until);
+    bool is_alive() const noexcept;
+    std::error_code why_not_connected() const;
+    postgres_reply finish(bool is_sent, postgres_deadline until);
+    postgres_reply give_up(std::error_code why);
+    bool flush(postgres_deadline until, bool& is_late) const noexcept;
+    bool await_result(postgres_deadline until) const noexcept;
+
+    // False: the deadline is over.
+    static bool wait_for(int fd, short events, postgres_deadline until) noexcept;
+
+    std::string conninfo_;
+    std::string message_{};
+    std::vector<postgres_host> hosts_{};
+    std::size_t host_ = 0; // the one to begin with
+    pid_t pid_ = 0;        // whose connection it is
+    std::unique_ptr<notices> notices_{};
+    PGconn* pq_ = nullptr;
+};
+
+// ---- Connecting
+
+inline std::error_code postgres_connection::make_ready(postgres_deadline until) {
+    if (pq_ != nullptr && is_mine() && is_alive()) {
+        return {};
+    }
+    drop();
+    message_.clear();
+    if (hosts_.empty()) {
+        hosts_ = postgres_hosts(conninfo_, message_);
+        if (hosts_.empty()) {
+            return durable_errc::invalid_argument;
+        }
+    }
+    std::error_code error;
+    for (std::size_t tried = 0; tried < hosts_.size(); ++tried) {
+        const std::size_t i = (host_ + tried) % hosts_.size();
+        const auto now = std::chrono::steady_clock::now();
+        const auto share = (until - now) / static_cast<std::int64_t>(hosts_.size() - tried);
+        error = connect(hosts_[i], tried + 1 == hosts_.size() ? until : now + share);
+        if (!error) {
+            host_ = i;
+            return {};
+        }
+    }
+    return error;
+}
+
+inline std::error_code postgres_connection::connect(const postgres_host& to,
+                                                    postgres_deadline until) {
+    // Later ones win, and what is empty does not count. The client's encoding is that of the keys.
+    const std::array<const char*, 7> keywords{
+        "dbname", "host", "hostaddr", "port", "client_encoding", "fallback_application_name",
+        nullptr};
+    const std::array<const char*, 7> values{conninfo_.c_str(),
+                                            to.name.c_str(),
+                                            to.address.c_str(),
+                                            to.port.c_str(),
+                                            "UTF8",
+                                            "bide",
+                                            nullptr};
+    pq_ = ::PQconnectStartParams(keywords.data(), values.data(), 1);
+    pid_ = ::getpid();
+    if (pq_ == nullptr) {
+        return std::make_error_code(std::errc::not_enough_memory);
+    }
+    ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // with the SQLSTATE in the text
+    notices_ = std::make_unique<notices>();
+    ::PQsetNoticeReceiver(pq_, &on_notice, notices_.get());
+
+    PostgresPollingStatusType step =
+        ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
+        const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+        if (!wait_for(::PQsocket(pq_), events, until)) {
+            message_ = "no connection in time";
+            drop();
+            return std::make_error_code(std::errc::timed_out);
+        }
+        step = ::PQconnectPoll(pq_);
+    }
+    if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
+        message_ = ::PQerrorMessage(pq_);
+        drop();
+        return why_not_connected();
+    }
+    return {};
+}
+
+// libpq keeps the SQLSTATE of a refusal to itself, but for the text: "FATAL:  28P01: password ...".
+inline std::error_code postgres_connection::why_not_connected() const {
+    constexpr std::string_view mark = ":  ";
+    for (std::size_t at = message_.find(mark); at != std::string::npos;
+         at = message_.find(mark, at + 1)) {
+        const std::string_view rest = std::string_view(message_).substr(at + mark.size());
+        const int code = postgres_category_type::packed(rest.substr(0, 5));
+        if (code != 0 && rest.size() > 5 && rest[5] == ':') {
+            return {code, postgres_category()};
+        }
+    }
+    return postgres_error("08001");
+}
+
+// A server that went away said so, or hung up: what there is to read while nothing was asked.
+inline bool postgres_connection::is_alive() const noexcept {
+    if (::PQstatus(pq_) != CONNECTION_OK || ::PQtransactionStatus(pq_) != PQTRANS_IDLE) {
+        return false;
+    }
+    for (int reads = 0; reads < 16; ++reads) {
+        pollfd one{::PQsocket(pq_), POLLIN, 0};
+        if (::poll(&one, 1, 0) <= 0) {
+            return true;
+        }
+        if (::PQconsumeInput(pq_) == 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
+inline void postgres_connection::drop() noexcept {
+    if (pq_ == nullptr) {
+        return;
+    }
+    // A child that was forked must not take leave of the server in the parent's name.
+    if (!is_mine()) {
+        const int socket = ::PQsocket(pq_);
+        const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        const bool is_apart =
+            socket < 0 || (nowhere >= 0 && ::dup3(nowhere, socket, O_CLOEXEC) >= 0);
+        if (nowhere >= 0) {
+            ::close(nowhere);
+        }
+        if (!is_apart) {
+            ::close(socket);
+            pq_ = nullptr; // its memory is the child's to lose
+            return;
+        }
+    }
+    ::PQfinish(std::exchange(pq_, nullptr));
+}
+
+// ---- Statements
+
+inline postgres_reply postgres_connection::run(const std::string& sql,
+                                               std::initializer_list<postgres_parameter> parameters,
+                                               postgres_deadline until) {
+    const postgres_arguments a(parameters);
+    const int sent = ::PQsendQueryParams(pq_, sql.c_str(), a.count, a.types.data(), a.values.data(),
+                                         a.lengths.data(), a.formats.data(), 1);
+    return finish(sent == 1, until);
+}
+
+inline postgres_reply postgres_connection::run_script(const std::string& sql,
+                                                      postgres_deadline until) {
+    return finish(::PQsendQuery(pq_, sql.c_str()) == 1, until);
+}
+
+inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadline until) {
+    notices_->is_unconfirmed = false;
+    bool is_late = false;
+    if (!is_sent || !flush(until, is_late)) {
+        message_ = is_late ? "not sent in time" : ::PQerrorMessage(pq_);
+        return give_up(is_late ? std::make_error_code(std::errc::timed_out)
+                               : postgres_error("08006"));
+    }
+    postgres_reply reply;
+    for (;;) {
+        if (!await_result(until)) {
+            message_ = "no answer in time";
+            return give_up(std::make_error_code(std::errc::timed_out));
+        }
+        postgres_result next(::PQgetResult(pq_));
+        if (!next) {
+            break;
+        }
+        const ExecStatusType status = ::PQresultStatus(next.get());
+        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+            reply.command = ::PQcmdStatus(next.get());
+            if (status == PGRES_TUPLES_OK) {
+                reply.rows = std::move(next);
+            }
+        } else if (!reply.error) {
+            reply.error = postgres_error_of(next.get());
+            message_ = ::PQresultErrorMessage(next.get());
+            const char* const severity =
+                ::PQresultErrorField(next.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
+            // A connection's own errors, class 08, are also what a pooler says when it lost its
+            // server.
+            reply.is_certain = severity != nullptr && std::string_view(severity) == "ERROR" &&
+                               !sqlstate(reply.error).starts_with("08");
+        }
+    }
+    if (!reply.error && notices_->is_unconfirmed) {
+        reply.error = postgres_error("01000");
+        reply.is_certain = false;
+        message_ = "committed, but not known to be on the standby";
+    }
+    if (::PQstatus(pq_) != CONNECTION_OK) {
+        return give_up(reply.error ? reply.error : postgres_error("08006"));
+    }
+    return reply;
+}
+
+inline postgres_reply postgres_connection::give_up(std::error_code why) {
+    drop();
+    return {nullptr, {}, why, false, true};
+}
+
+inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) const noexcept {
+    for (int left = ::PQflush(pq_); left != 0; left = ::PQflush(pq_)) {
+        if (left < 0) {
+            return false;
+        }
+        is_late = !wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
+        if (is_late || ::PQconsumeInput(pq_) == 0) { // the server may have to say something first
+            return false;
+        }
+    }
+    return true;
+}
+
+// Of a connection that breaks the result is that it broke.
+inline bool postgres_connection::await_result(postgres_deadline until) const noexcept {
+    while (::PQisBusy(pq_) != 0) {
+        if (!wait_for(::PQsocket(pq_), POLLIN, until)) {
+            return false;
+        }
+        if (::PQconsumeInput(pq_) == 0) {
+            return ::PQstatus(pq_) == CONNECTION_BAD; // then no result is waited for
+        }
+    }
+    return true;
+}
+
+inline bool postgres_connection::wait_for(int fd, short events, postgres_deadline until) noexcept {
+    for (;;) {
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        if (left.count() < 0) {
+            return false;
+        }
+        pollfd one{fd, events, 0};
+        const auto most = std::chrono::milliseconds(1'000'000);
+        const int ready = ::poll(&one, 1, static_cast<int>((left < most ? left : most).count()));
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return true; // libpq finds out what is wrong
+        }
+        if (ready == 0 && left < most) {
+            return false;
+        }
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

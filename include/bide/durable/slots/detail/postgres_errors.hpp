@@ -1,0 +1,115 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
+
+// SQLSTATE as an error code: its five characters are the digits of a number to the base of 36.
+
+#include <bide/core/config.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+
+// The SQLSTATE in a code of postgres_category().
+inline std::string sqlstate(const std::error_code& code) {
+    constexpr std::string_view digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    std::string state(5, '0');
+    int rest = code.value();
+    for (std::size_t i = 5; i-- > 0; rest /= 36) {
+        state[i] = digits[static_cast<std::size_t>(rest > 0 ? rest % 36 : 0)];
+    }
+    return state;
+}
+
+namespace detail {
+
+struct sqlstate_name {
+    std::string_view state;
+    std::string_view name;
+    std::errc like{}; // none: 0
+};
+
+inline constexpr sqlstate_name sqlstate_names[] = {
+    {"01000", "warning"},
+    {"08001", "no connection to the server", std::errc::not_connected},
+    {"08006", "the connection was lost", std::errc::connection_reset},
+    {"08P01", "protocol violation", std::errc::protocol_error},
+    {"22003", "number out of range"},
+    {"23505", "unique violation"},
+    {"25001", "not inside a transaction, or inside the wrong one"},
+    {"25006", "the server, or the transaction, only reads", std::errc::read_only_file_system},
+    {"25P02", "the transaction has failed"},
+    {"28000", "refused by the server's rules of access", std::errc::permission_denied},
+    {"28P01", "wrong password", std::errc::permission_denied},
+    {"3D000", "no such database"},
+    {"3F000", "no such schema"},
+    {"40001", "could not serialize", std::errc::resource_unavailable_try_again},
+    {"40P01", "deadlock", std::errc::resource_deadlock_would_occur},
+    {"42501", "insufficient privilege", std::errc::permission_denied},
+    {"42P01", "no such table"},
+    {"53100", "the disk is full", std::errc::no_space_on_device},
+    {"53200", "out of memory", std::errc::not_enough_memory},
+    {"53300", "too many connections", std::errc::resource_unavailable_try_again},
+    {"55P03", "the row stayed locked", std::errc::timed_out},
+    {"57014", "canceled", std::errc::operation_canceled},
+    {"57P01", "the server is being shut down", std::errc::connection_reset},
+    {"57P02", "the server crashed", std::errc::connection_reset},
+    {"57P03", "the server is not ready", std::errc::resource_unavailable_try_again},
+};
+
+class postgres_category_type final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "postgresql"; }
+    std::string message(int code) const override {
+        const std::string state = sqlstate({code, *this});
+        for (const sqlstate_name& each : sqlstate_names) {
+            if (each.state == state) {
+                return std::string(each.name) + " (SQLSTATE " + state + ")";
+            }
+        }
+        return "SQLSTATE " + state;
+    }
+    std::error_condition default_error_condition(int code) const noexcept override {
+        for (const sqlstate_name& each : sqlstate_names) {
+            if (each.like != std::errc{} && packed(each.state) == code) {
+                return std::make_error_condition(each.like);
+            }
+        }
+        return {code, *this};
+    }
+
+    // 0: not a SQLSTATE.
+    static constexpr int packed(std::string_view state) noexcept {
+        int code = 0;
+        for (const char c : state) {
+            if (c >= '0' && c <= '9') {
+                code = code * 36 + (c - '0');
+            } else if (c >= 'A' && c <= 'Z') {
+                code = code * 36 + (c - 'A' + 10);
+            } else {
+                return 0;
+            }
+        }
+        return state.size() == 5 ? code : 0;
+    }
+};
+
+} // namespace detail
+
+// What the server said. Conditions such as std::errc::permission_denied, timed_out or
+// no_space_on_device compare equal to the codes that mean the same.
+inline const std::error_category& postgres_category() noexcept {
+    static const detail::postgres_category_type category;
+    return category;
+}
+
+// Requires: five digits and capital letters, as in "42P01".
+inline std::error_code postgres_error(std::string_view state) noexcept {
+    return {detail::postgres_category_type::packed(state), postgres_category()};
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

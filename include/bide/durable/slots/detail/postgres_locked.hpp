@@ -1,0 +1,146 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
+
+// A row that is locked between its read and its change, in two round trips:
+//
+//   BEGIN; (settings); SELECT ... FOR UPDATE
+//   UPDATE ...; COMMIT
+//
+// and one more to place the row where there is none: others who place it at the same time wait for
+// this transaction, as those wait who lock it.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/postgres_connection.hpp>
+#include <bide/durable/slots/detail/postgres_errors.hpp>
+#include <bide/durable/slots/detail/postgres_sql.hpp>
+#include <bide/durable/slots/detail/postgres_wire.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <libpq-fe.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class postgres_locked_row {
+public:
+    postgres_locked_row(postgres_connection& link, const postgres_sql& sql, const std::string& key,
+                        postgres_deadline until)
+        : link_(link), sql_(sql), key_(quoted(key)), until_(until) {}
+    postgres_locked_row(const postgres_locked_row&) = delete;
+    postgres_locked_row& operator=(const postgres_locked_row&) = delete;
+    // Whatever happened in between, the row does not stay locked.
+    ~postgres_locked_row() {
+        if (link_.is_in_transaction()) {
+            link_.drop();
+        }
+    }
+
+    // Nothing was done if this fails.
+    postgres_reply lock() {
+        postgres_reply row = link_.run_script(sql_.begin + sql_.locked(key_), until_);
+        if (!row.error && row.count() == 0) {
+            row = link_.run_script(sql_.place(key_), until_);
+            is_new_ = true;
+        }
+        if (row.error) {
+            row.is_certain = true;
+            roll_back();
+        } else if (row.count() == 1) {
+            read(row);
+        }
+        return row;
+    }
+
+    // What is there: version 0 if there is nothing. Or what is wrong with it.
+    const slot_snapshot& before() const noexcept { return before_; }
+    std::error_code error() const noexcept { return error_; }
+
+    cas_result commit(std::string_view value) {
+        const postgres_reply done =
+            link_.run_script(sql_.commit(key_, next_, quoted_bytes(value)), until_);
+        if (done.error) {
+            roll_back();
+            return {done.is_certain ? cas_status::failed : cas_status::indeterminate,
+                    0,
+                    {},
+                    done.error};
+        }
+        if (done.count() != 1 || done.command != "COMMIT") {
+            return {cas_status::failed, 0, {}, make_error_code(durable_errc::storage_error)};
+        }
+        return {cas_status::stored, static_cast<slot_version>(next_), {}, {}};
+    }
+
+    void roll_back() {
+        if (link_.is_in_transaction()) {
+            static_cast<void>(link_.run_script("ROLLBACK", until_));
+        }
+    }
+
+private:
+    void read(const postgres_reply& row) {
+        const auto text = [&row](int column) { return ::PQgetvalue(row.rows.get(), 0, column); };
+        const std::int64_t version = std::strtoll(text(0), nullptr, 10);
+        const std::int64_t now_us = std::strtoll(text(2), nullptr, 10);
+        before_.server_ms = now_us / 1'000;
+        if (version < 0 || (version == 0 && !is_new_)) {
+            error_ = durable_errc::corrupt_record;
+            return;
+        }
+        next_ = version == 0 ? now_us : version + 1;
+        before_.version = static_cast<slot_version>(version);
+        if (version != 0) {
+            std::size_t size = 0;
+            const std::unique_ptr<unsigned char, postgres_free> bytes(
+                ::PQunescapeBytea(reinterpret_cast<const unsigned char*>(text(1)), &size));
+            if (!bytes) {
+                error_ = std::make_error_code(std::errc::not_enough_memory);
+                return;
+            }
+            before_.value.assign(reinterpret_cast<const char*>(bytes.get()), size);
+        }
+    }
+
+    // As a literal. Of no memory, or of bytes that are no text, comes nothing, which is a syntax
+    // error to the server.
+    std::string quoted(std::string_view text) const {
+        const std::unique_ptr<char, postgres_free> literal(
+            ::PQescapeLiteral(link_.native(), text.data(), text.size()));
+        return literal ? literal.get() : "";
+    }
+    std::string quoted_bytes(std::string_view bytes) const {
+        const auto* const data =
+            reinterpret_cast<const unsigned char*>(bytes.empty() ? "" : bytes.data());
+        std::size_t size = 0;
+        const std::unique_ptr<unsigned char, postgres_free> literal(
+            ::PQescapeByteaConn(link_.native(), data, bytes.size(), &size));
+        if (!literal) {
+            return {};
+        }
+        return "'" + std::string(reinterpret_cast<const char*>(literal.get()), size - 1) +
+               "'::bytea";
+    }
+
+    postgres_connection& link_;
+    const postgres_sql& sql_;
+    const std::string key_;
+    const postgres_deadline until_;
+    bool is_new_ = false;
+    std::int64_t next_ = 0;
+    slot_snapshot before_{};
+    std::error_code error_{};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

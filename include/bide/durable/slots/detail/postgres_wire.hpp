@@ -1,0 +1,112 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WIRE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WIRE_HPP
+
+// What goes to PostgreSQL and what comes back.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/postgres_errors.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <libpq-fe.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct postgres_free {
+    void operator()(PGresult* result) const noexcept { ::PQclear(result); }
+    void operator()(unsigned char* bytes) const noexcept { ::PQfreemem(bytes); }
+    void operator()(char* text) const noexcept { ::PQfreemem(text); }
+    void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
+};
+using postgres_result = std::unique_ptr<PGresult, postgres_free>;
+
+// An integer as the wire has it.
+class postgres_int8 {
+public:
+    explicit postgres_int8(std::int64_t value) noexcept {
+        auto rest = static_cast<std::uint64_t>(value);
+        for (std::size_t i = 8; i-- > 0; rest >>= 8) {
+            bytes_[i] = static_cast<char>(static_cast<unsigned char>(rest & 0xff));
+        }
+    }
+    std::string_view bytes() const noexcept { return {bytes_.data(), bytes_.size()}; }
+
+    static std::int64_t read(const char* from) noexcept {
+        std::uint64_t value = 0;
+        for (std::size_t i = 0; i < 8; ++i) {
+            value = value << 8 | static_cast<unsigned char>(from[i]);
+        }
+        return static_cast<std::int64_t>(value);
+    }
+
+private:
+    std::array<char, 8> bytes_;
+};
+
+// Of a statement, in binary.
+struct postgres_parameter {
+    enum kind : Oid { bytes = 17, int8 = 20, text = 25 };
+    kind type;
+    std::string_view value;
+};
+
+// The same, as libpq takes them.
+struct postgres_arguments {
+    static constexpr std::size_t most = 4;
+
+    explicit postgres_arguments(std::initializer_list<postgres_parameter> parameters) noexcept {
+        for (const postgres_parameter& each : parameters) {
+            const auto i = static_cast<std::size_t>(count++);
+            types[i] = each.type;
+            values[i] = each.value.data() == nullptr ? "" : each.value.data();
+            lengths[i] = static_cast<int>(each.value.size());
+            formats[i] = 1;
+        }
+    }
+
+    int count = 0;
+    std::array<Oid, most> types{};
+    std::array<const char*, most> values{};
+    std::array<int, most> lengths{};
+    std::array<int, most> formats{};
+};
+
+struct postgres_reply {
+    postgres_result rows{};  // the last there were, where there was no error
+    std::string command{};   // that the last statement was, in the server's words
+    std::error_code error{}; // none: it was done
+    bool is_certain = true;  // an error: nothing was done
+    bool is_lost = false;    // an error: and the connection is gone
+
+    bool is(std::string_view state) const noexcept { return error == postgres_error(state); }
+    int count() const noexcept { return ::PQntuples(rows.get()); }
+
+    // Of the first row, in binary.
+    std::string_view bytes(int column) const noexcept {
+        return {::PQgetvalue(rows.get(), 0, column),
+                static_cast<std::size_t>(::PQgetlength(rows.get(), 0, column))};
+    }
+    std::int64_t int8(int column) const noexcept {
+        return postgres_int8::read(::PQgetvalue(rows.get(), 0, column));
+    }
+};
+
+// Of the server's first complaint, or of a lost connection.
+inline std::error_code postgres_error_of(const PGresult* result) {
+    const char* const state = ::PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const int code = state == nullptr ? 0 : postgres_category_type::packed(state);
+    return code == 0 ? postgres_error("08006") : std::error_code(code, postgres_category());
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

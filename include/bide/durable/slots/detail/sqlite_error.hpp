@@ -1,0 +1,110 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_ERROR_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_ERROR_HPP
+
+// SQLite's result codes as error codes, and what they say about a write.
+
+#include <bide/core/config.hpp>
+
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+#include <sqlite3.h>
+
+namespace bide::inline BIDE_ABI {
+
+// What a slot refuses itself; in the category beside SQLite's own codes, which are positive.
+enum class sqlite_slot_errc {
+    // The database is in WAL mode, and this SQLite may corrupt such a database when two connections
+    // write and checkpoint at the same moment. Convert it (PRAGMA journal_mode=DELETE), link a
+    // later SQLite, or ask for sqlite_journal::wal where it is known to be repaired.
+    unsafe_wal = -1,
+
+    // The database does not take the journal mode, or this SQLite not the way to synchronize.
+    other_mode = -2,
+
+    // This is a child process that was forked in the midst of an operation.
+    forked = -3
+};
+
+namespace detail {
+
+class sqlite_category_type final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "sqlite"; }
+
+    std::string message(int code) const override {
+        switch (static_cast<sqlite_slot_errc>(code)) {
+        case sqlite_slot_errc::unsafe_wal: return "WAL mode is not safe with this SQLite";
+        case sqlite_slot_errc::other_mode: return "the journal mode cannot be had";
+        case sqlite_slot_errc::forked: return "the process was forked in the midst of an operation";
+        }
+        std::string text = ::sqlite3_errstr(code);
+        return (code & 0xff) == code ? text : text + " (" + std::to_string(code) + ")";
+    }
+
+    std::error_condition default_error_condition(int code) const noexcept override {
+        if (code < 0) {
+            return std::make_error_condition(code == static_cast<int>(sqlite_slot_errc::forked)
+                                                 ? std::errc::operation_not_permitted
+                                                 : std::errc::operation_not_supported);
+        }
+        switch (code & 0xff) {
+        case SQLITE_BUSY: return std::make_error_condition(std::errc::timed_out);
+        case SQLITE_FULL: return std::make_error_condition(std::errc::no_space_on_device);
+        case SQLITE_NOMEM: return std::make_error_condition(std::errc::not_enough_memory);
+        case SQLITE_IOERR: return std::make_error_condition(std::errc::io_error);
+        case SQLITE_READONLY: return std::make_error_condition(std::errc::permission_denied);
+        default: return {code, *this};
+        }
+    }
+};
+
+// After a write or a commit that answered this, is it certain that nothing is stored? SQLite takes
+// back what fails. But an error of the system in the last steps of a commit may leave on the disk
+// what the next one to recover the database finds complete; so may missing memory, in WAL mode.
+inline bool sqlite_stored_nothing(int code) noexcept {
+    switch (code & 0xff) {
+    case SQLITE_IOERR:
+    case SQLITE_NOMEM:
+    case SQLITE_INTERNAL: return false;
+    default: return true;
+    }
+}
+
+// Is the connection as good as before?
+inline bool sqlite_is_harmless(int code) noexcept {
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+    case SQLITE_BUSY:
+    case SQLITE_FULL:
+    case SQLITE_TOOBIG: return true;
+    default: return false;
+    }
+}
+
+} // namespace detail
+
+// Of SQLite's extended result codes and of sqlite_slot_errc. SQLITE_BUSY, which is what waiting in
+// vain ends with, compares equal to std::errc::timed_out, SQLITE_FULL to no_space_on_device,
+// SQLITE_READONLY to permission_denied, SQLITE_IOERR to io_error.
+inline const std::error_category& sqlite_category() noexcept {
+    static const detail::sqlite_category_type category;
+    return category;
+}
+
+inline std::error_code make_error_code(sqlite_slot_errc e) noexcept {
+    return {static_cast<int>(e), sqlite_category()};
+}
+
+namespace detail {
+inline std::error_code sqlite_code(int code) noexcept { return {code, sqlite_category()}; }
+} // namespace detail
+
+} // namespace bide::inline BIDE_ABI
+
+template <> struct std::is_error_code_enum<bide::sqlite_slot_errc> : std::true_type {};
+
+#endif

@@ -1,0 +1,228 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
+
+// The row of a slot, read and written through a connection of anybody's.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/sqlite_error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <sqlite3.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// How long one operation waits for others, and how it paces its attempts. SQLite's own way, waits
+// that grow to a tenth of a second, keeps those that have waited long from ever getting through
+// beside those that come back at once; short waits of random length do not.
+class sqlite_patience {
+public:
+    explicit sqlite_patience(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
+
+    void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
+
+    // Waits for a moment. False: the time is over.
+    bool wait() noexcept {
+        const auto left = end_ - std::chrono::steady_clock::now();
+        if (left <= left.zero()) {
+            return false;
+        }
+        const auto moment = std::chrono::microseconds(shortest_us + next() % spread_us);
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
+        return true;
+    }
+
+    void seed(std::uint64_t by) noexcept {
+        state_ = (by ^ static_cast<std::uint64_t>(native_platform::now())) * 0x9e3779b97f4a7c15 | 1;
+    }
+
+    static int on_busy(void* self, int) noexcept {
+        return static_cast<sqlite_patience*>(self)->wait() ? 1 : 0;
+    }
+
+private:
+    static constexpr std::uint64_t shortest_us = 100;
+    static constexpr std::uint64_t spread_us = 3'900;
+
+    std::uint64_t next() noexcept { // xorshift
+        state_ ^= state_ << 13;
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return state_ >> 16;
+    }
+
+    std::chrono::milliseconds whole_;
+    std::chrono::steady_clock::time_point end_{};
+    std::uint64_t state_ = 1;
+};
+
+class sqlite_statement {
+public:
+    sqlite_statement() = default;
+    sqlite_statement(const sqlite_statement&) = delete;
+    sqlite_statement& operator=(const sqlite_statement&) = delete;
+    ~sqlite_statement() { drop(); }
+
+    // An SQLite code.
+    int prepare(sqlite3* db, const std::string& text, unsigned flags = 0) noexcept {
+        drop();
+        return ::sqlite3_prepare_v3(db, text.data(), static_cast<int>(text.size()), flags, &held_,
+                                    nullptr);
+    }
+    void drop() noexcept { ::sqlite3_finalize(std::exchange(held_, nullptr)); }
+    void abandon() noexcept { held_ = nullptr; }
+
+    // One step; where others are in the way, again, until the patience is over. Without a patience
+    // once: for what is in a transaction of somebody else's. An SQLite code.
+    int step(sqlite_patience* patience) noexcept {
+        for (;;) {
+            const int code = ::sqlite3_step(held_);
+            if ((code & 0xff) != SQLITE_BUSY || patience == nullptr || !patience->wait()) {
+                return code;
+            }
+            ::sqlite3_reset(held_);
+        }
+    }
+
+    sqlite3_stmt* get() const noexcept { return held_; }
+    sqlite3* connection() const noexcept { return ::sqlite3_db_handle(held_); }
+
+private:
+    sqlite3_stmt* held_ = nullptr;
+};
+
+// While it lives the statement is in use, with these values.
+class sqlite_binding {
+public:
+    sqlite_binding(const sqlite_statement& of, std::string_view key) noexcept
+        : statement_(of.get()), code_(::sqlite3_bind_text(statement_, 1, key.data(),
+                                                          static_cast<int>(key.size()), nullptr)) {}
+    sqlite_binding(const sqlite_statement& of, std::string_view key, std::int64_t version,
+                   std::string_view value) noexcept
+        : sqlite_binding(of, key) {
+        keep(::sqlite3_bind_int64(statement_, 2, version));
+        keep(value.empty()
+                 ? ::sqlite3_bind_zeroblob(statement_, 3, 0)
+                 : ::sqlite3_bind_blob64(statement_, 3, value.data(), value.size(), nullptr));
+    }
+    sqlite_binding(const sqlite_binding&) = delete;
+    sqlite_binding& operator=(const sqlite_binding&) = delete;
+    ~sqlite_binding() {
+        ::sqlite3_reset(statement_);
+        ::sqlite3_clear_bindings(statement_);
+    }
+    int code() const noexcept { return code_; }
+
+private:
+    void keep(int code) noexcept { code_ = code_ == SQLITE_OK ? code : code_; }
+
+    sqlite3_stmt* statement_;
+    int code_;
+};
+
+// What is done to the table of that name, which is quoted.
+struct sqlite_texts {
+    explicit sqlite_texts(const std::string& table)
+        : create("CREATE TABLE IF NOT EXISTS " + table +
+                 " (key TEXT NOT NULL PRIMARY KEY,"
+                 " version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),"
+                 " value BLOB NOT NULL CHECK (typeof(value) = 'blob')) WITHOUT ROWID"),
+          select("SELECT version, value FROM " + table + " WHERE key = ?1"),
+          insert("INSERT INTO " + table +
+                 " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"),
+          update("UPDATE " + table +
+                 " SET version = version + 1, value = ?3 WHERE key = ?1 AND version = ?2") {}
+
+    std::string create;
+    std::string select;
+    std::string insert;
+    std::string update;
+};
+
+inline cas_result sqlite_failed(std::error_code error) noexcept {
+    return {cas_status::failed, 0, {}, error};
+}
+
+// Of a write or a commit that answered this.
+inline cas_result sqlite_failed_with(int code) noexcept {
+    return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
+            0,
+            {},
+            (code & 0xff) == SQLITE_TOOBIG ? make_error_code(durable_errc::too_large)
+                                           : sqlite_code(code)};
+}
+
+// Reads the row; version 0 where there is none. An SQLite code (ROW or DONE: it was read), and
+// whether what is there can have been stored by a slot.
+// Throws: std::bad_alloc.
+inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_patience* patience,
+                       slot_snapshot& to, bool& is_sound) {
+    const sqlite_binding bound(select, key);
+    is_sound = true;
+    const int code = bound.code() == SQLITE_OK ? select.step(patience) : bound.code();
+    if (code == SQLITE_ROW) {
+        sqlite3_stmt* const row = select.get();
+        const std::int64_t version = ::sqlite3_column_int64(row, 0);
+        is_sound = ::sqlite3_column_type(row, 0) == SQLITE_INTEGER && version > 0 &&
+                   ::sqlite3_column_type(row, 1) == SQLITE_BLOB;
+        if (is_sound) {
+            const void* const bytes = ::sqlite3_column_blob(row, 1);
+            const int size = ::sqlite3_column_bytes(row, 1);
+            if (bytes == nullptr && size != 0) {
+                return SQLITE_NOMEM;
+            }
+            to.version = static_cast<slot_version>(version);
+            to.value.assign(static_cast<const char*>(bytes == nullptr ? "" : bytes),
+                            static_cast<std::size_t>(size));
+        }
+    }
+    return code;
+}
+
+// The first version of a row: the nanoseconds since 1970, so that a row which was deleted and made
+// again does not come to its old versions.
+inline std::int64_t sqlite_first_version() noexcept {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+    return std::max<std::int64_t>(ns, 1);
+}
+
+// `change` is the insert for version 0, else the update. `code` becomes SQLite's.
+inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
+                               std::string_view value, sqlite_patience* patience,
+                               int& code) noexcept {
+    constexpr slot_version last = std::numeric_limits<std::int64_t>::max();
+    code = SQLITE_DONE;
+    if (version >= last) {
+        return {cas_status::conflict, 0, {}, {}};
+    }
+    const std::int64_t bound_version =
+        version == 0 ? sqlite_first_version() : static_cast<std::int64_t>(version);
+    const sqlite_binding bound(change, key, bound_version, value);
+    code = bound.code() == SQLITE_OK ? change.step(patience) : bound.code();
+    if (code != SQLITE_DONE) {
+        return sqlite_failed_with(code);
+    }
+    if (::sqlite3_changes(change.connection()) == 0) {
+        return {cas_status::conflict, 0, {}, {}};
+    }
+    const auto stored = static_cast<slot_version>(bound_version);
+    return {cas_status::stored, version == 0 ? stored : stored + 1, {}, {}};
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,18 @@
+// expect: may forget what it acknowledged
+#include <bide/durable/slot.hpp>
+
+struct cache_slot {
+    static constexpr bide::slot_guarantees guarantees{false, true, bide::lock_clock::observed};
+
+    bide::result<bide::slot_snapshot, std::error_code> load() { return bide::slot_snapshot(); }
+    bide::cas_result compare_exchange(bide::slot_version, std::string_view) { return {}; }
+};
+
+int main() {
+#if defined(BIDE_CONTROL)
+    bide::slot_ref slot(bide::allow_relaxed, cache_slot());
+#else
+    bide::slot_ref slot(cache_slot{}); // two may hold a lock in it
+#endif
+    return slot.load() ? 0 : 1;
+}

@@ -1,0 +1,97 @@
+#include <bide/durable/admin.hpp>
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/memory.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <string>
+
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_semaphore;
+using bide::errc;
+using bide::memory_slot;
+
+TEST_CASE("admin: a hold is taken away by its token, once, and it is written down by whom") {
+    durable_mutex m(memory_slot{});
+    const auto held = m.acquire();
+    auto ops = m.admin("ops");
+    REQUIRE_FALSE(ops.force_release(held->fence() + 1, "").value());
+    REQUIRE(ops.force_release(held->fence(), "host lost").value());
+    REQUIRE_FALSE(ops.force_release(held->fence(), "").value());
+    const auto next = m.try_acquire();
+    REQUIRE(next.has_value());
+    REQUIRE(next->fence() > held->fence());
+    const auto seen = m.inspect().value();
+    REQUIRE(seen->live.admin.has_value());
+    REQUIRE(seen->live.admin->by == "ops");
+    REQUIRE(seen->live.admin->what == "force_release 1: host lost");
+    REQUIRE(seen->live.admin->at > 0);
+}
+
+TEST_CASE("admin: a place in the queue is taken away, and a waiter that lives comes back behind") {
+    durable_mutex m(memory_slot{});
+    auto held = m.acquire();
+    bide::durable_ticket a = m.ticket("a");
+    bide::durable_ticket b = m.ticket("b");
+    REQUIRE(m.try_acquire(a)->position == 0);
+    REQUIRE(m.try_acquire(b)->position == 1);
+    REQUIRE(m.admin("ops").evict_waiter(a.nonce, "").value());
+    REQUIRE_FALSE(m.admin("ops").evict_waiter(a.nonce, "").value());
+    REQUIRE(m.try_acquire(a)->position == 1);
+    REQUIRE(m.try_acquire(b)->position == 0);
+}
+
+TEST_CASE("admin: the permits change for those who come with the new number") {
+    const memory_slot slot;
+    durable_semaphore two(slot, 2);
+    REQUIRE_FALSE(two.admin("ops").resize(3, "").value()); // there is no record yet
+    auto held = two.acquire();
+    REQUIRE_FALSE(two.admin("ops").resize(0, "").value());
+    REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
+    REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
+    REQUIRE(held->renew().has_value()); // who is inside is not touched
+    durable_semaphore one(slot, 1);
+    REQUIRE(one.try_acquire().error() == errc::timeout);
+    REQUIRE(held->release().has_value());
+    REQUIRE(one.try_acquire().has_value());
+}
+
+TEST_CASE("admin: a record that cannot be read is replaced, one that can is not") {
+    memory_slot slot;
+    durable_mutex m(slot);
+    REQUIRE(slot.compare_exchange(0, "garbage").status == bide::cas_status::stored);
+    REQUIRE(m.acquire().error() == durable_errc::corrupt_record);
+    REQUIRE(m.admin("ops").repair(1000, "").value());
+    const auto held = m.acquire();
+    REQUIRE(held.has_value());
+    REQUIRE(held->fence() == 1000);
+    REQUIRE_FALSE(m.admin("ops").repair(5000, "").value());
+    REQUIRE(m.inspect().value()->live.holders.size() == 1);
+}
+
+TEST_CASE("admin: a time that no record can have is refused, and the record stays one") {
+    std::chrono::milliseconds now{1000};
+    bide::durable_options o;
+    o.clock = bide::lock_clock::caller;
+    o.now = [&] { return now; };
+    bide::durable_semaphore s(bide::memory_slot(), 1, o);
+    auto t = s.ticket();
+    REQUIRE(s.try_acquire(t)->acquired);
+    now = std::chrono::milliseconds(-5);
+    REQUIRE(s.admin("ops").resize(2, "").error() == bide::durable_errc::invalid_argument);
+    now = std::chrono::milliseconds(1001);
+    REQUIRE(s.inspect().value()->live.holders.size() == 1);
+}
+
+TEST_CASE("admin: a record of a later format is not repaired away") {
+    bide::memory_slot slot;
+    const std::string later = "{\"v\":2}";
+    REQUIRE(slot.compare_exchange(0, later).status == bide::cas_status::stored);
+    bide::durable_semaphore s(slot, 1);
+    REQUIRE(s.admin("ops").repair(1, "").error() == bide::durable_errc::unsupported_record_version);
+    REQUIRE(slot.load()->value == later);
+}

@@ -1,0 +1,472 @@
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/memory.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::durable_errc;
+using bide::durable_options;
+using bide::durable_semaphore;
+using bide::durable_ticket;
+using bide::errc;
+using bide::lock_clock;
+using bide::memory_slot;
+
+namespace {
+
+durable_options on_callers_clock() {
+    durable_options o;
+    o.clock = lock_clock::caller;
+    o.lease = 100ms;
+    return o;
+}
+
+// How many wait, by the record.
+std::size_t waiting(durable_semaphore& s) {
+    const auto seen = s.inspect();
+    return seen && *seen ? (*seen)->live.waiters.size() : 0;
+}
+std::size_t holding(durable_semaphore& s) {
+    const auto seen = s.inspect();
+    return seen && *seen ? (*seen)->live.holders.size() : 0;
+}
+
+} // namespace
+
+TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    REQUIRE_FALSE(s.inspect(0ms)->has_value()); // never used
+    durable_ticket a = s.ticket("a");
+    durable_ticket b = s.ticket("b");
+
+    const auto first = s.try_acquire(a, 1000ms);
+    REQUIRE(first->acquired);
+    REQUIRE(first->fence == 1);
+    REQUIRE(a.fence == 1);
+
+    const auto behind = s.try_acquire(b, 1010ms);
+    REQUIRE_FALSE(behind->acquired);
+    REQUIRE(behind->position == 0);
+    REQUIRE(behind->retry_in == 90ms);
+
+    REQUIRE(s.renew(a, 1050ms).value());
+    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // 1150 is when the lease is over
+    const auto taken = s.try_acquire(b, 1150ms);
+    REQUIRE(taken->acquired);
+    REQUIRE(taken->fence == 2);
+
+    REQUIRE_FALSE(s.renew(a, 1151ms).value()); // lost
+    REQUIRE_FALSE(s.release(a).value());       // and the next one's hold is not touched
+    REQUIRE(s.inspect(1152ms).value()->live.holders.size() == 1);
+    REQUIRE(s.release(b).value());
+    REQUIRE_FALSE(s.release(b).value());
+    REQUIRE(s.inspect(1153ms).value()->live.holders.empty());
+}
+
+TEST_CASE("durable_semaphore: the same ticket is the same contender, the same name is not") {
+    durable_semaphore s(memory_slot(), 2, on_callers_clock());
+    durable_ticket a = s.ticket("worker");
+    REQUIRE(s.try_acquire(a, 0ms)->acquired);
+    auto resumed = durable_ticket::parse(a.to_string()); // by another process, say
+    const auto again = s.try_acquire(*resumed, 50ms);
+    REQUIRE(again->acquired);
+    REQUIRE(again->fence == a.fence);
+    durable_ticket other = s.ticket("worker");
+    const auto second = s.try_acquire(other, 50ms);
+    REQUIRE(second->acquired);
+    REQUIRE(second->fence != a.fence);
+    REQUIRE(second->lane != again->lane);
+    durable_ticket third = s.ticket("worker");
+    REQUIRE_FALSE(s.try_acquire(third, 60ms)->acquired);
+}
+
+TEST_CASE("durable_semaphore: a time on another clock than the record's is refused") {
+    const memory_slot slot;
+    durable_semaphore s(slot, 1);
+    durable_ticket t = s.ticket();
+    REQUIRE(s.try_acquire(t, 5ms).error() == durable_errc::clock_mismatch);
+    REQUIRE(s.renew(t, 5ms).error() == durable_errc::clock_mismatch);
+    REQUIRE(s.inspect(5ms).error() == durable_errc::clock_mismatch);
+    REQUIRE(s.try_acquire(t)->acquired);
+
+    durable_semaphore other(slot, 1, on_callers_clock());
+    durable_ticket u = other.ticket();
+    REQUIRE(other.try_acquire(u, 5ms).error() == durable_errc::clock_mismatch);
+}
+
+TEST_CASE("durable_semaphore: times that cannot be meant change nothing") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    durable_ticket a = s.ticket();
+    REQUIRE(s.try_acquire(a, 1000ms)->acquired);
+    durable_ticket b = s.ticket();
+    for (const auto now :
+         {-1ms, std::chrono::milliseconds::min(), std::chrono::milliseconds::max()}) {
+        REQUIRE(s.try_acquire(b, now).error() == durable_errc::invalid_argument);
+        REQUIRE(s.renew(a, now).error() == durable_errc::invalid_argument);
+    }
+    REQUIRE(s.inspect(1001ms).value()->live.holders.size() == 1);
+    REQUIRE(s.inspect(1001ms).value()->live.waiters.empty());
+}
+
+TEST_CASE("durable_semaphore: contenders with another number of permits are refused") {
+    const memory_slot slot;
+    durable_semaphore three(slot, 3);
+    const auto held = three.acquire();
+    REQUIRE(held.has_value());
+    durable_semaphore four(slot, 4);
+    REQUIRE(four.acquire().error() == durable_errc::permits_mismatch);
+    REQUIRE(holding(three) == 1);
+}
+
+TEST_CASE("durable_semaphore: options that cannot be meant are not accepted") {
+    const auto refuses = [](std::int64_t permits, durable_options o) {
+        try {
+            durable_semaphore s(memory_slot(), permits, std::move(o));
+            return false;
+        } catch (const std::system_error& e) {
+            return e.code() == durable_errc::invalid_argument;
+        }
+    };
+    REQUIRE(refuses(0, {}));
+    REQUIRE(refuses(-1, {}));
+    durable_options o;
+    o.lease = 0ms;
+    REQUIRE(refuses(1, o));
+    o = {};
+    o.margin = o.lease;
+    REQUIRE(refuses(1, o));
+    o = {};
+    o.reclaim_delay = -1ms;
+    REQUIRE(refuses(1, o));
+    o = {};
+    o.clock = lock_clock::server; // that this slot does not have
+    REQUIRE(refuses(1, o));
+    o = {};
+    o.poll_most = 0ms;
+    REQUIRE(refuses(1, o));
+    o = {};
+    o.holder_id = "\xff";
+    REQUIRE(refuses(1, o));
+    REQUIRE_FALSE(refuses(1, {}));
+}
+
+TEST_CASE("durable_semaphore: what nobody can have is refused, and what is no ticket") {
+    durable_semaphore s(memory_slot(), 2);
+    bide::acquire_request r;
+    r.weight = 3;
+    REQUIRE(s.acquire(r).error() == durable_errc::too_heavy);
+    r.weight = 0;
+    REQUIRE(s.acquire(r).error() == durable_errc::invalid_argument);
+    durable_ticket t = s.ticket("\xff");
+    REQUIRE(s.try_acquire(t).error() == durable_errc::invalid_argument);
+    t = s.ticket(std::string(257, 'a'));
+    REQUIRE(s.try_acquire(t).error() == durable_errc::invalid_argument);
+}
+
+TEST_CASE("durable_semaphore: threads and coroutines are served in the order of their coming") {
+    durable_semaphore s(memory_slot(), 1);
+    auto held = s.acquire();
+    std::mutex lock;
+    std::vector<int> order;
+    std::map<int, std::int64_t> fences;
+    const auto note = [&](int who, const bide::durable_guard& g) {
+        const std::lock_guard guard(lock);
+        order.push_back(who);
+        fences[who] = g.fence();
+    };
+    const auto by_task = [&](int who) -> bide::task<void> {
+        auto mine = co_await s.async_acquire();
+        if (mine) {
+            note(who, *mine);
+        }
+    };
+    bide::scheduler workers;
+    std::vector<std::thread> threads;
+    std::vector<bide::join_handle<void>> tasks;
+    for (int who = 0; who < 6; ++who) {
+        if (who % 2 == 0) {
+            threads.emplace_back([&, who] {
+                const auto mine = s.acquire();
+                if (mine) {
+                    note(who, *mine);
+                }
+            });
+        } else {
+            tasks.push_back(workers.spawn(by_task(who)));
+        }
+        REQUIRE(test::eventually([&] { return waiting(s) == static_cast<std::size_t>(who) + 1; }));
+    }
+    REQUIRE(held->release().has_value());
+    for (std::thread& t : threads) {
+        t.join();
+    }
+    for (auto& t : tasks) {
+        std::move(t).join();
+    }
+    REQUIRE(order == std::vector<int>{0, 1, 2, 3, 4, 5});
+    for (int who = 1; who < 6; ++who) {
+        REQUIRE(fences[who] > fences[who - 1]);
+    }
+}
+
+TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes past it") {
+    durable_semaphore s(memory_slot(), 3);
+    auto one = s.acquire();
+    std::optional<std::int64_t> large_fence;
+    std::thread large([&] {
+        bide::acquire_request r;
+        r.weight = 3;
+        auto mine = s.acquire(r);
+        if (mine) {
+            large_fence = mine->fence();
+        }
+    });
+    REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+    REQUIRE(s.try_acquire().error() == errc::timeout); // two are free, and are kept for it
+    REQUIRE(waiting(s) == 1);                          // no trace
+    REQUIRE(one->release().has_value());
+    large.join();
+    REQUIRE(large_fence.has_value());
+    REQUIRE(s.try_acquire(3).has_value());
+}
+
+TEST_CASE("durable_semaphore: what can be had at once is, even stopped or without any time") {
+    durable_semaphore s(memory_slot(), 1);
+    std::stop_source stopped;
+    stopped.request_stop();
+    bide::acquire_request r;
+    r.stop = stopped.get_token();
+    {
+        const auto got = s.acquire(r);
+        REQUIRE(got.has_value());
+        REQUIRE(s.acquire(r).error() == errc::stopped);
+    }
+    r.timeout = -1s;
+    const auto got = s.acquire(r);
+    REQUIRE(got.has_value());
+    REQUIRE(s.acquire(r).error() == errc::timeout);
+    REQUIRE(waiting(s) == 0);
+}
+
+TEST_CASE(
+    "durable_semaphore: who gives up leaves no entry, and who is behind it comes to its turn") {
+    durable_semaphore s(memory_slot(), 1);
+    auto held = s.acquire();
+
+    SECTION("by time") {
+        bide::acquire_request r;
+        r.timeout = 5ms;
+        REQUIRE(s.acquire(r).error() == errc::timeout);
+        REQUIRE(bide::sync_wait(s.async_acquire(r)).error() == errc::timeout);
+    }
+    SECTION("by a stop") {
+        std::stop_source source;
+        std::error_code why;
+        std::thread waiter([&] {
+            bide::acquire_request r;
+            r.stop = source.get_token();
+            why = s.acquire(r).error();
+        });
+        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+        source.request_stop();
+        waiter.join();
+        REQUIRE(why == errc::stopped);
+    }
+    SECTION("by a stop, in a coroutine") {
+        std::stop_source source;
+        bide::scheduler workers;
+        bide::acquire_request r;
+        r.stop = source.get_token();
+        auto task = workers.spawn(s.async_acquire(r));
+        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+        source.request_stop();
+        REQUIRE(std::move(task).join().error() == errc::stopped);
+    }
+    SECTION("by the end of its task") {
+        bide::scheduler workers;
+        auto task = workers.spawn(s.async_acquire());
+        REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+        task.cancel();
+        REQUIRE(std::move(task).join().error() == errc::stopped);
+    }
+    REQUIRE(waiting(s) == 0);
+    REQUIRE(held->release().has_value());
+    REQUIRE(s.try_acquire().has_value());
+}
+
+TEST_CASE(
+    "durable_semaphore: a holder that never comes back is waited for until its lease is over") {
+    durable_options o;
+    o.lease = 60ms;
+    durable_semaphore s(memory_slot(), 1, o);
+    durable_ticket lost = s.ticket();
+    const std::int64_t before = bide::durable::boottime_ms();
+    REQUIRE(s.try_acquire(lost)->acquired);
+    const auto next = s.acquire();
+    REQUIRE(next.has_value());
+    REQUIRE(bide::durable::boottime_ms() - before >= 60);
+    REQUIRE(next->fence() > lost.fence);
+}
+
+TEST_CASE(
+    "durable_semaphore: a waiter that never comes back is not waited for longer than its time") {
+    durable_options o;
+    o.lease = 60ms;
+    durable_semaphore s(memory_slot(), 1, o);
+    auto held = s.acquire();
+    durable_ticket ghost = s.ticket();
+    REQUIRE_FALSE(s.try_acquire(ghost)->acquired);
+    REQUIRE(held->release().has_value());
+    REQUIRE(s.try_acquire().error() == errc::timeout); // it is the ghost's turn
+    REQUIRE(s.acquire().has_value());
+}
+
+TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the end and gets in") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    durable_ticket holder = s.ticket();
+    durable_ticket slow = s.ticket();
+    durable_ticket quick = s.ticket();
+    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
+    REQUIRE(s.try_acquire(slow, 0ms)->position == 0);
+    REQUIRE(s.renew(holder, 90ms).value());
+    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one is over
+    REQUIRE(s.try_acquire(slow, 130ms)->position == 1);
+    REQUIRE(s.release(holder).value());
+    REQUIRE(s.try_acquire(quick, 140ms)->acquired);
+    REQUIRE(s.release(quick).value());
+    REQUIRE(s.try_acquire(slow, 150ms)->acquired);
+}
+
+TEST_CASE("durable_semaphore: guards outlive it") {
+    std::optional<bide::durable_guard> held;
+    const memory_slot slot;
+    {
+        durable_semaphore s(slot, 1);
+        auto got = s.acquire();
+        held.emplace(std::move(*got));
+    }
+    durable_semaphore again(slot, 1);
+    REQUIRE(again.try_acquire().error() == errc::timeout);
+    REQUIRE(held->release().has_value());
+    REQUIRE(again.try_acquire().has_value());
+}
+
+TEST_CASE("durable_semaphore: what is stored and no record is an error, not an empty lock") {
+    memory_slot slot;
+    REQUIRE(slot.compare_exchange(0, "{\"v\":1}").status == bide::cas_status::stored);
+    durable_semaphore s(slot, 1);
+    REQUIRE(s.acquire().error() == durable_errc::corrupt_record);
+    REQUIRE(s.inspect().error() == durable_errc::corrupt_record);
+    durable_ticket t = s.ticket();
+    REQUIRE(s.try_acquire(t).error() == durable_errc::corrupt_record);
+    REQUIRE(s.release(t).error() == durable_errc::corrupt_record);
+    REQUIRE(slot.load()->value == "{\"v\":1}");
+}
+
+namespace {
+
+// A store with transactions, as small as can be.
+struct tiny_database {
+    std::uint64_t version = 0;
+    std::string value;
+    int work = 0;
+};
+struct tiny_transaction {
+    tiny_database& of;
+    tiny_database draft = of;
+    void commit() { of = draft; }
+};
+class tiny_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees{true, false, lock_clock::boottime};
+    using transaction = tiny_transaction;
+    explicit tiny_slot(tiny_database& of) : of_(&of) {}
+    bide::result<bide::slot_snapshot, std::error_code> load() { return read(*of_); }
+    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+        return write(*of_, v, value);
+    }
+    bide::result<bide::slot_snapshot, std::error_code> load_in(transaction& in) {
+        return read(in.draft);
+    }
+    bide::cas_result compare_exchange_in(transaction& in, bide::slot_version v,
+                                         std::string_view value) {
+        return write(in.draft, v, value);
+    }
+
+private:
+    static bide::slot_snapshot read(const tiny_database& d) {
+        bide::slot_snapshot s;
+        s.version = d.version;
+        s.value = d.value;
+        return s;
+    }
+    static bide::cas_result write(tiny_database& d, bide::slot_version v, std::string_view value) {
+        bide::cas_result r;
+        r.status = bide::cas_status::conflict;
+        if (d.version == v) {
+            d.version = v + 1;
+            d.value = value;
+            r.status = bide::cas_status::stored;
+            r.version = d.version;
+        }
+        return r;
+    }
+    tiny_database* of_;
+};
+static_assert(bide::transactional_slot<tiny_slot>);
+
+} // namespace
+
+TEST_CASE(
+    "durable_semaphore: in a transaction the lock and the work change together or not at all") {
+    tiny_database database;
+    tiny_slot inside(database);
+    durable_semaphore s(tiny_slot(database), 1);
+    durable_ticket t = s.ticket();
+    {
+        tiny_transaction dropped{database};
+        REQUIRE(s.try_acquire_in(inside, dropped, t)->acquired);
+        dropped.draft.work = 1;
+    }
+    REQUIRE(holding(s) == 0);
+    REQUIRE(database.work == 0);
+
+    t = s.ticket();
+    {
+        tiny_transaction kept{database};
+        REQUIRE(s.try_acquire_in(inside, kept, t)->acquired);
+        kept.draft.work = 2;
+        kept.commit();
+    }
+    REQUIRE(holding(s) == 1);
+    REQUIRE(database.work == 2);
+    {
+        tiny_transaction kept{database};
+        REQUIRE(s.renew_in(inside, kept, t).value());
+        REQUIRE(s.release_in(inside, kept, t).value());
+        kept.draft.work = 3;
+        kept.commit();
+    }
+    REQUIRE(holding(s) == 0);
+    tiny_transaction late{database};
+    REQUIRE_FALSE(s.renew_in(inside, late, t).value());
+}

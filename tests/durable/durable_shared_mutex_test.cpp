@@ -1,0 +1,90 @@
+#include <bide/durable/durable_shared_mutex.hpp>
+
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/task.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+using bide::durable_errc;
+using bide::durable_shared_mutex;
+using bide::errc;
+using bide::memory_slot;
+
+namespace {
+
+std::size_t waiting(durable_shared_mutex& m) {
+    const auto seen = m.inspect();
+    return seen && *seen ? (*seen)->live.waiters.size() : 0;
+}
+
+} // namespace
+
+TEST_CASE("durable_shared_mutex: readers side by side, a writer alone") {
+    durable_shared_mutex m(memory_slot{});
+    {
+        const auto one = m.acquire_shared();
+        const auto two = bide::sync_wait(m.async_acquire_shared());
+        REQUIRE(one.has_value());
+        REQUIRE(two.has_value());
+        REQUIRE(one->lane() != two->lane());
+        REQUIRE(m.try_acquire().error() == errc::timeout);
+        REQUIRE(m.try_acquire_shared().has_value());
+    }
+    const auto writer = m.acquire();
+    REQUIRE(writer.has_value());
+    REQUIRE(writer->lane() == 0);
+    REQUIRE(m.try_acquire_shared().error() == errc::timeout);
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+}
+
+TEST_CASE("durable_shared_mutex: readers wait behind a writer that waits") {
+    durable_shared_mutex m(memory_slot{});
+    auto reader = m.acquire_shared();
+    std::atomic<int> order{0};
+    int writer_was = -1;
+    int reader_was = -1;
+    std::thread writer([&] {
+        const auto g = m.acquire();
+        writer_was = order++;
+    });
+    REQUIRE(test::eventually([&] { return waiting(m) == 1; }));
+    REQUIRE(m.try_acquire_shared().error() == errc::timeout);
+    std::thread late([&] {
+        const auto g = m.acquire_shared();
+        reader_was = order++;
+    });
+    REQUIRE(test::eventually([&] { return waiting(m) == 2; }));
+    REQUIRE(reader->release().has_value());
+    writer.join();
+    late.join();
+    REQUIRE(writer_was == 0);
+    REQUIRE(reader_was == 1);
+}
+
+TEST_CASE("durable_shared_mutex: as many readers as were agreed on, and no more") {
+    const memory_slot slot;
+    durable_shared_mutex m(slot, {}, 2);
+    const auto one = m.acquire_shared();
+    const auto two = m.acquire_shared();
+    REQUIRE(m.try_acquire_shared().error() == errc::timeout);
+    durable_shared_mutex other(slot);
+    REQUIRE(other.try_acquire_shared().error() == durable_errc::permits_mismatch);
+}
+
+TEST_CASE("durable_shared_mutex: tickets of readers and writers weigh what they should") {
+    durable_shared_mutex m(memory_slot{});
+    bide::durable_ticket writer = m.ticket("w");
+    bide::durable_ticket reader = m.shared_ticket("r");
+    REQUIRE(m.try_acquire(reader)->acquired);
+    REQUIRE_FALSE(m.try_acquire(writer)->acquired);
+    REQUIRE(m.release(reader).value());
+    REQUIRE(m.try_acquire(writer)->acquired);
+    bide::durable_ticket second = m.shared_ticket("r");
+    REQUIRE_FALSE(m.try_acquire(second)->acquired);
+}

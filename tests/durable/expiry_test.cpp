@@ -1,0 +1,131 @@
+#include <bide/durable/expiry.hpp>
+
+#include <support/catch.hpp>
+
+#include <cstdint>
+
+using namespace bide::durable;
+using bide::lock_clock;
+
+namespace {
+
+holder held(std::int64_t expires_at, std::int64_t renewals = 0) {
+    holder h;
+    h.holder_id = "a";
+    h.nonce = "n";
+    h.fence = 1;
+    h.lease_ms = 100;
+    h.expires_at = expires_at;
+    h.renewals = renewals;
+    h.from.boot = "this";
+    return h;
+}
+waiter waits(std::int64_t expires_at) {
+    waiter w;
+    w.holder_id = "b";
+    w.nonce = "m";
+    w.ttl_ms = 100;
+    w.expires_at = expires_at;
+    w.from.boot = "this";
+    return w;
+}
+origin here() {
+    origin o;
+    o.boot = "this";
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("expiry: a lease is over at its time, not before, and with a grace that much later") {
+    const origin self = here();
+    for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::boottime}) {
+        const expiry_judge judge(clock, 1000, self);
+        REQUIRE(judge.expired(held(1000), 0));
+        REQUIRE(judge.expired(held(999), 0));
+        REQUIRE_FALSE(judge.expired(held(1001), 0));
+        REQUIRE_FALSE(judge.expired(held(1000), 1));
+        REQUIRE(judge.expired(held(990), 10));
+        REQUIRE(judge.expired(waits(1000), false));
+        REQUIRE_FALSE(judge.expired(waits(1001), true));
+    }
+}
+
+TEST_CASE("expiry: what is of another boot is over, on the clock that begins with it") {
+    const origin self = here();
+    holder h = held(1'000'000);
+    h.from.boot = "before";
+    REQUIRE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 0));
+    REQUIRE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 500));
+    REQUIRE_FALSE(expiry_judge(lock_clock::server, 1000, self).expired(h, 0));
+}
+
+TEST_CASE("expiry: where a boot is not known the time decides, on the clock that begins with it") {
+    const origin self = here();
+    holder h = held(2000);
+    h.from.boot.clear(); // of a process that is kept from /proc, say
+    REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 0));
+    REQUIRE(expiry_judge(lock_clock::boottime, 2000, self).expired(h, 0));
+    const origin blind;
+    REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, blind).expired(held(2000), 0));
+    REQUIRE(expiry_judge(lock_clock::boottime, 2000, blind).expired(held(2000), 0));
+}
+
+TEST_CASE("expiry: observed, it is over when it has stood still for its length and the drift") {
+    const origin self = here();
+    record r;
+    r.clock = lock_clock::observed;
+    r.fence = 2;
+    r.holders = {held(5)}; // whatever its writer's clock said
+    r.waiters = {waits(5)};
+    observations seen;
+    seen.note(r, 1000);
+    const auto at = [&](std::int64_t now) { return expiry_judge(seen, now, 0.1, self); };
+    REQUIRE_FALSE(at(1000).expired(r.holders[0], 0)); // first seen now
+    REQUIRE_FALSE(at(1110).expired(r.holders[0], 0));
+    REQUIRE(at(1111).expired(r.holders[0], 0));
+    REQUIRE_FALSE(at(1111).expired(r.holders[0], 50));
+    REQUIRE(at(1111).expired(r.waiters[0], false));
+
+    SECTION("a renewal begins anew") {
+        r.holders[0].renewals = 1;
+        seen.note(r, 1090);
+        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
+        REQUIRE(at(1201).expired(r.holders[0], 0));
+    }
+    SECTION("so does a new grant to the same ticket") {
+        r.holders[0].fence = 7;
+        seen.note(r, 1090);
+        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
+    }
+    SECTION("what was seen again unchanged goes on from where it was") {
+        seen.note(r, 1090);
+        REQUIRE(at(1111).expired(r.holders[0], 0));
+    }
+    SECTION("what was away is first seen when it comes back") {
+        record empty = r;
+        empty.holders.clear();
+        seen.note(empty, 1050);
+        seen.note(r, 1060);
+        REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
+    }
+}
+
+TEST_CASE("expiry: whose process is gone is over, in front of the queue and without a grace") {
+    const origin self = this_origin(true);
+    if (self.pid == 0) {
+        return;
+    }
+    holder h = held(1'000'000);
+    h.from = self;
+    h.from.start -= 1; // an earlier process with this pid
+    waiter w = waits(1'000'000);
+    w.from = h.from;
+    const expiry_judge judge(lock_clock::caller, 0, self);
+    REQUIRE(judge.expired(h, 0));
+    REQUIRE_FALSE(judge.expired(h, 10)); // what it has on its way is given its time
+    REQUIRE(judge.expired(w, true));
+    REQUIRE_FALSE(judge.expired(w, false));
+    h.from = self;
+    REQUIRE_FALSE(judge.expired(h, 0));
+}

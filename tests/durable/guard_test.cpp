@@ -1,0 +1,256 @@
+#include <bide/durable/guard.hpp>
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::errc;
+using bide::memory_slot;
+
+namespace {
+
+// Answers nothing while it is told to hang.
+class hanging_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    struct valve {
+        std::atomic<bool> shut{false};
+        std::atomic<int> stuck{0};
+    };
+    hanging_slot(memory_slot of, std::shared_ptr<valve> v)
+        : of_(std::move(of)), valve_(std::move(v)) {}
+    bide::result<bide::slot_snapshot, std::error_code> load() {
+        pass();
+        return of_.load();
+    }
+    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+        pass();
+        return of_.compare_exchange(v, value);
+    }
+
+private:
+    void pass() {
+        ++valve_->stuck;
+        test::eventually([&] { return !valve_->shut.load(); });
+        --valve_->stuck;
+    }
+    memory_slot of_;
+    std::shared_ptr<valve> valve_;
+};
+
+std::int64_t renewals(durable_mutex& m) {
+    const auto seen = m.inspect();
+    return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
+}
+
+} // namespace
+
+TEST_CASE("guard: it renews its lease, on a thread and on a scheduler") {
+    bide::scheduler workers;
+    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
+        durable_options o;
+        o.lease = 60ms;
+        o.renew_on = where;
+        durable_mutex m(memory_slot(), o);
+        const std::int64_t before = bide::durable::boottime_ms();
+        auto g = m.acquire();
+        REQUIRE(g.has_value());
+        const std::stop_token lost = g->lost();
+        // A slow machine may lose it; a lease that was kept has been renewed.
+        REQUIRE(test::eventually([&] {
+            return lost.stop_requested() ||
+                   (renewals(m) >= 3 && bide::durable::boottime_ms() - before > 60);
+        }));
+        if (!lost.stop_requested()) {
+            REQUIRE(g->is_held());
+            g->check();
+            REQUIRE(g->release().has_value());
+            REQUIRE_FALSE(lost.stop_requested()); // given back is not lost
+        }
+    }
+}
+
+TEST_CASE("guard: without renewals it is lost by the end of its lease, before others have it") {
+    durable_options o;
+    o.lease = 50ms;
+    o.auto_renew = false;
+    durable_mutex m(memory_slot(), o);
+    auto g = m.acquire();
+    std::atomic<bool> was_told{false};
+    const std::stop_callback tell(g->lost(), [&]() noexcept { was_told = true; });
+    const auto next = m.acquire();
+    REQUIRE(next.has_value());
+    REQUIRE_FALSE(g->is_held());
+    REQUIRE(g->remaining() == 0ms);
+    REQUIRE(next->fence() > g->fence());
+    REQUIRE(test::eventually([&] { return was_told.load(); }));
+    REQUIRE_THROWS_AS(g->check(), std::system_error);
+    REQUIRE(g->renew().error() == durable_errc::lock_lost);
+    REQUIRE(g->release().error() == durable_errc::lock_lost);
+    REQUIRE(m.try_acquire().error() == errc::timeout); // the next one's hold was not touched
+}
+
+TEST_CASE("guard: a store that hangs does not keep it from knowing that it is lost") {
+    const memory_slot memory;
+    const auto valve = std::make_shared<hanging_slot::valve>();
+    durable_options o;
+    o.lease = 60ms;
+    durable_mutex m(hanging_slot(memory, valve), o);
+    auto g = m.acquire();
+    REQUIRE(g.has_value());
+    const std::stop_token lost = g->lost();
+    valve->shut = true;
+    REQUIRE(test::eventually([&] { return lost.stop_requested(); }));
+    REQUIRE_FALSE(g->is_held());
+    {
+        const auto dropped = std::move(g); // does not wait for the store either
+    }
+    valve->shut = false;
+    durable_mutex other(memory, o);
+    REQUIRE(other.acquire().has_value());
+}
+
+TEST_CASE("guard: who is taken it away learns so by its next renewal") {
+    durable_options o;
+    o.lease = 30s;
+    durable_mutex m(memory_slot(), o);
+    auto g = m.acquire();
+    REQUIRE(m.admin("ops").force_release(g->fence(), "host lost").value());
+    REQUIRE(g->is_held()); // it cannot know
+    REQUIRE(g->renew().error() == durable_errc::lock_lost);
+    REQUIRE_FALSE(g->is_held());
+    REQUIRE(g->lost().stop_requested());
+    REQUIRE(g->release().error() == durable_errc::lock_lost);
+}
+
+TEST_CASE("guard: destroyed, assigned to and released it gives back, once") {
+    durable_mutex m(memory_slot{});
+    {
+        auto g = m.acquire();
+        REQUIRE(m.try_acquire().error() == errc::timeout);
+    }
+    std::optional<bide::durable_guard> held(std::move(*m.try_acquire()));
+    durable_mutex other(memory_slot{});
+    auto of_other = other.acquire();
+    *held = std::move(*of_other);
+    REQUIRE(m.try_acquire().has_value());
+    REQUIRE(other.try_acquire().error() == errc::timeout);
+    REQUIRE(held->release().has_value());
+    REQUIRE(other.try_acquire().has_value());
+    held.reset();
+    REQUIRE(other.try_acquire().has_value());
+}
+
+TEST_CASE("guard: it gives back when an exception leaves its scope") {
+    durable_mutex m(memory_slot{});
+    try {
+        const auto g = m.acquire();
+        throw 1;
+    } catch (int) {
+    }
+    REQUIRE(m.try_acquire().has_value());
+}
+
+TEST_CASE("guard: detached it stays held, and who has the ticket goes on with it") {
+    const memory_slot slot;
+    bide::durable_ticket left;
+    {
+        durable_mutex m(slot);
+        bide::acquire_request r;
+        r.ticket = m.ticket("night");
+        auto g = m.acquire(r);
+        left = g->detach();
+    }
+    durable_mutex m(slot);
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+    bide::acquire_request resumed;
+    resumed.ticket = bide::durable_ticket::parse(left.to_string()).value();
+    auto g = m.acquire(resumed);
+    REQUIRE(g.has_value());
+    REQUIRE(g->fence() == left.fence);
+    REQUIRE(g->ticket().holder_id == "night");
+}
+
+TEST_CASE("guard: a child of fork() does not give back what its parent holds") {
+    std::string directory = (std::filesystem::temp_directory_path() / "bide-guard-XXXXXX").string();
+    REQUIRE(::mkdtemp(directory.data()) != nullptr);
+    {
+        durable_mutex m(bide::file_slot(directory + "/lock"));
+        auto g = m.acquire();
+        REQUIRE(g.has_value());
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const bool right = !g->is_held();
+            {
+                const auto dropped = std::move(g);
+            }
+            ::_exit(right ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(child, &status, 0);
+        REQUIRE(status == 0);
+        REQUIRE(g->is_held());
+        REQUIRE(m.try_acquire().error() == errc::timeout);
+        REQUIRE(g->renew().has_value());
+    }
+    std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("guard: what a process held that was killed is free at once where it was bound to it") {
+    std::string directory = (std::filesystem::temp_directory_path() / "bide-guard-XXXXXX").string();
+    REQUIRE(::mkdtemp(directory.data()) != nullptr);
+    {
+        durable_options o;
+        o.lease = std::chrono::hours(1);
+        int told[2];
+        REQUIRE(::pipe(told) == 0);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            durable_mutex m(bide::file_slot(directory + "/lock"), o);
+            const auto g = m.acquire();
+            static_cast<void>(!::write(told[1], "x", g.has_value() ? 1 : 0));
+            ::close(told[1]);
+            for (;;) {
+                ::pause();
+            }
+        }
+        ::close(told[1]);
+        char x = 0;
+        REQUIRE(::read(told[0], &x, 1) == 1);
+        ::close(told[0]);
+        durable_mutex m(bide::file_slot(directory + "/lock"), o);
+        REQUIRE(m.try_acquire().error() == errc::timeout);
+        std::thread killer([&] { ::kill(child, SIGKILL); });
+        const auto g = m.acquire(); // within the hour
+        killer.join();
+        ::waitpid(child, nullptr, 0);
+        REQUIRE(g.has_value());
+    }
+    std::filesystem::remove_all(directory);
+}

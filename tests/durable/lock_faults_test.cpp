@@ -1,0 +1,371 @@
+// What goes wrong around a durable lock while it is used: stores that hang, that answer late, or not
+// at all; threads that cannot be started; children of fork(); clocks that throw.
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::durable_semaphore;
+using bide::durable_ticket;
+using bide::errc;
+using bide::lock_clock;
+using bide::memory_slot;
+using bide::slot_snapshot;
+using bide::slot_version;
+
+namespace {
+
+// A memory that does what it is told to besides.
+class odd_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    struct habits {
+        std::atomic<bool> hangs{false};
+        bool keeps_back = false; // what is to be stored, once, and then fails to load, once
+        bool fails = false;
+        std::atomic<int> takes_ms{0};
+        bool watches_break = false;
+        std::atomic<int> watches{0};
+        slot_version kept_version = 0;
+        std::string kept;
+    };
+    odd_slot(memory_slot of, std::shared_ptr<habits> h) : of_(std::move(of)), h_(std::move(h)) {}
+
+    bide::result<slot_snapshot, std::error_code> load() {
+        test::eventually([&] { return !h_->hangs; });
+        if (std::exchange(h_->fails, false)) {
+            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+        }
+        return of_.load();
+    }
+    cas_result compare_exchange(slot_version v, std::string_view value) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(h_->takes_ms));
+        if (std::exchange(h_->keeps_back, false)) {
+            h_->kept_version = v;
+            h_->kept = value;
+            h_->fails = true;
+            return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::timed_out)};
+        }
+        return of_.compare_exchange(v, value);
+    }
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+        ++h_->watches;
+        auto made = of_.watch();
+        if (h_->watches_break) {
+            return std::unique_ptr<bide::slot_watch>(new broken_watch(std::move(*made)));
+        }
+        return made;
+    }
+
+private:
+    class broken_watch final : public bide::slot_watch {
+    public:
+        explicit broken_watch(std::unique_ptr<bide::slot_watch> of) : of_(std::move(of)) {}
+        int fd() const noexcept override { return of_->fd(); }
+        std::error_code drain() noexcept override {
+            return std::make_error_code(std::errc::connection_reset);
+        }
+
+    private:
+        const std::unique_ptr<bide::slot_watch> of_;
+    };
+    memory_slot of_;
+    std::shared_ptr<habits> h_;
+};
+
+// Under whose lock nothing is ever certain.
+class unsure_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    explicit unsure_slot(std::shared_ptr<int> calls) : calls_(std::move(calls)) {}
+    bide::result<slot_snapshot, std::error_code> load() { return slot_snapshot(); }
+    cas_result compare_exchange(slot_version, std::string_view) { return answer(); }
+    cas_result update_locked(const bide::slot_update&) { return answer(); }
+
+private:
+    cas_result answer() {
+        ++*calls_;
+        return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};
+    }
+    std::shared_ptr<int> calls_;
+};
+
+// A coroutine of somebody else's: without an executor.
+struct foreign {
+    struct promise_type {
+        foreign get_return_object() noexcept { return {}; }
+        std::suspend_never initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        void unhandled_exception() noexcept { std::terminate(); }
+    };
+};
+foreign hold_once(durable_mutex& m, std::atomic<int>& done) {
+    auto waiting = m.async_acquire();
+    {
+        const auto got = co_await std::move(waiting);
+        done = got.has_value() ? 1 : -1;
+    }
+    done = done + 1;
+}
+
+std::size_t waiting(durable_semaphore& s) {
+    const auto seen = s.inspect();
+    return seen && *seen ? (*seen)->live.waiters.size() : 0;
+}
+
+// What a child of fork() answers.
+int in_child(const std::function<int()>& what) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(what());
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+} // namespace
+
+TEST_CASE("lock_faults: a coroutine without an executor does not go on where leases are watched") {
+    const memory_slot memory;
+    const auto habits = std::make_shared<odd_slot::habits>();
+    durable_mutex waits(odd_slot(memory, habits));
+    durable_mutex other(memory);
+    durable_options o;
+    o.lease = 50ms;
+    o.auto_renew = false;
+    durable_mutex third(memory_slot(), o);
+
+    auto held = other.acquire();
+    std::atomic<int> done{0};
+    hold_once(waits, done);
+    REQUIRE(done == 0);
+    const auto watched = third.acquire();
+    const std::stop_token lost = watched->lost();
+    habits->hangs = true;
+    REQUIRE(held->release().has_value()); // its watch lets the coroutine look
+    const bool was_told = test::eventually([&] { return lost.stop_requested(); }, 5s);
+    habits->hangs = false;
+    REQUIRE(test::eventually([&] { return done == 2; }));
+    REQUIRE(was_told);
+}
+
+TEST_CASE(
+    "lock_faults: who comes with the ticket of a hold that is over and gives up leaves no entry") {
+    durable_semaphore s(memory_slot(), 1);
+    durable_ticket t = s.ticket();
+    REQUIRE(s.try_acquire(t)->acquired);
+    REQUIRE(s.admin("ops").force_release(t.fence, "gone").value());
+    const auto held = s.acquire();
+    REQUIRE(held.has_value());
+    bide::acquire_request r;
+    r.ticket = t;
+    r.timeout = 5ms;
+    REQUIRE(s.acquire(r).error() == errc::timeout);
+    REQUIRE(waiting(s) == 0);
+}
+
+TEST_CASE("lock_faults: what was under way when an acquisition failed does not come to hold") {
+    memory_slot memory;
+    const auto habits = std::make_shared<odd_slot::habits>();
+    durable_mutex m(odd_slot(memory, habits));
+    habits->keeps_back = true;
+    habits->takes_ms = 5;
+    bide::acquire_request r;
+    r.timeout = 1ms;
+    REQUIRE(m.acquire(r).error() == errc::timeout);
+    REQUIRE_FALSE(habits->kept.empty());
+    static_cast<void>(memory.compare_exchange(habits->kept_version, habits->kept)); // it comes
+    const auto seen = m.inspect();
+    REQUIRE((!*seen || ((*seen)->live.holders.empty() && (*seen)->live.waiters.empty())));
+}
+
+TEST_CASE("lock_faults: a store that never says what it did is not asked without a pause") {
+    const auto calls = std::make_shared<int>(0);
+    durable_options o;
+    o.patience = 200ms;
+    durable_mutex m(unsure_slot(calls), o);
+    durable_ticket t = m.ticket();
+    REQUIRE(m.try_acquire(t).error() == durable_errc::indeterminate);
+    REQUIRE(*calls > 1);
+    REQUIRE(*calls < 1000);
+}
+
+TEST_CASE("lock_faults: a store that is always slower than the lease is an error in the end and no "
+          "hold") {
+    const auto habits = std::make_shared<odd_slot::habits>();
+    durable_options o;
+    o.lease = 10ms;
+    o.patience = 100ms;
+    durable_mutex m(odd_slot(memory_slot(), habits), o);
+    habits->takes_ms = 15;
+    bide::acquire_request r;
+    r.timeout = 5s; // for the test to end
+    REQUIRE(m.acquire(r).error() == durable_errc::lock_lost);
+    habits->takes_ms = 0;
+    REQUIRE((*m.inspect())->live.holders.empty());
+}
+
+TEST_CASE("lock_faults: renewals go on after one that threw") {
+    bide::scheduler workers;
+    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
+        std::atomic<bool> breaks{false};
+        std::atomic<int> broken{0};
+        durable_options o;
+        o.lease = 600ms;
+        o.renew_on = where;
+        o.clock = lock_clock::caller;
+        o.now = [&] {
+            if (breaks) {
+                ++broken;
+                throw std::runtime_error("no clock");
+            }
+            return std::chrono::milliseconds(bide::durable::boottime_ms());
+        };
+        durable_mutex m(memory_slot(), o);
+        const auto g = m.acquire();
+        breaks = true;
+        REQUIRE(test::eventually([&] { return broken > 1; }));
+        breaks = false;
+        const std::stop_token lost = g->lost();
+        REQUIRE(test::eventually([&] {
+            const auto seen = m.inspect();
+            return lost.stop_requested() ||
+                   ((*seen)->live.holders.size() == 1 && (*seen)->live.holders[0].renewals > 0);
+        }));
+    }
+}
+
+TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
+    bide::scheduler_options one;
+    one.num_workers = 1;
+    bide::scheduler workers(one);
+    durable_options o;
+    o.lease = 3s;
+    const auto engine = std::make_shared<bide::detail::lock_engine>(memory_slot(), 2, o);
+    const auto make = [&] {
+        durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
+        const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
+        t.fence = got->outcome.fence;
+        return std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+                                                    got->good_until_ms);
+    };
+    const auto first = make();
+    const auto second = make();
+    const auto renewer = std::make_shared<bide::detail::renewer>(3s, &workers);
+    std::atomic<bool> open{false};
+    auto busy = workers.spawn([&] { test::eventually([&] { return open.load(); }); });
+    renewer->add(first);
+    first->renew_at_ms += 60'000; // before the task has looked
+    open = true;
+    std::move(busy).join();
+    std::this_thread::sleep_for(20ms); // it has looked, or the rest shows nothing
+    renewer->add(second);
+    std::this_thread::sleep_for(20ms);
+    const auto before = workers.stats().polled;
+    std::this_thread::sleep_for(100ms);
+    REQUIRE(workers.stats().polled - before < 20);
+}
+
+TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires there") {
+    durable_options o;
+    o.lease = 300ms;
+    durable_mutex m(memory_slot(), o);
+    REQUIRE(m.acquire()->release().has_value()); // the one who renews goes on for a while
+    REQUIRE(in_child([&] {
+                const auto g = m.acquire();
+                const std::stop_token lost = g->lost();
+                test::eventually([&] {
+                    const auto seen = m.inspect();
+                    return lost.stop_requested() || (*seen)->live.holders.empty() ||
+                           (*seen)->live.holders[0].renewals > 0;
+                });
+                const auto seen = m.inspect();
+                return !(*seen)->live.holders.empty() && (*seen)->live.holders[0].renewals > 0 ? 0
+                                                                                               : 1;
+            }) == 0);
+}
+
+TEST_CASE(
+    "lock_faults: where no thread could be started leases are watched over later all the same") {
+    REQUIRE(in_child([] {
+                durable_options o;
+                o.lease = 50ms;
+                o.auto_renew = false;
+                durable_mutex m(memory_slot(), o);
+                ::pthread_attr_t huge;
+                ::pthread_attr_t usual;
+                ::pthread_getattr_default_np(&usual);
+                ::pthread_getattr_default_np(&huge);
+                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
+                ::pthread_setattr_default_np(&huge);
+                try {
+                    const auto g = m.acquire();
+                    return 2; // there is such a thread
+                } catch (const std::system_error&) {
+                }
+                ::pthread_setattr_default_np(&usual);
+                const auto g = m.acquire();
+                const std::stop_token lost = g->lost();
+                return test::eventually([&] { return lost.stop_requested(); }, 5s) ? 0 : 1;
+            }) == 0);
+}
+
+TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
+    durable_options o;
+    o.poll_least = std::chrono::milliseconds::max();
+    o.poll_most = std::chrono::milliseconds::max();
+    durable_semaphore s(memory_slot(), 1, o);
+    auto held = s.acquire();
+    bide::acquire_request r;
+    r.timeout = 20ms;
+    REQUIRE(s.acquire(r).error() == errc::timeout);
+    std::thread next([&] { static_cast<void>(s.acquire()); });
+    REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
+    REQUIRE(held->release().has_value());
+    next.join();
+}
+
+TEST_CASE("lock_faults: a watch that breaks each time is not made anew for each look") {
+    const auto habits = std::make_shared<odd_slot::habits>();
+    habits->watches_break = true;
+    durable_semaphore s(odd_slot(memory_slot(), habits), 1);
+    auto held = s.acquire();
+    bide::acquire_request r;
+    r.timeout = 300ms;
+    REQUIRE(s.acquire(r).error() == errc::timeout);
+    REQUIRE(habits->watches >= 1);
+    REQUIRE(habits->watches <= 3);
+}

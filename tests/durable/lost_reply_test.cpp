@@ -1,0 +1,628 @@
+// Durable locks over stores that lose replies, fail, hang, and whose clocks are set: what they
+// promise they keep, and what cannot be kept is said in time.
+
+#include <bide/core/result.hpp>
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/fence_gate.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/record_json.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <support/catch.hpp>
+#include <support/crash_arena.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::memory_slot;
+using bide::slot_ref;
+using bide::slot_snapshot;
+using bide::slot_version;
+
+using answer = bide::result<bide::durable_guard, std::error_code>;
+using loaded = bide::result<slot_snapshot, std::error_code>;
+
+bide::durable::record record_of(memory_slot slot) {
+    const auto there = slot.load();
+    const auto decoded = bide::durable::decode(there->value);
+    return decoded ? *decoded : bide::durable::record{};
+}
+void change_record(memory_slot slot, const std::function<void(bide::durable::record&)>& change) {
+    slot.update_locked([&](const slot_snapshot& there) -> std::optional<std::string> {
+        bide::durable::record r = *bide::durable::decode(there.value);
+        change(r);
+        return bide::durable::encode(r);
+    });
+}
+
+// ---- a store that does not say what it did
+
+// Of each hundred swaps so many.
+struct mishaps {
+    std::uint32_t unheard = 0; // stored, and the reply is lost
+    std::uint32_t unsent = 0;  // not stored, and nobody can tell
+    std::uint32_t late = 0;    // stored, if it still can be, some operations later
+    std::uint32_t conflicts = 0;
+    std::uint32_t failures = 0; // of loads as well
+};
+
+// What all slot objects of one store have: swaps that are still on their way.
+class late_swaps {
+public:
+    void add(slot_version version, std::string_view value, std::uint32_t operations) {
+        const std::lock_guard lock(mutex_);
+        all_.push_back({version, std::string(value), operations});
+    }
+    void operation(memory_slot& on) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(all_, [&](swap& s) {
+            if (--s.operations != 0) {
+                return false;
+            }
+            on.compare_exchange(s.version, s.value);
+            return true;
+        });
+    }
+
+private:
+    struct swap {
+        slot_version version;
+        std::string value;
+        std::uint32_t operations;
+    };
+    std::mutex mutex_;
+    std::vector<swap> all_;
+};
+
+class unsteady_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+
+    unsteady_slot(memory_slot on, std::shared_ptr<late_swaps> late, mishaps m, std::uint32_t seed)
+        : on_(std::move(on)), late_(std::move(late)), mishaps_(m), chance_(seed) {}
+
+    loaded load() {
+        late_->operation(on_);
+        chance_();
+        if (chance_.below(100) < mishaps_.failures) {
+            return bide::unexpected{make_error_code(durable_errc::storage_error)};
+        }
+        return on_.load();
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        late_->operation(on_);
+        chance_();
+        const auto unknown = make_error_code(durable_errc::indeterminate);
+        if (happens(mishaps_.unheard)) {
+            on_.compare_exchange(version, value);
+            return {cas_status::indeterminate, 0, {}, unknown};
+        }
+        if (happens(mishaps_.unsent)) {
+            return {cas_status::indeterminate, 0, {}, unknown};
+        }
+        if (happens(mishaps_.late)) {
+            late_->add(version, value, 1 + chance_.below(4));
+            return {cas_status::indeterminate, 0, {}, unknown};
+        }
+        if (happens(mishaps_.conflicts)) {
+            return {cas_status::conflict, 0, {}, {}};
+        }
+        if (happens(mishaps_.failures)) {
+            return {cas_status::failed, 0, {}, make_error_code(durable_errc::storage_error)};
+        }
+        return on_.compare_exchange(version, value);
+    }
+
+private:
+    bool happens(std::uint32_t percent) { return chance_.below(100) < percent; }
+
+    memory_slot on_;
+    std::shared_ptr<late_swaps> late_;
+    mishaps mishaps_;
+    test::jitter chance_;
+};
+
+// Threads, each with a lock object of its own, over one store.
+struct contest {
+    memory_slot memory;
+    std::shared_ptr<late_swaps> late = std::make_shared<late_swaps>();
+    test::crash_arena arena;
+    std::atomic<std::int64_t> acquired{0};
+    std::atomic<std::int64_t> not_released{0};
+    std::atomic<std::int64_t> refused{0};
+
+    slot_ref open(const mishaps& m, std::uint32_t seed) {
+        return slot_ref(unsteady_slot(memory, late, m, seed));
+    }
+
+    void run(const mishaps& m, const bide::durable_options& o, int threads, int turns) {
+        arena.lease_outlives_kill = true;
+        arena.last_grant_at = test::boottime_ns();
+        test::run_threads(threads, [&](int me) {
+            const std::uint32_t seed = test::run_seed() + static_cast<std::uint32_t>(me) * 7'919U;
+            bide::durable_mutex lock(open(m, seed), o);
+            test::jitter chance(seed + 1);
+            for (int turn = 0; turn < turns; ++turn) {
+                const std::int64_t newest = arena.newest_grant;
+                const bool is_try = chance.below(4) == 0;
+                answer got = is_try ? lock.try_acquire() : lock.acquire();
+                if (!got) {
+                    refused += is_try ? 0 : 1;
+                    continue;
+                }
+                const auto until = [&] {
+                    const std::int64_t now = test::boottime_ns();
+                    return now + std::chrono::nanoseconds(got->remaining()).count();
+                };
+                ++acquired;
+                arena.enter(me, got->fence(), got->lane(), until(), newest);
+                arena.act(me, until());
+                chance();
+                arena.act(me, until());
+                arena.leave(me);
+                not_released += got->release() ? 0 : 1;
+            }
+        });
+    }
+};
+
+bide::durable_options with_lease(std::chrono::milliseconds lease) {
+    bide::durable_options o;
+    o.lease = lease;
+    o.poll_most = 5ms;
+    return o;
+}
+
+} // namespace
+
+TEST_CASE("durable locks: where replies are lost nobody holds twice, and no hold is left behind") {
+    contest c;
+    mishaps m;
+    m.unheard = 15;
+    m.unsent = 15;
+    m.late = 15;
+    m.conflicts = 15;
+    c.run(m, with_lease(60s), 4, 40);
+    INFO("seed " << test::run_seed() << ", " << c.arena.first_overlap);
+    CHECK(c.acquired > 100);
+    CHECK(c.arena.overlaps == 0);
+    CHECK(c.arena.fences_not_later == 0);
+    CHECK(c.arena.fences_twice == 0);
+    CHECK(c.arena.refused_in_time == 0);
+    CHECK(c.not_released == 0);
+    CHECK(c.refused == 0);
+    for (int i = 0; i < 8; ++i) { // what is still on its way comes
+        c.late->operation(c.memory);
+    }
+    CHECK(record_of(c.memory).holders.empty());
+    CHECK(record_of(c.memory).waiters.empty());
+}
+
+TEST_CASE(
+    "durable locks: where the store fails now and then nobody holds twice, and all come through") {
+    contest c;
+    mishaps m;
+    m.unheard = 8;
+    m.unsent = 8;
+    m.late = 8;
+    m.conflicts = 8;
+    m.failures = 8;
+    c.run(m, with_lease(60ms), 4, 12);
+    INFO("seed " << test::run_seed() << ", " << c.arena.first_overlap);
+    CHECK(c.acquired > 20);
+    CHECK(c.arena.overlaps == 0);
+    CHECK(c.arena.fences_not_later == 0);
+    CHECK(c.arena.fences_twice == 0);
+    CHECK(c.arena.refused_in_time == 0);
+    CHECK(c.refused == 0);
+}
+
+TEST_CASE("durable_guard: a release of which the reply is lost is a release") {
+    contest c;
+    mishaps none;
+    mishaps unheard;
+    unheard.unheard = 50;
+    bide::durable_mutex lock(c.open(none, 1), with_lease(60s));
+    for (std::uint32_t seed = 0; seed < 32; ++seed) {
+        bide::durable_mutex other(c.open(unheard, seed), with_lease(60s));
+        answer got = other.acquire();
+        REQUIRE(got);
+        CHECK(got->release());
+        CHECK(record_of(c.memory).holders.empty());
+        CHECK(lock.try_acquire());
+    }
+}
+
+// ---- a store that hangs
+
+namespace {
+
+// Operations that come while it hangs do not return before it is mended, and then with an error.
+class hanging {
+public:
+    void hang() {
+        const std::lock_guard lock(mutex_);
+        ++hangs_;
+    }
+    void mend() {
+        const std::lock_guard lock(mutex_);
+        hangs_ = 0;
+        changed_.notify_all();
+    }
+    bool has_waiter() {
+        const std::lock_guard lock(mutex_);
+        return waiting_ != 0;
+    }
+    std::error_code pass() {
+        std::unique_lock lock(mutex_);
+        if (hangs_ == 0) {
+            return {};
+        }
+        ++waiting_;
+        changed_.wait_for(lock, test::patience, [this] { return hangs_ == 0; });
+        --waiting_;
+        return std::make_error_code(std::errc::timed_out);
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int hangs_ = 0;
+    int waiting_ = 0;
+};
+
+class hanging_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+
+    hanging_slot(memory_slot on, std::shared_ptr<hanging> state)
+        : on_(std::move(on)), state_(std::move(state)) {}
+
+    loaded load() {
+        if (const std::error_code error = state_->pass()) {
+            return bide::unexpected{error};
+        }
+        return on_.load();
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        if (const std::error_code error = state_->pass()) {
+            return {cas_status::failed, 0, {}, error};
+        }
+        return on_.compare_exchange(version, value);
+    }
+
+private:
+    memory_slot on_;
+    std::shared_ptr<hanging> state_; // a thread that renews may come back late
+};
+
+} // namespace
+
+TEST_CASE(
+    "durable_guard: a guard whose store hangs says that it is lost, before others have the lock") {
+    const test::watchdog dog;
+    for (const bool renews : {true, false}) {
+        memory_slot memory;
+        const auto state = std::make_shared<hanging>();
+        bide::durable_options o = with_lease(80ms);
+        o.auto_renew = renews;
+        bide::durable_mutex lock(slot_ref(hanging_slot(memory, state)), o);
+        bide::durable_mutex healthy{slot_ref(memory), with_lease(60s)};
+        answer got = lock.acquire();
+        REQUIRE(got);
+        state->hang();
+        const auto lost = got->lost();
+
+        answer next = healthy.acquire();
+        CHECK_FALSE(got->is_held());
+        REQUIRE(next);
+        CHECK(next->fence() > got->fence());
+
+        CHECK(test::eventually([&] { return lost.stop_requested(); }));
+        CHECK(got->remaining() == 0ms);
+        CHECK_THROWS_AS(got->check(), std::system_error);
+        try {
+            got->check();
+        } catch (const std::system_error& e) {
+            CHECK(e.code() == durable_errc::lock_lost);
+        }
+
+        // Its end does not ask the store, which still hangs.
+        {
+            const bide::durable_guard ended = std::move(*got);
+        }
+        state->mend();
+        CHECK(next->release());
+    }
+}
+
+TEST_CASE("durable_guard: its end waits for a store that hangs only until that gives up") {
+    const test::watchdog dog;
+    memory_slot memory;
+    const auto state = std::make_shared<hanging>();
+    bide::durable_options o = with_lease(60s);
+    o.auto_renew = false;
+    bide::durable_mutex lock(slot_ref(hanging_slot(memory, state)), o);
+    std::optional<bide::durable_guard> held(std::move(lock.acquire()).value());
+    state->hang();
+    std::atomic<bool> ended{false};
+    std::thread ending([&] {
+        held.reset();
+        ended = true;
+    });
+    CHECK(test::eventually([&] { return state->has_waiter(); }));
+    CHECK_FALSE(ended);
+    state->mend();
+    ending.join();
+    CHECK(ended);
+    CHECK(record_of(memory).holders.size() == 1); // over with its lease, it could not be said
+}
+
+TEST_CASE(
+    "durable_mutex: a wait whose store fails ends with the store's error when patience is over") {
+    const test::watchdog dog;
+    contest c;
+    mishaps broken;
+    broken.failures = 100;
+    bide::durable_options o = with_lease(60s);
+    o.patience = 30ms;
+    bide::durable_mutex lock(c.open(broken, 1), o);
+    const answer got = lock.acquire();
+    REQUIRE_FALSE(got);
+    CHECK(got.error() == durable_errc::storage_error);
+    const answer tried = lock.try_acquire();
+    REQUIRE_FALSE(tried);
+    CHECK(tried.error() == durable_errc::storage_error);
+}
+
+// ---- clocks that are set
+
+namespace {
+
+// A memory with a server's clock.
+class clocked_memory {
+public:
+    static constexpr bide::slot_guarantees guarantees{true, true, bide::lock_clock::server};
+
+    clocked_memory(memory_slot on, std::atomic<std::int64_t>& offset_ms)
+        : on_(std::move(on)), offset_ms_(&offset_ms) {}
+
+    loaded load() {
+        auto there = on_.load();
+        there->server_ms = *server_now();
+        return there;
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        return on_.compare_exchange(version, value);
+    }
+    bide::result<std::int64_t, std::error_code> server_now() {
+        return bide::durable::unix_ms() + offset_ms_->load();
+    }
+
+private:
+    memory_slot on_;
+    std::atomic<std::int64_t>* offset_ms_;
+};
+
+constexpr std::int64_t hour_ms = 3'600'000;
+
+} // namespace
+
+TEST_CASE(
+    "durable locks: a server's clock that leaps forward ends leases, and their tokens are old") {
+    memory_slot memory;
+    std::atomic<std::int64_t> offset{0};
+    bide::durable_mutex first(slot_ref(clocked_memory(memory, offset)), with_lease(60s));
+    bide::durable_mutex second(slot_ref(clocked_memory(memory, offset)), with_lease(60s));
+    bide::fence_gate gate;
+    answer old = first.acquire();
+    REQUIRE(old);
+    CHECK(gate.admit(old->fence()));
+    CHECK_FALSE(second.try_acquire());
+
+    offset += hour_ms;
+    answer next = second.try_acquire();
+    REQUIRE(next);
+    CHECK(gate.admit(next->fence()));
+    CHECK_FALSE(gate.admit(old->fence()));
+    const auto renewed = old->renew();
+    REQUIRE_FALSE(renewed);
+    CHECK(renewed.error() == durable_errc::lock_lost);
+    CHECK(old->lost().stop_requested());
+    CHECK_FALSE(old->is_held());
+    CHECK_FALSE(old->release());
+    CHECK(next->is_held());
+    CHECK(next->renew());
+}
+
+TEST_CASE("durable locks: a server's clock that is set back takes nothing from who holds") {
+    memory_slot memory;
+    std::atomic<std::int64_t> offset{0};
+    bide::durable_mutex first(slot_ref(clocked_memory(memory, offset)), with_lease(60s));
+    bide::durable_mutex second(slot_ref(clocked_memory(memory, offset)), with_lease(60s));
+    answer held = first.acquire();
+    REQUIRE(held);
+    bide::durable_ticket waiting = second.ticket("second");
+    const auto place = second.try_acquire(waiting);
+    REQUIRE(place);
+    CHECK_FALSE(place->acquired);
+
+    offset -= hour_ms;
+    CHECK(held->renew());
+    CHECK(held->is_held());
+    CHECK_FALSE(second.try_acquire(waiting)->acquired);
+    // Its place is not kept for an hour longer, if it never comes again.
+    CHECK(record_of(memory).waiters.at(0).expires_at <=
+          bide::durable::unix_ms() - hour_ms + 60'000);
+    CHECK(held->release());
+    CHECK(second.try_acquire(waiting)->acquired);
+}
+
+namespace {
+
+// As a machine sees the store whose clock is off by so much: its own times come out right.
+class skewed_slot {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+
+    skewed_slot(memory_slot on, std::int64_t offset_ms)
+        : on_(std::move(on)), offset_ms_(offset_ms) {}
+
+    loaded load() {
+        auto there = on_.load();
+        if (there->version != 0) {
+            there->value = shifted(there->value, -offset_ms_);
+        }
+        return there;
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        cas_result swapped = on_.compare_exchange(version, shifted(value, offset_ms_));
+        swapped.current.reset();
+        return swapped;
+    }
+
+private:
+    static std::string shifted(std::string_view value, std::int64_t by_ms) {
+        bide::durable::record r = *bide::durable::decode(value);
+        for (auto& h : r.holders) {
+            h.expires_at += by_ms;
+        }
+        for (auto& w : r.waiters) {
+            w.expires_at += by_ms;
+        }
+        return bide::durable::encode(r);
+    }
+
+    memory_slot on_;
+    std::int64_t offset_ms_;
+};
+
+} // namespace
+
+TEST_CASE("durable locks: observed leases hold between clocks that are an hour apart") {
+    const test::watchdog dog;
+    for (const std::int64_t offset : {hour_ms, -hour_ms}) {
+        memory_slot memory;
+        bide::durable_options o = with_lease(150ms);
+        o.clock = bide::lock_clock::observed;
+        o.process_bound = false;
+        bide::durable_mutex here(slot_ref(skewed_slot(memory, 0)), o);
+        bide::durable_mutex there(slot_ref(skewed_slot(memory, offset)), o);
+
+        answer held = here.acquire();
+        REQUIRE(held);
+        bide::acquire_request request;
+        request.timeout = 400ms;
+        answer too_early = there.acquire(std::move(request)); // the first goes on renewing
+        const bool may_be = !too_early || !held->is_held();
+        CHECK(may_be);
+        if (too_early) { // where the first one's thread did not run for all of its lease
+            CHECK(too_early->release());
+            continue;
+        }
+        CHECK(too_early.error() == bide::errc::timeout);
+
+        const std::int64_t before = held->fence();
+        static_cast<void>(held->detach()); // as if it had crashed
+        answer next = there.acquire();
+        REQUIRE(next);
+        CHECK(next->fence() > before);
+        CHECK(next->release());
+    }
+}
+
+TEST_CASE("durable locks: a lease of another boot is over, and one of this boot is not") {
+    memory_slot memory;
+    bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
+    bide::durable_ticket ticket = lock.ticket("before the crash");
+    REQUIRE(lock.try_acquire(ticket)->acquired);
+    CHECK_FALSE(lock.try_acquire());
+
+    change_record(memory, [](bide::durable::record& r) { r.holders.at(0).from.boot = "another"; });
+    answer next = lock.try_acquire();
+    REQUIRE(next);
+    CHECK(next->fence() > ticket.fence);
+    CHECK_FALSE(*lock.renew(ticket));
+    CHECK(next->release());
+}
+
+TEST_CASE("durable locks: who waits of another boot keeps nobody waiting") {
+    memory_slot memory;
+    bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
+    bide::durable_ticket holder = lock.ticket("holder");
+    bide::durable_ticket ghost = lock.ticket("ghost");
+    REQUIRE(lock.try_acquire(holder)->acquired);
+    REQUIRE_FALSE(lock.try_acquire(ghost)->acquired);
+    REQUIRE(*lock.release(holder));
+    CHECK_FALSE(lock.try_acquire());
+
+    change_record(memory, [](bide::durable::record& r) { r.waiters.at(0).from.boot = "another"; });
+    CHECK(lock.try_acquire());
+}
+
+TEST_CASE("durable locks: a time that cannot be meant is refused, and changes nothing") {
+    using std::chrono::milliseconds;
+    memory_slot memory;
+    bide::durable_options o = with_lease(1s);
+    o.clock = bide::lock_clock::caller;
+    bide::durable_mutex lock(slot_ref(memory), o);
+    bide::durable_ticket holder = lock.ticket("holder");
+    REQUIRE(lock.try_acquire(holder, milliseconds(1'000))->acquired);
+    const slot_version before = memory.load()->version;
+
+    bide::durable_ticket other = lock.ticket("other");
+    for (const milliseconds now : {milliseconds(-1), milliseconds::min(), milliseconds::max(),
+                                   milliseconds(std::int64_t{1} << 53)}) {
+        const auto attempt = lock.try_acquire(other, now);
+        REQUIRE_FALSE(attempt);
+        CHECK(attempt.error() == durable_errc::invalid_argument);
+        const auto renewed = lock.renew(holder, now);
+        REQUIRE_FALSE(renewed);
+        CHECK(renewed.error() == durable_errc::invalid_argument);
+    }
+    CHECK(memory.load()->version == before);
+    CHECK(*lock.renew(holder, milliseconds(1'999)));
+    CHECK_FALSE(*lock.renew(holder, milliseconds(2'999)));
+
+    o.now = [] { return milliseconds(-5); };
+    bide::durable_mutex asks(slot_ref(memory), o);
+    const answer got = asks.acquire();
+    REQUIRE_FALSE(got);
+    CHECK(got.error() == durable_errc::invalid_argument);
+}
+
+TEST_CASE("durable locks: a caller's time is refused where the clock is another") {
+    memory_slot memory;
+    bide::durable_mutex lock(slot_ref(memory), with_lease(1s));
+    bide::durable_ticket t = lock.ticket("holder");
+    const auto attempt = lock.try_acquire(t, 1'000ms);
+    REQUIRE_FALSE(attempt);
+    CHECK(attempt.error() == durable_errc::clock_mismatch);
+    CHECK(memory.load()->version == 0);
+}

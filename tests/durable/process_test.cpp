@@ -1,0 +1,257 @@
+#include <bide/durable/process.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using bide::durable::is_gone;
+using bide::durable::origin;
+using bide::durable::this_origin;
+
+namespace {
+
+// A child that lives until end() and, until reap(), is a zombie then.
+class child {
+public:
+    child() {
+        int to_child[2];
+        int to_us[2];
+        if (::pipe(to_child) != 0 || ::pipe(to_us) != 0) {
+            std::abort();
+        }
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            ::close(to_child[1]);
+            const origin self = this_origin(true);
+            static_cast<void>(!::write(to_us[1], &self.start, sizeof self.start));
+            char end = 0;
+            static_cast<void>(!::read(to_child[0], &end, 1));
+            ::_exit(0);
+        }
+        ::close(to_child[0]);
+        ::close(to_us[1]);
+        end_ = to_child[1];
+        origin_ = this_origin(true);
+        origin_.pid = pid_;
+        static_cast<void>(!::read(to_us[0], &origin_.start, sizeof origin_.start));
+        ::close(to_us[0]);
+    }
+    child(const child&) = delete;
+    child& operator=(const child&) = delete;
+    ~child() {
+        end();
+        reap();
+    }
+
+    const origin& where() const { return origin_; }
+    pid_t pid() const { return pid_; }
+    void end() {
+        if (end_ >= 0) {
+            ::close(end_);
+            end_ = -1;
+        }
+    }
+    // Ended, and not waited for.
+    void become_zombie() {
+        end();
+        siginfo_t info{};
+        ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+    }
+    void reap() {
+        end();
+        if (pid_ > 0) {
+            ::waitpid(pid_, nullptr, 0);
+            pid_ = -1;
+        }
+    }
+
+private:
+    pid_t pid_ = -1;
+    int end_ = -1;
+    origin origin_;
+};
+
+} // namespace
+
+TEST_CASE("process: this one runs, and an earlier one with its pid does not") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return; // not told here
+    }
+    REQUIRE(here.pid == ::getpid());
+    REQUIRE_FALSE(here.boot.empty());
+    REQUIRE_FALSE(is_gone(here, here));
+    origin before = here;
+    before.start -= 1;
+    REQUIRE(is_gone(before, here));
+}
+
+TEST_CASE("process: unbound it has no pid, and is never gone") {
+    const origin here = this_origin(true);
+    const origin unbound = this_origin(false);
+    REQUIRE(unbound.pid == 0);
+    REQUIRE(unbound.boot == here.boot);
+    REQUIRE_FALSE(is_gone(unbound, here));
+}
+
+TEST_CASE("process: a child is there until it has ended, and gone as a zombie already") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    child it;
+    REQUIRE_FALSE(is_gone(it.where(), here));
+    it.become_zombie();
+    REQUIRE(is_gone(it.where(), here));
+    it.reap();
+    REQUIRE(is_gone(it.where(), here));
+}
+
+TEST_CASE("process: whose start differs is another one with the same pid") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    child it;
+    origin earlier = it.where();
+    earlier.start -= 1;
+    REQUIRE(is_gone(earlier, here));
+}
+
+TEST_CASE("process: of another boot, another namespace or another machine nothing is known") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    child it;
+    it.reap();
+    origin elsewhere = it.where();
+    elsewhere.boot = "another";
+    REQUIRE_FALSE(is_gone(elsewhere, here));
+    elsewhere = it.where();
+    elsewhere.space += 1;
+    REQUIRE_FALSE(is_gone(elsewhere, here));
+    REQUIRE_FALSE(is_gone(it.where(), origin{}));
+}
+
+TEST_CASE("process: a child knows of its parent's end by what the parent knew of itself") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    child parent;
+    origin of_parent = parent.where();
+    REQUIRE_FALSE(is_gone(of_parent, of_parent)); // asked by another than itself
+    parent.end();
+    REQUIRE(test::eventually([&] { return is_gone(of_parent, of_parent); }));
+}
+
+#if defined(__linux__)
+TEST_CASE("process: in a namespace that has not its own /proc it is not bound") {
+    const pid_t outer = ::fork();
+    if (outer == 0) {
+        if (::unshare(CLONE_NEWPID) != 0) {
+            ::_exit(77);
+        }
+        const pid_t inner = ::fork();
+        if (inner == 0) {
+            ::_exit(this_origin(true).pid == 0 ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(inner, &status, 0);
+        ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+    }
+    int status = -1;
+    ::waitpid(outer, &status, 0);
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        std::fprintf(stderr, "skipped: no namespace can be made here\n");
+        return;
+    }
+    REQUIRE(WEXITSTATUS(status) == 0);
+}
+#endif
+
+TEST_CASE("process: one whose first thread has ended goes on as long as others do") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    int ready[2];
+    int end[2];
+    REQUIRE(::pipe(ready) == 0);
+    REQUIRE(::pipe(end) == 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        static int* ends = end;
+        ::close(end[1]);
+        pthread_t other;
+        ::pthread_create(
+            &other, nullptr,
+            [](void*) -> void* {
+                char c = 0;
+                static_cast<void>(!::read(ends[0], &c, 1));
+                ::_exit(0);
+            },
+            nullptr);
+        const origin self = this_origin(true);
+        static_cast<void>(!::write(ready[1], &self.start, sizeof self.start));
+        ::syscall(SYS_exit, 0); // this thread alone
+    }
+    ::close(end[0]);
+    origin it = here;
+    it.pid = pid;
+    REQUIRE(::read(ready[0], &it.start, sizeof it.start) == sizeof it.start);
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+    REQUIRE(test::eventually([&] { return bide::durable::detail::stat_of(path).state == 'Z'; }));
+    REQUIRE_FALSE(is_gone(it, here));
+    ::close(end[1]);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+    REQUIRE(is_gone(it, here));
+    ::waitpid(pid, nullptr, 0);
+    ::close(ready[0]);
+    ::close(ready[1]);
+}
+
+TEST_CASE("process: a watch becomes readable when it has ended, and there is none afterwards") {
+    const origin here = this_origin(true);
+    if (here.pid == 0) {
+        return;
+    }
+    child it;
+    const int fd = bide::durable::watch_process(it.where(), here);
+    if (fd < 0) {
+        WARN("no pidfd_open(2) here");
+        return;
+    }
+    pollfd wanted{fd, POLLIN, 0};
+    REQUIRE(::poll(&wanted, 1, 0) == 0);
+    it.end();
+    REQUIRE(::poll(&wanted, 1, 40'000) == 1);
+    ::close(fd);
+    REQUIRE(bide::durable::watch_process(it.where(), here) == -1);
+    REQUIRE(bide::durable::watch_process(here, here) == -1);
+}
+
+TEST_CASE("process: the clock since the boot goes on and never back") {
+    std::int64_t last = bide::durable::boottime_ms();
+    REQUIRE(last >= 0);
+    for (int i = 0; i < 1000; ++i) {
+        const std::int64_t now = bide::durable::boottime_ms();
+        REQUIRE(now >= last);
+        last = now;
+    }
+}

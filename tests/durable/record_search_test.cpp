@@ -1,0 +1,1560 @@
+#include <bide/durable/record.hpp>
+
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <vector>
+
+// Every run of a few clients on one record, breadth first, so that what goes wrong is shown by the
+// shortest way there.
+//
+// A world is the record in the store, and for each client what it knows and what it believes: a
+// client believes that it holds from the answer to its request until a lease after it *sent* it, on
+// its own clock. A step is one of
+//   - a client loads the record and runs a rule; if the record has to change, the changed one is on
+//     its way to the store from then on (or, in scopes of one step, there at once);
+//   - what is on its way arrives, and the client hears of it; or it arrives and the client does not
+//     hear of it, so that it has to look again; or the client hears nothing and goes on, and it
+//     arrives later; what others have overtaken the store refuses, and the client looks again;
+//   - a client is killed, and is there again with the same name and nothing else;
+//   - a tick of time.
+// After each step the promises are checked: see broken() and on_store().
+//
+// Worlds are brought into a normal form: times are counted from now and end where nobody can tell
+// them apart any more, tokens and nonces are numbered anew in their order, and clients that differ
+// in nothing but their number are sorted. So there are finitely many, and the search ends because
+// it has seen all of them, not because it was cut short.
+
+namespace {
+
+namespace durable = bide::durable;
+using bide::lock_clock;
+using durable::contender;
+using durable::holder;
+using durable::record;
+using durable::standing;
+using durable::terms;
+using durable::waiter;
+
+using small = std::int8_t;
+small to_small(std::int64_t n) { return static_cast<small>(n); }
+
+constexpr std::int64_t epoch = 1000; // what a record calls the present
+constexpr int most_clients = 4;
+constexpr int most_holders = 4;
+constexpr int most_places = 7;
+constexpr small never = -1;
+
+// ---- what is searched
+
+struct scope {
+    int clients = 3;
+    int permits = 1;
+    std::array<small, most_clients> weight{1, 1, 1, 1};
+    int lease = 2;
+    int short_lease = 0; // not 0: a lease may also be renewed for so long
+    int ttl = 3;
+    int grace = 0;            // reclaim_delay
+    int ghosts = 1;           // nobody is killed when so many of the dead are still in the record
+    bool two_steps = false;   // load now, store later
+    bool lost_answers = true; // stored, and not told
+    bool late = false;        // given up, and stored later
+    int patience = 3;         // ticks; no request is on its way for longer
+    bool asks_again = false;  // a holder may acquire again
+    bool revive = false;
+    bool enqueue = true;
+    bool gets_in = true; // check that nobody is stuck, too
+    bool probed = true;  // and that what is nobody's changes nothing
+
+    lock_clock clock = lock_clock::caller;
+    std::array<small, most_clients> offset{};         // of each client's clock
+    std::array<small, most_clients> rate{1, 1, 1, 1}; // a tick, on it
+    int margin = 0;                                   // observed: waited for beyond the length
+
+    bool by_name = false; // wrong: who has the same name is the same
+
+    // What was over so long ago is over for everybody.
+    int floor() const {
+        return -(patience + grace + 1) +
+               std::min<int>(0, *std::min_element(offset.begin(), offset.end()));
+    }
+    bool has_one_clock() const {
+        return offset == decltype(offset){} && rate == decltype(rate){1, 1, 1, 1};
+    }
+};
+
+enum phase : small { out, wants, has, leaves };
+enum purpose : small { nothing, acquiring, renewing, renewing_for_short, releasing };
+
+// Times are counted from the present: those of the record as its clock would write them, those of a
+// client on its own clock.
+struct request {
+    small what = nothing;
+    small nonce = 0;
+    small fence = 0;
+    small weight = 0;
+    small offset = 0;
+    small when = 0;
+    // observed: what had stood still for long enough, when the record was loaded; bits by place
+    small holders_over = 0;
+    small holders_over_at_once = 0; // without grace
+    small places_over = 0;
+};
+
+struct client {
+    small weight = 0;
+    small offset = 0;
+    small rate = 0;
+    small is = out;
+    small nonce = 0; // 0: none
+    small fence = 0; // 0: none that it knows of
+    small until = 0; // it believes to hold until then; 0: it does not
+    request sent{};
+    std::array<small, most_holders> saw_holder{}; // observed: since so long; never
+    std::array<small, most_places> saw_place{};
+};
+
+struct held {
+    small nonce = 0;
+    small fence = 0;
+    small lane = 0;
+    small weight = 0;
+    small lease = 0;
+    small expires = 0;
+};
+
+struct place {
+    small nonce = 0;
+    small weight = 0;
+    small ttl = 0;
+    small expires = 0;
+    small age = 0; // since it was last stored; up to its ttl
+};
+
+struct world {
+    small next = 1;    // token
+    small largest = 0; // that was ever granted
+    small holder_count = 0;
+    small place_count = 0;
+    std::array<held, most_holders> holders{};
+    std::array<place, most_places> places{};
+    std::array<client, most_clients> clients{};
+    request late{}; // on its way, and nobody waits for the answer
+
+    friend bool operator==(const world& a, const world& b) noexcept {
+        return std::memcmp(&a, &b, sizeof(world)) == 0;
+    }
+};
+static_assert(std::has_unique_object_representations_v<world>);
+
+int holder_of(const world& w, int nonce) {
+    for (int i = 0; i < w.holder_count; ++i) {
+        if (w.holders[static_cast<std::size_t>(i)].nonce == nonce) {
+            return i;
+        }
+    }
+    return -1;
+}
+int place_of(const world& w, int nonce) {
+    for (int i = 0; i < w.place_count; ++i) {
+        if (w.places[static_cast<std::size_t>(i)].nonce == nonce) {
+            return i;
+        }
+    }
+    return -1;
+}
+const client* client_of(const scope& s, const world& w, int nonce) {
+    for (int i = 0; i < s.clients; ++i) {
+        if (w.clients[static_cast<std::size_t>(i)].nonce == nonce) {
+            return &w.clients[static_cast<std::size_t>(i)];
+        }
+    }
+    return nullptr;
+}
+
+// ---- the rules, and what they are told
+
+char nonce_letter(int nonce) { return static_cast<char>('`' + nonce); }
+std::string nonce_text(int nonce) { return std::string(1, nonce_letter(nonce)); }
+int nonce_number(const std::string& text) { return text[0] - '`'; }
+
+// A lease is over at its very end, on the one clock; or when it was seen unchanged for longer than
+// its length and the margin.
+struct judge {
+    const scope* s;
+    const world* w;
+    const request* q;
+    bool waiters_expire = true;
+    int early = 0;
+
+    std::int64_t now() const { return epoch + q->offset + q->when; }
+
+    bool expired(const holder& h, std::int64_t grace_ms) const {
+        if (s->clock != lock_clock::observed) {
+            return h.expires_at + grace_ms - early <= now();
+        }
+        const int at = h.renewals == 0 ? holder_of(*w, nonce_number(h.nonce)) : -1;
+        const int over = grace_ms == 0 ? q->holders_over_at_once : q->holders_over;
+        return at >= 0 && (over >> at & 1) != 0;
+    }
+    bool expired(const waiter& a, bool) const {
+        if (!waiters_expire) {
+            return false;
+        }
+        if (s->clock != lock_clock::observed) {
+            return a.expires_at <= now();
+        }
+        const int at = a.refreshes == 0 ? place_of(*w, nonce_number(a.nonce)) : -1;
+        return at >= 0 && (q->places_over >> at & 1) != 0;
+    }
+};
+
+// The real ones; a mutant replaces one.
+struct rules {
+    rules() = default;
+    virtual ~rules() = default;
+    virtual durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                             std::int64_t now, const judge& j) const {
+        return durable::acquire(r, self, t, now, j);
+    }
+    virtual durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                         const terms& t, std::int64_t now, const judge& j) const {
+        return durable::renew(r, nonce, fence, t, now, j);
+    }
+    virtual durable::release_outcome release(record& r, std::string_view nonce,
+                                             std::int64_t fence) const {
+        return durable::release(r, nonce, fence);
+    }
+};
+
+void read_into(record& r, const scope& s, const world& w) {
+    r.permits = s.permits;
+    r.clock = s.clock;
+    r.fence = w.next;
+    r.holders.resize(static_cast<std::size_t>(w.holder_count));
+    for (std::size_t i = 0; i < r.holders.size(); ++i) {
+        const held& from = w.holders[i];
+        holder& h = r.holders[i];
+        h.nonce.assign(1, nonce_letter(from.nonce));
+        h.fence = from.fence;
+        h.lane = from.lane;
+        h.weight = from.weight;
+        h.lease_ms = from.lease;
+        h.expires_at = epoch + from.expires;
+        h.renewals = 0;
+    }
+    r.waiters.resize(static_cast<std::size_t>(w.place_count));
+    for (std::size_t i = 0; i < r.waiters.size(); ++i) {
+        const place& from = w.places[i];
+        waiter& a = r.waiters[i];
+        a.nonce.assign(1, nonce_letter(from.nonce));
+        a.weight = from.weight;
+        a.ttl_ms = from.ttl;
+        a.expires_at = epoch + from.expires;
+        a.refreshes = 0;
+    }
+}
+
+// What a rule made of a request.
+struct answer {
+    bool changed = false;
+    bool refused = false;
+    bool had = false; // acquiring: granted or held; renewing: renewed; releasing: was there
+    bool granted = false;
+    std::int64_t fence = 0;
+};
+
+// ---- one step
+
+enum class act : small { poll, renew, renew_for_short, release, arrive, give_up, kill, late, tick };
+struct action {
+    act what = act::tick;
+    small by = 0;      // client
+    bool heard = true; // of what is stored
+};
+
+class machine {
+public:
+    machine(const scope& s, const rules& of) : s_(s), of_(of) {}
+
+    world first() const {
+        world w;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+            client& c = w.clients[i];
+            c.weight = s_.weight[i];
+            c.offset = s_.offset[i];
+            c.rate = s_.rate[i];
+            forget(c);
+        }
+        return w;
+    }
+
+    // Does it if it can be done. broken() afterwards: what was promised and is not so.
+    bool step(world& w, action a) {
+        client& c = w.clients[static_cast<std::size_t>(a.by)];
+        const bool is_free = c.sent.what == nothing;
+        switch (a.what) {
+        case act::poll:
+            if (!is_free || c.is == leaves || (c.is == has && !s_.asks_again)) {
+                return false;
+            }
+            if (c.nonce == 0) {
+                c.nonce = s_.by_name ? small{1} : fresh_nonce(w);
+            }
+            if (c.is == out) {
+                c.is = wants;
+            }
+            return load(w, c, acquiring, 0, a.heard);
+        case act::renew:
+        case act::renew_for_short:
+            if (!is_free || c.is != has ||
+                (a.what == act::renew_for_short && s_.short_lease == 0)) {
+                return false;
+            }
+            return load(w, c, a.what == act::renew ? renewing : renewing_for_short, c.fence,
+                        a.heard);
+        case act::release:
+            if (!is_free || c.is == out) {
+                return false;
+            }
+            c.until = 0; // before it is sent
+            c.is = leaves;
+            return load(w, c, releasing, c.fence, a.heard);
+        case act::arrive: {
+            if (is_free) {
+                return false;
+            }
+            const request q = c.sent;
+            const answer got = store(w, q);
+            if (a.heard) {
+                tell(c, q, got);
+            }
+            return true;
+        }
+        case act::give_up:
+            if (is_free || !s_.late || w.late.what != nothing) {
+                return false;
+            }
+            w.late = c.sent;
+            c.sent = request{};
+            return true;
+        case act::kill: {
+            if (c.is == out) {
+                return false;
+            }
+            if (s_.late && w.late.what == nothing) {
+                w.late = c.sent;
+            }
+            forget(c);
+            return ghosts(w) <= s_.ghosts;
+        }
+        case act::late: {
+            if (w.late.what == nothing) {
+                return false;
+            }
+            const request q = w.late;
+            store(w, q);
+            return ghosts(w) <= s_.ghosts;
+        }
+        case act::tick: tick(w); return true;
+        }
+        return false;
+    }
+
+    const char* broken() const { return broken_; }
+
+    // What must be so in every world.
+    void check(const world& w) {
+        int believed = 0;
+        for (int i = 0; i < s_.clients; ++i) {
+            const client& c = w.clients[static_cast<std::size_t>(i)];
+            believed += c.until > 0 ? c.weight : 0;
+        }
+        expect(believed <= s_.permits, "more is believed to be held than there is");
+        for (int i = 0; i < s_.clients; ++i) {
+            const client& c = w.clients[static_cast<std::size_t>(i)];
+            if (c.until > 0) {
+                const int at = holder_of(w, c.nonce);
+                expect(at >= 0 && w.holders[static_cast<std::size_t>(at)].fence == c.fence,
+                       "a hold was taken away before its lease was over");
+            }
+        }
+    }
+
+    // Tokens and nonces that are nobody's: whatever is tried with them must change nothing.
+    void probe(const world& w) {
+        world only_the_record = w;
+        only_the_record.clients.fill(client{});
+        only_the_record.late = request{};
+        if (!probed_.insert(only_the_record).second) {
+            return;
+        }
+        const request q = ask(w.clients[0], renewing, 0, 0);
+        const judge j{&s_, &w, &q};
+        read_into(before_, s_, w);
+        const auto changes_nothing = [&](int nonce, int fence) {
+            after_ = before_;
+            const std::string name = nonce_text(nonce);
+            expect(!of_.release(after_, name, fence).changed && after_ == before_,
+                   "a release with what is nobody's changed something");
+            expect(!of_.renew(after_, name, fence, on_terms(renewing), epoch, j).changed &&
+                       after_ == before_,
+                   "a renewal with what is nobody's changed something");
+        };
+        for (int i = 0; i < w.holder_count; ++i) {
+            const held& h = w.holders[static_cast<std::size_t>(i)];
+            changes_nothing(h.nonce, h.fence + 1);
+            changes_nothing(20, h.fence);
+            if (h.fence > 1) {
+                changes_nothing(h.nonce, h.fence - 1);
+            }
+        }
+        for (int i = 0; i < w.place_count; ++i) {
+            changes_nothing(w.places[static_cast<std::size_t>(i)].nonce, 1);
+        }
+        changes_nothing(20, w.next);
+    }
+
+    // Brings a world into its normal form; order[i] is where the i-th client was.
+    void normalise(world& w, std::array<small, most_clients>& order) const;
+
+    // Nothing is heard of whoever holds, nobody asks any more but those who wait: they get in, one
+    // after the other, each leaving at once. Answers false where somebody does not.
+    bool everybody_gets_in(world w, bool last_first);
+
+private:
+    struct hash {
+        std::size_t operator()(const world& w) const noexcept {
+            std::string_view bytes(reinterpret_cast<const char*>(&w), sizeof w);
+            return std::hash<std::string_view>()(bytes);
+        }
+    };
+
+    void expect(bool is_so, const char* what) {
+        if (!is_so && broken_ == nullptr) {
+            broken_ = what;
+        }
+    }
+
+    static void forget(client& c) {
+        c.is = out;
+        c.nonce = 0;
+        c.fence = 0;
+        c.until = 0;
+        c.sent = request{};
+        c.saw_holder.fill(never);
+        c.saw_place.fill(never);
+    }
+
+    small fresh_nonce(const world& w) const {
+        for (small n = 1;; ++n) {
+            if (holder_of(w, n) < 0 && place_of(w, n) < 0 && client_of(s_, w, n) == nullptr &&
+                w.late.nonce != n) {
+                return n;
+            }
+        }
+    }
+
+    int ghosts(const world& w) const {
+        int count = 0;
+        for (int i = 0; i < w.holder_count; ++i) {
+            count += client_of(s_, w, w.holders[static_cast<std::size_t>(i)].nonce) == nullptr;
+        }
+        for (int i = 0; i < w.place_count; ++i) {
+            count += client_of(s_, w, w.places[static_cast<std::size_t>(i)].nonce) == nullptr;
+        }
+        return count;
+    }
+
+    terms on_terms(int what) const {
+        terms t;
+        t.permits = s_.permits;
+        t.clock = s_.clock;
+        t.lease_ms = what == renewing_for_short ? s_.short_lease : s_.lease;
+        t.waiter_ttl_ms = s_.ttl;
+        t.reclaim_delay_ms = s_.grace;
+        t.enqueue = s_.enqueue;
+        t.revive = s_.revive;
+        return t;
+    }
+
+    request ask(const client& c, purpose what, small nonce, small fence) const {
+        request q;
+        q.what = what;
+        q.nonce = nonce;
+        q.fence = fence;
+        q.weight = c.weight;
+        q.offset = c.offset;
+        return q;
+    }
+
+    // A client reads the record, and sends what is to become of it.
+    bool load(world& w, client& c, purpose what, small fence, bool heard) {
+        request q = ask(c, what, c.nonce, fence);
+        if (s_.clock == lock_clock::observed) {
+            const auto mark = [](small& bits, std::size_t i, bool is_over) {
+                bits = to_small(bits | (is_over ? 1 << i : 0));
+            };
+            for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+                small& since = c.saw_holder[i];
+                since = std::max<small>(since, 0);
+                const int length = w.holders[i].lease + s_.margin;
+                mark(q.holders_over, i, since > length + s_.grace);
+                mark(q.holders_over_at_once, i, since > length);
+            }
+            for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+                small& since = c.saw_place[i];
+                since = std::max<small>(since, 0);
+                mark(q.places_over, i, since > w.places[i].ttl + s_.margin);
+            }
+        }
+        const answer got = run(w, q);
+        if (!got.changed) {
+            tell(c, q, got);
+            return heard; // from the record itself
+        }
+        if (s_.two_steps) {
+            c.sent = q;
+            return heard; // that is still to come
+        }
+        put(w, q, got);
+        if (heard) {
+            tell(c, q, got);
+        }
+        return true;
+    }
+
+    answer run(const world& w, const request& q) {
+        read_into(before_, s_, w);
+        after_ = before_;
+        const judge j{&s_, &w, &q};
+        const terms t = on_terms(q.what);
+        const std::string nonce = nonce_text(q.nonce);
+        answer got;
+        if (q.what == acquiring) {
+            const contender self{"same", nonce, q.weight, {}};
+            const auto is = of_.acquire(after_, self, t, j.now(), j);
+            got.changed = is.changed;
+            got.refused = is.is == standing::refused;
+            got.granted = is.is == standing::granted;
+            got.had = got.granted || is.is == standing::held;
+            got.fence = is.fence;
+            expect(!got.had || is.changed, "what is had is not stored");
+            expect(got.had || !fits(w, q, j), "permits lie idle although it is somebody's turn");
+            if (!got.had && s_.enqueue) {
+                const auto mine = std::find_if(after_.waiters.begin(), after_.waiters.end(),
+                                               [&](const waiter& a) { return a.nonce == nonce; });
+                expect(mine != after_.waiters.end() &&
+                           mine->expires_at - j.now() >= s_.ttl - s_.ttl / 3,
+                       "a poll leaves a place that is soon over");
+            }
+        } else if (q.what == releasing) {
+            const auto is = of_.release(after_, nonce, q.fence);
+            got.changed = is.changed;
+            got.had = is.is != durable::leaving::not_there;
+        } else {
+            const auto is = of_.renew(after_, nonce, q.fence, t, j.now(), j);
+            got.changed = is.changed;
+            got.refused = is.is == durable::renewal::refused;
+            got.had = is.is == durable::renewal::renewed;
+            expect(!got.had || is.changed, "what is had is not stored");
+        }
+        expect(!got.refused, "something was refused");
+        return got;
+    }
+
+    // All who are ahead and it have room in what is free. Counted once more, from the world.
+    bool fits(const world& w, const request& q, const judge& j) const {
+        std::int64_t room = s_.permits;
+        for (const holder& h : before_.holders) {
+            room -= j.expired(h, s_.grace) ? 0 : h.weight;
+        }
+        const int mine = place_of(w, q.nonce);
+        for (int i = 0; i < (mine < 0 ? w.place_count : mine); ++i) {
+            const waiter& a = before_.waiters[static_cast<std::size_t>(i)];
+            room -= j.expired(a, true) ? 0 : a.weight;
+        }
+        return q.weight <= room;
+    }
+
+    // The record becomes what run() has made of it.
+    void put(world& w, const request& q, const answer& got);
+    answer store(world& w, const request& q) {
+        const answer got = run(w, q);
+        put(w, q, got);
+        return got;
+    }
+    void finish(world& w, client& c, purpose what) {
+        load(w, c, what, c.fence, true);
+        if (c.sent.what != nothing) {
+            const request q = c.sent;
+            tell(c, q, store(w, q));
+        }
+    }
+    void on_store(const world& was, const world& w, const request& q, const answer& got);
+
+    void tell(client& c, const request& q, const answer& got) {
+        const int lease = q.what == renewing_for_short ? s_.short_lease : s_.lease;
+        c.sent = request{};
+        if (q.what == releasing) {
+            leave(c);
+        } else if (got.had) {
+            const auto until = to_small(std::max(0, q.when + lease));
+            c.until = c.is == has && (q.what != acquiring || c.fence == got.fence)
+                          ? std::max(c.until, until)
+                          : until;
+            c.fence = q.what == acquiring ? to_small(got.fence) : c.fence;
+            c.is = has;
+        } else if (q.what == acquiring && s_.enqueue) {
+            c.is = wants;
+            c.fence = 0;
+            c.until = 0;
+        } else {
+            leave(c);
+        }
+    }
+
+    static void leave(client& c) {
+        c.is = out;
+        c.nonce = 0;
+        c.fence = 0;
+        c.until = 0;
+    }
+
+    void tick(world& w) const {
+        // Observed, only the owner reads a time, and compares it with its own clock.
+        const auto pass = [&](small& time, int nonce) {
+            const client* const owner = client_of(s_, w, nonce);
+            const int by = owner != nullptr ? owner->rate : 1;
+            const int floor = s_.clock == lock_clock::observed && owner != nullptr
+                                  ? owner->offset - s_.patience * by - 1
+                                  : s_.floor();
+            time = to_small(std::max(floor, time - by));
+        };
+        const auto grow = [&](small& since, int by, int length) {
+            since = since == never ? never : to_small(std::min(length + s_.margin + 1, since + by));
+        };
+        for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+            pass(w.holders[i].expires, w.holders[i].nonce);
+        }
+        for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+            pass(w.places[i].expires, w.places[i].nonce);
+            if (s_.clock == lock_clock::observed) {
+                w.places[i].age = to_small(std::min<int>(w.places[i].ttl, w.places[i].age + 1));
+            }
+        }
+        const auto wait = [&](request& q, int by) {
+            if (q.what != nothing) {
+                q.when = to_small(q.when - by);
+                if (q.when < -s_.patience * by) {
+                    q = request{};
+                }
+            }
+        };
+        for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+            client& c = w.clients[i];
+            wait(c.sent, c.rate);
+            c.until = to_small(std::max(0, c.until - c.rate));
+            for (std::size_t k = 0; k < static_cast<std::size_t>(w.holder_count); ++k) {
+                grow(c.saw_holder[k], c.rate, w.holders[k].lease + s_.grace);
+            }
+            for (std::size_t k = 0; k < static_cast<std::size_t>(w.place_count); ++k) {
+                grow(c.saw_place[k], c.rate, w.places[k].ttl);
+            }
+        }
+        wait(w.late, 1);
+    }
+
+    const scope& s_;
+    const rules& of_;
+    const char* broken_ = nullptr;
+    record before_{};
+    record after_{};
+    std::array<std::unordered_set<world, hash>, 2> fine_{};
+    std::unordered_set<world, hash> probed_{};
+};
+
+void machine::put(world& w, const request& q, const answer& got) {
+    const world was = w;
+    std::array<int, most_holders> holder_before{};
+    std::array<int, most_places> place_before{};
+    if (after_.holders.size() > most_holders || after_.waiters.size() > most_places) {
+        expect(false, "the record is larger than the scope");
+        return;
+    }
+
+    w.next = to_small(after_.fence);
+    w.holders.fill(held{});
+    w.holder_count = to_small(static_cast<std::int64_t>(after_.holders.size()));
+    for (std::size_t i = 0; i < after_.holders.size(); ++i) {
+        const holder& h = after_.holders[i];
+        const int nonce = nonce_number(h.nonce);
+        w.holders[i] = {to_small(nonce),    to_small(h.fence),    to_small(h.lane),
+                        to_small(h.weight), to_small(h.lease_ms), to_small(h.expires_at - epoch)};
+        const int at = holder_of(was, nonce);
+        const bool same = at >= 0 && h.renewals == 0 &&
+                          was.holders[static_cast<std::size_t>(at)].fence == h.fence;
+        holder_before[i] = same ? at : -1;
+    }
+    w.places.fill(place{});
+    w.place_count = to_small(static_cast<std::int64_t>(after_.waiters.size()));
+    for (std::size_t i = 0; i < after_.waiters.size(); ++i) {
+        const waiter& a = after_.waiters[i];
+        const int nonce = nonce_number(a.nonce);
+        const int at = a.refreshes == 0 ? place_of(was, nonce) : -1;
+        w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
+                       to_small(a.expires_at - epoch),
+                       at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age};
+        place_before[i] = at;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+        client& c = w.clients[i];
+        c.sent = request{}; // overtaken
+        c.saw_holder.fill(never);
+        c.saw_place.fill(never);
+        for (std::size_t k = 0; k < after_.holders.size(); ++k) {
+            const int at = holder_before[k];
+            c.saw_holder[k] =
+                at < 0 ? never : was.clients[i].saw_holder[static_cast<std::size_t>(at)];
+        }
+        for (std::size_t k = 0; k < after_.waiters.size(); ++k) {
+            const int at = place_before[k];
+            c.saw_place[k] =
+                at < 0 ? never : was.clients[i].saw_place[static_cast<std::size_t>(at)];
+        }
+    }
+    w.late = request{};
+    if (got.granted) {
+        w.largest = std::max(w.largest, to_small(got.fence));
+    }
+    on_store(was, w, q, got);
+}
+
+// What must be so whenever something is stored.
+void machine::on_store(const world& was, const world& w, const request& q, const answer& got) {
+    expect(w.next >= was.next && w.next > w.largest, "the next token is not a new one");
+    int weights = 0;
+    for (int i = 0; i < w.holder_count; ++i) {
+        const held& h = w.holders[static_cast<std::size_t>(i)];
+        const int at = holder_of(was, h.nonce);
+        const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
+        weights += h.weight;
+        if (old == nullptr || old->fence != h.fence) {
+            expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
+                   "somebody holds it to whom it was not granted");
+            expect(h.fence > was.largest,
+                   "a token was given out that is not larger than all before");
+            expect(h.lane >= 0 && h.lane < s_.permits, "a lane that there is not");
+        } else {
+            expect(h.expires >= old->expires || s_.clock == lock_clock::observed,
+                   "a lease was shortened");
+        }
+        for (int k = 0; k < i; ++k) {
+            const held& other = w.holders[static_cast<std::size_t>(k)];
+            expect(other.nonce != h.nonce && other.fence != h.fence, "one holds it twice");
+            expect(other.lane != h.lane, "two have one lane");
+        }
+        expect(place_of(w, h.nonce) < 0, "who holds it waits for it, too");
+    }
+    expect(weights <= s_.permits, "more is held than there is");
+    const bool has_delay = s_.grace > 0 && s_.clock != lock_clock::observed && s_.has_one_clock();
+    for (int i = 0; has_delay && i < was.holder_count; ++i) {
+        const held& h = was.holders[static_cast<std::size_t>(i)];
+        const bool is_left = h.nonce == q.nonce && q.what == releasing;
+        expect(is_left || holder_of(w, h.nonce) >= 0 || h.expires + s_.grace <= 0,
+               "a hold was taken over before the delay was over");
+    }
+
+    // The queue is what it was, less those who are gone, more at its end who has come.
+    int last = -1;
+    for (int i = 0; i < w.place_count; ++i) {
+        const small nonce = w.places[static_cast<std::size_t>(i)].nonce;
+        const int at = place_of(was, nonce);
+        expect(at >= 0 ? at > last : nonce == q.nonce && i == w.place_count - 1,
+               "the order of those who wait has changed");
+        last = at;
+    }
+    if (!s_.has_one_clock()) {
+        return;
+    }
+    int room = s_.permits - weights;
+    const int mine = place_of(was, q.nonce);
+    for (int i = 0; i < was.place_count; ++i) {
+        const place& a = was.places[static_cast<std::size_t>(i)];
+        const bool lives = client_of(s_, was, a.nonce) != nullptr &&
+                           (s_.clock == lock_clock::observed ? a.age < a.ttl : a.expires > 0);
+        if (lives && a.nonce != q.nonce) {
+            expect(place_of(w, a.nonce) >= 0, "somebody else who waits and lives lost its place");
+            room -= a.weight;
+            expect(!got.granted || (mine >= 0 && i > mine) || room >= 0,
+                   "somebody who came earlier does not fit any more");
+        }
+    }
+}
+
+void machine::normalise(world& w, std::array<small, most_clients>& order) const {
+    // Times that nobody reads.
+    if (s_.clock == lock_clock::observed) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+            if (s_.short_lease == 0 || client_of(s_, w, w.holders[i].nonce) == nullptr) {
+                w.holders[i].expires = 0;
+            }
+        }
+        for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+            if (client_of(s_, w, w.places[i].nonce) == nullptr) {
+                w.places[i].expires = 0;
+            }
+        }
+    }
+
+    // Tokens, by their order; 0 is none.
+    std::array<bool, 128> is_used{};
+    std::array<small*, 2 + most_holders + 2 * most_clients + 1> tokens{};
+    std::size_t count = 0;
+    const auto use = [&](small& token) {
+        if (token != 0) {
+            is_used[static_cast<std::size_t>(token)] = true;
+            tokens[count++] = &token;
+        }
+    };
+    use(w.next);
+    use(w.largest);
+    use(w.late.fence);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+        use(w.holders[i].fence);
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+        use(w.clients[i].fence);
+        use(w.clients[i].sent.fence);
+    }
+    std::array<small, 128> token_now{};
+    small next = 0;
+    for (std::size_t i = 0; i < is_used.size(); ++i) {
+        token_now[i] = is_used[i] ? ++next : small{0};
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        *tokens[i] = token_now[static_cast<std::size_t>(*tokens[i])];
+    }
+
+    // Nonces: by their places in the record; those that are not there are all alike, until clients
+    // are sorted. One more may be on its way only.
+    constexpr small on_its_way = 100;
+    constexpr small elsewhere = 101;
+    std::array<small, 128> nonce_now{};
+    nonce_now.fill(elsewhere);
+    nonce_now[0] = 0;
+    if (w.late.nonce != 0) {
+        nonce_now[static_cast<std::size_t>(w.late.nonce)] = on_its_way;
+    }
+    small known = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+        nonce_now[static_cast<std::size_t>(w.holders[i].nonce)] = ++known;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+        nonce_now[static_cast<std::size_t>(w.places[i].nonce)] = ++known;
+    }
+    if (s_.by_name) {
+        nonce_now[1] = 1;
+    }
+    const auto rename = [&](small& nonce) { nonce = nonce_now[static_cast<std::size_t>(nonce)]; };
+    for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+        rename(w.holders[i].nonce);
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+        rename(w.places[i].nonce);
+    }
+    rename(w.late.nonce);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+        rename(w.clients[i].nonce);
+        rename(w.clients[i].sent.nonce);
+    }
+
+    for (std::size_t i = 0; i < most_clients; ++i) {
+        order[i] = to_small(static_cast<std::int64_t>(i));
+    }
+    const auto before = [&](small a, small b) {
+        return std::memcmp(&w.clients[static_cast<std::size_t>(a)],
+                           &w.clients[static_cast<std::size_t>(b)], sizeof(client)) < 0;
+    };
+    std::sort(order.begin(), order.begin() + s_.clients, before);
+    const auto unsorted = w.clients;
+    const small late_only = w.late.nonce == on_its_way ? ++known : small{0};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+        client& c = w.clients[i];
+        c = unsorted[static_cast<std::size_t>(order[i])];
+        if (c.nonce == on_its_way) {
+            c.nonce = late_only;
+        } else if (c.nonce == elsewhere) {
+            c.nonce = ++known;
+        }
+        if (c.sent.what != nothing) {
+            c.sent.nonce = c.nonce;
+        }
+    }
+    if (w.late.nonce == on_its_way) {
+        w.late.nonce = late_only;
+    }
+}
+
+bool machine::everybody_gets_in(world w, bool last_first) {
+    std::vector<world> way;
+    auto& fine = fine_[last_first ? 1 : 0];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+        client& c = w.clients[i];
+        c.sent = request{};
+        if (c.is != wants) {
+            forget(c);
+        }
+    }
+    w.late = request{};
+    for (int round = 0; round < 64; ++round) {
+        std::array<small, most_clients> order{};
+        normalise(w, order);
+        bool is_somebody_left = false;
+        if (fine.contains(w)) {
+            is_somebody_left = false;
+        } else {
+            way.push_back(w);
+            for (int n = 0; n < s_.clients; ++n) {
+                const int i = last_first ? s_.clients - 1 - n : n;
+                client& c = w.clients[static_cast<std::size_t>(i)];
+                if (c.is == wants) {
+                    finish(w, c, acquiring);
+                    if (c.is == has) {
+                        finish(w, c, releasing);
+                    }
+                }
+                is_somebody_left = is_somebody_left || c.is == wants;
+            }
+        }
+        if (!is_somebody_left) {
+            fine.insert(way.begin(), way.end());
+            return true;
+        }
+        tick(w);
+    }
+    return false;
+}
+
+// ---- the search
+
+struct finding {
+    std::string what{}; // empty: nothing
+    std::string how{};  // the shortest way there
+    std::size_t worlds = 0;
+    std::size_t steps = 0;
+};
+
+class search {
+public:
+    search(const scope& s, const rules& of)
+        : s_(s), m_(s_, of), index_(16, hash{this}, same{this}) {}
+
+    finding run() {
+        finding found;
+        worlds_.push_back(m_.first());
+        links_.push_back(link{});
+        std::array<small, most_clients> order{};
+        m_.normalise(worlds_[0], order);
+        index_.insert(0);
+        for (std::uint32_t at = 0; at < worlds_.size(); ++at) {
+            for (const action& a : actions()) {
+                world w = worlds_[at];
+                if (!m_.step(w, a)) {
+                    continue;
+                }
+                ++found.steps;
+                link l{at, a, {}};
+                m_.normalise(w, l.order);
+                worlds_.push_back(w);
+                links_.push_back(l);
+                const auto last = static_cast<std::uint32_t>(worlds_.size() - 1);
+                const bool is_new = index_.insert(last).second;
+                if (const char* const broken = is_new ? examine(w) : m_.broken()) {
+                    found.what = broken;
+                    found.how = way_to(last) + "  here: " + broken + "\n";
+                    found.worlds = worlds_.size();
+                    return found;
+                }
+                if (!is_new) {
+                    worlds_.pop_back();
+                    links_.pop_back();
+                }
+            }
+        }
+        found.worlds = worlds_.size();
+        return found;
+    }
+
+private:
+    struct link {
+        std::uint32_t from = 0;
+        action by{};
+        std::array<small, most_clients> order{};
+    };
+    struct hash {
+        const search* of;
+        std::size_t operator()(std::uint32_t at) const noexcept {
+            const world& w = of->worlds_[at];
+            return std::hash<std::string_view>()(
+                std::string_view(reinterpret_cast<const char*>(&w), sizeof w));
+        }
+    };
+    struct same {
+        const search* of;
+        bool operator()(std::uint32_t a, std::uint32_t b) const noexcept {
+            return of->worlds_[a] == of->worlds_[b];
+        }
+    };
+
+    const char* examine(const world& w) {
+        m_.check(w);
+        if (m_.broken() == nullptr && s_.probed) {
+            m_.probe(w);
+        }
+        if (m_.broken() == nullptr && s_.gets_in &&
+            !(m_.everybody_gets_in(w, false) && m_.everybody_gets_in(w, true))) {
+            return "somebody waits for ever";
+        }
+        return m_.broken();
+    }
+
+    const std::vector<action>& actions() {
+        if (actions_.empty()) {
+            for (small i = 0; i < s_.clients; ++i) {
+                for (const act what :
+                     {act::poll, act::renew, act::renew_for_short, act::release, act::arrive}) {
+                    actions_.push_back({what, i, true});
+                    if (s_.lost_answers && (what == act::arrive) == s_.two_steps) {
+                        actions_.push_back({what, i, false});
+                    }
+                }
+                actions_.push_back({act::give_up, i});
+                actions_.push_back({act::kill, i});
+            }
+            actions_.push_back({act::late});
+            actions_.push_back({act::tick});
+        }
+        return actions_;
+    }
+
+    static std::string told(const action& a) {
+        static constexpr const char* verbs[] = {
+            "acquires",  "renews",    "renews for a short while",
+            "releases",  "is served", "gives up its request",
+            "is killed", "",          ""};
+        if (a.what == act::tick) {
+            return "  a tick";
+        }
+        if (a.what == act::late) {
+            return "  what was given up is served";
+        }
+        return "  client " + std::to_string(a.by) + " " + verbs[static_cast<std::size_t>(a.what)] +
+               (a.heard ? "" : ", and does not hear of it");
+    }
+
+    // Clients keep the number that they have at the start, and change their index.
+    std::string way_to(std::uint32_t end) const {
+        std::vector<std::uint32_t> way;
+        for (std::uint32_t at = end; at != 0; at = links_[at].from) {
+            way.push_back(at);
+        }
+        std::string text;
+        std::array<small, most_clients> names{0, 1, 2, 3};
+        for (auto at = way.rbegin(); at != way.rend(); ++at) {
+            const link& l = links_[*at];
+            text += told(renamed(l.by, names)) + "\n";
+            const auto old = names;
+            for (std::size_t i = 0; i < names.size(); ++i) {
+                names[i] = old[static_cast<std::size_t>(l.order[i])];
+            }
+            text += shown(worlds_[*at], names);
+        }
+        return text;
+    }
+
+    static action renamed(action a, const std::array<small, most_clients>& names) {
+        a.by = names[static_cast<std::size_t>(a.by)];
+        return a;
+    }
+
+    std::string shown(const world& w, const std::array<small, most_clients>& names) const {
+        const auto name = [&](int nonce) {
+            const client* const c = client_of(s_, w, nonce);
+            if (c == nullptr) {
+                return std::string("a ghost");
+            }
+            return std::to_string(names[static_cast<std::size_t>(c - w.clients.data())]);
+        };
+        std::string text = "      held by:";
+        for (int i = 0; i < w.holder_count; ++i) {
+            const held& h = w.holders[static_cast<std::size_t>(i)];
+            text += " " + name(h.nonce) + " (token " + std::to_string(h.fence) + ", " +
+                    std::to_string(h.expires) + " left)";
+        }
+        text += "; waiting:";
+        for (int i = 0; i < w.place_count; ++i) {
+            const place& a = w.places[static_cast<std::size_t>(i)];
+            text += " " + name(a.nonce) + " (" + std::to_string(a.expires) + " left)";
+        }
+        return text + "\n";
+    }
+
+    scope s_;
+    machine m_;
+    std::vector<world> worlds_{};
+    std::vector<link> links_{};
+    std::unordered_set<std::uint32_t, hash, same> index_;
+    std::vector<action> actions_{};
+};
+
+void report(const char* name, const finding& found) {
+    std::fprintf(stderr, "searched: %s: %zu worlds, %zu steps%s%s\n", name, found.worlds,
+                 found.steps, found.what.empty() ? "" : "; found: ", found.what.c_str());
+}
+
+const rules the_rules{};
+
+// The larger scopes are for runs that may take long.
+bool is_long_run() {
+    const char* const given = std::getenv("BIDE_STRESS_MS");
+    return given != nullptr && std::strtol(given, nullptr, 10) >= 5'000;
+}
+
+// All worlds of this scope keep the promises.
+void holds(const char* name, const scope& s) {
+    const finding found = search(s, the_rules).run();
+    report(name, found);
+    INFO(name << "\n" << found.how);
+    CHECK(found.what == "");
+}
+
+// What is wrong here is found, and is this.
+void finds(const char* name, const char* what, const scope& s, const rules& of = the_rules) {
+    const finding found = search(s, of).run();
+    report(name, found);
+    INFO(name << "\n" << found.how);
+    CHECK(found.what == what);
+}
+
+// ---- rules that are wrong
+
+template <class T> auto named(T& entries, std::string_view nonce) {
+    return std::find_if(entries.begin(), entries.end(),
+                        [&](const auto& e) { return e.nonce == nonce; });
+}
+
+struct immortal_waiters final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        judge never_of_waiters = j;
+        never_of_waiters.waiters_expire = false;
+        return durable::acquire(r, self, t, now, never_of_waiters);
+    }
+};
+
+struct leases_end_early final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        judge early = j;
+        early.early = 1;
+        return durable::acquire(r, self, t, now, early);
+    }
+};
+
+struct no_delay final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        terms at_once = t;
+        at_once.reclaim_delay_ms = 0;
+        return durable::acquire(r, self, at_once, now, j);
+    }
+};
+
+struct no_refresh final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto place = named(r.waiters, self.nonce);
+        const std::int64_t ends = place == r.waiters.end() ? 0 : place->expires_at;
+        const auto got = durable::acquire(r, self, t, now, j);
+        const auto mine = named(r.waiters, self.nonce);
+        if (ends != 0 && mine != r.waiters.end()) {
+            mine->expires_at = ends;
+        }
+        return got;
+    }
+};
+
+// Takes what is free, whoever came before.
+struct barging final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        record alone = r;
+        std::erase_if(alone.waiters, [&](const waiter& a) { return a.nonce != self.nonce; });
+        const auto got = durable::acquire(alone, self, t, now, j);
+        if (got.is != standing::granted) {
+            return durable::acquire(r, self, t, now, j);
+        }
+        std::erase_if(r.waiters, [&](const waiter& a) { return a.nonce == self.nonce; });
+        alone.waiters = r.waiters;
+        r = alone;
+        return got;
+    }
+};
+
+// Only the first in line may take what is free.
+struct head_only final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        durable::sweep(r, j, t.reclaim_delay_ms, self.nonce);
+        const bool is_first = r.waiters.empty() || r.waiters.front().nonce == self.nonce;
+        if (is_first || named(r.holders, self.nonce) != r.holders.end()) {
+            return durable::acquire(r, self, t, now, j);
+        }
+        holder nobody;
+        nobody.nonce = nonce_text(25);
+        nobody.lane = t.permits;
+        nobody.weight = t.permits;
+        nobody.expires_at = now + 100;
+        r.holders.push_back(nobody);
+        const auto got = durable::acquire(r, self, t, now, j);
+        r.holders.pop_back();
+        return got;
+    }
+};
+
+// The next token is one more than those that are held.
+struct tokens_of_the_holders final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        auto got = durable::acquire(r, self, t, now, j);
+        if (got.is == standing::granted) {
+            got.fence = 1;
+            for (const holder& h : r.holders) {
+                got.fence = h.nonce == self.nonce ? got.fence : std::max(got.fence, h.fence + 1);
+            }
+            named(r.holders, self.nonce)->fence = got.fence;
+            r.fence = got.fence + 1;
+        }
+        return got;
+    }
+};
+
+// Does not look for itself among those who hold.
+struct forgetful final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, self.nonce);
+        if (mine != r.holders.end()) {
+            mine->nonce = nonce_text(25);
+        }
+        const auto got = durable::acquire(r, self, t, now, j);
+        const auto again = named(r.holders, nonce_text(25));
+        if (again != r.holders.end()) {
+            again->nonce = self.nonce;
+        }
+        return got;
+    }
+};
+
+// Who comes too late to its own place is sent to the end.
+struct sweeps_itself final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        durable::sweep(r, j, t.reclaim_delay_ms);
+        return durable::acquire(r, self, t, now, j);
+    }
+};
+
+// Who polls again goes to the end.
+struct queues_again final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        const auto got = durable::acquire(r, self, t, now, j);
+        const auto mine = named(r.waiters, self.nonce);
+        if (got.changed && mine != r.waiters.end()) {
+            std::rotate(mine, mine + 1, r.waiters.end());
+        }
+        return got;
+    }
+};
+
+struct renews_by_nonce final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t, const terms& t,
+                                 std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, nonce);
+        return durable::renew(r, nonce, mine == r.holders.end() ? 1 : mine->fence, t, now, j);
+    }
+};
+
+struct renews_what_is_gone final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto got = durable::renew(r, nonce, fence, t, now, j);
+        if (got.is != durable::renewal::lost || named(r.holders, nonce) != r.holders.end()) {
+            return got;
+        }
+        holder& h = r.holders.emplace_back();
+        h.holder_id = "same";
+        h.nonce = nonce;
+        h.fence = fence;
+        h.lane = 0;
+        h.lease_ms = t.lease_ms;
+        h.expires_at = now + t.lease_ms;
+        return {durable::renewal::renewed, true, {}};
+    }
+};
+
+struct renews_for_less final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto got = durable::renew(r, nonce, fence, t, now, j);
+        const auto mine = named(r.holders, nonce);
+        if (got.is == durable::renewal::renewed) {
+            mine->lease_ms = t.lease_ms;
+            mine->expires_at = now + t.lease_ms;
+        }
+        return got;
+    }
+};
+
+struct releases_by_nonce final : rules {
+    durable::release_outcome release(record& r, std::string_view nonce,
+                                     std::int64_t) const override {
+        return durable::release(r, nonce, 0);
+    }
+};
+
+struct releases_by_token final : rules {
+    durable::release_outcome release(record& r, std::string_view nonce,
+                                     std::int64_t fence) const override {
+        for (const holder& h : r.holders) {
+            if (fence != 0 && h.fence == fence) {
+                return durable::release(r, std::string(h.nonce), 0);
+            }
+        }
+        return durable::release(r, nonce, fence);
+    }
+};
+
+} // namespace
+
+// ---- the rules keep the promises
+
+TEST_CASE("record: whatever three clients do, one permit has one holder, and everybody gets in") {
+    scope s;
+    holds("three clients, one permit", s);
+    s.ttl = 2;
+    s.lost_answers = false;
+    s.ghosts = 0;
+    s.clients = 4;
+    holds("four clients, one permit", s);
+    if (is_long_run()) {
+        s.lost_answers = true;
+        s.ttl = 3;
+        s.ghosts = 1;
+        holds("four clients, ghosts, lost answers", s);
+    }
+}
+
+TEST_CASE("record: weights share the permits, and the heavy are not overtaken") {
+    scope s;
+    s.ttl = 2;
+    s.lost_answers = is_long_run();
+    s.permits = 2;
+    s.weight = {1, 1, 2, 0};
+    holds("two permits, two readers and a writer", s);
+    s.ghosts = is_long_run() ? 1 : 0;
+    s.permits = 3;
+    s.weight = {1, 2, 3, 0};
+    holds("three permits, weights of 1, 2 and 3", s);
+    s.weight = {1, 1, 1, 0};
+    holds("three permits, weights of 1", s);
+    if (is_long_run()) {
+        s.clients = 4;
+        s.lost_answers = false;
+        s.ghosts = 0;
+        s.weight = {1, 1, 2, 2};
+        holds("three permits, weights of 1, 1, 2 and 2", s);
+    }
+}
+
+TEST_CASE("record: what is on its way, overtaken or given up harms nobody") {
+    scope s;
+    s.clients = 2;
+    s.ttl = 2;
+    s.two_steps = true;
+    s.patience = 2;
+    holds("two clients, requests on their way, ghosts", s);
+    s.ghosts = 0;
+    s.late = true;
+    s.lost_answers = is_long_run();
+    holds("two clients, requests that come late", s);
+    if (is_long_run()) {
+        s.patience = 3;
+        s.ghosts = 1;
+        holds("two clients, requests that come very late, ghosts", s);
+        s.patience = 2;
+        s.clients = 3;
+        s.ghosts = 0;
+        s.lost_answers = s.late = false;
+        holds("three clients, requests on their way", s);
+    }
+}
+
+TEST_CASE("record: every option keeps the promises") {
+    scope s;
+    s.clients = 2;
+    s.asks_again = true;
+    holds("a holder that asks again", s);
+    s.grace = 1;
+    holds("a delay before a lease is taken over", s);
+    s.lease = 3;
+    s.short_lease = 1;
+    s.revive = true;
+    holds("leases of two lengths, revived", s);
+    s.enqueue = false;
+    holds("without a queue", s);
+}
+
+TEST_CASE("record: observed leases need no common time, and keep the promises") {
+    scope s;
+    s.clock = lock_clock::observed;
+    s.ttl = 2;
+    s.clients = 2;
+    s.offset = {0, 7, 0, 0};
+    holds("observed, two clients, clocks apart", s);
+    s.lost_answers = false;
+    s.ghosts = 0;
+    s.lease = 3;
+    s.short_lease = 1;
+    s.asks_again = true;
+    holds("observed, leases of two lengths", s);
+    s = scope{};
+    s.clock = lock_clock::observed;
+    s.ttl = 2;
+    s.lost_answers = false;
+    s.ghosts = 0;
+    holds("observed, three clients", s);
+    s.clients = 2;
+    s.two_steps = true;
+    s.patience = 1;
+    holds("observed, two clients, requests on their way", s);
+    if (is_long_run()) {
+        s.patience = 2;
+        s.late = true;
+        holds("observed, two clients, requests that come late", s);
+    }
+}
+
+TEST_CASE("record: with a margin observed leases bear clocks that go at different rates") {
+    scope s;
+    s.clock = lock_clock::observed;
+    s.clients = is_long_run() ? 3 : 2;
+    s.lease = s.ttl = 5;
+    s.rate = {2, 3, 3, 0};
+    s.ghosts = 0;
+    s.lost_answers = false;
+    s.margin = 3;
+    holds("observed, two rates, a margin", s);
+    s.margin = 0;
+    finds("two rates, no margin", "more is believed to be held than there is", s);
+}
+
+// ---- and the search would find it if they did not
+
+TEST_CASE("record: the search finds waiters that never expire") {
+    finds("waiters that never expire", "somebody waits for ever", scope{}, immortal_waiters());
+}
+
+TEST_CASE("record: the search finds times that are read on another clock, one tick apart") {
+    scope s;
+    s.offset = {0, 1, 0, 0};
+    finds("one clock, a tick apart", "more is believed to be held than there is", s);
+}
+
+TEST_CASE("record: the search finds leases that are over a tick too early") {
+    finds("leases over too early", "more is believed to be held than there is", scope{},
+          leases_end_early());
+}
+
+TEST_CASE("record: the search finds a lease that is taken over before the delay is over") {
+    scope s;
+    s.grace = 1;
+    finds("taken over at once", "a hold was taken over before the delay was over", s, no_delay());
+}
+
+TEST_CASE("record: the search finds contenders that are known by their names") {
+    scope s;
+    s.by_name = true;
+    finds("known by name", "more is believed to be held than there is", s);
+}
+
+TEST_CASE("record: the search finds an admission of the first in line only") {
+    scope s;
+    s.permits = 2;
+    finds("first in line only", "permits lie idle although it is somebody's turn", s, head_only());
+}
+
+TEST_CASE("record: the search finds an admission past those who came before") {
+    finds("barging", "somebody who came earlier does not fit any more", scope{}, barging());
+    scope s;
+    s.permits = 2;
+    s.weight = {1, 1, 2, 0};
+    finds("barging past the heavy", "somebody who came earlier does not fit any more", s,
+          barging());
+}
+
+TEST_CASE("record: the search finds a place in the queue that is lost") {
+    finds("swept by oneself", "permits lie idle although it is somebody's turn", scope{},
+          sweeps_itself());
+    finds("not refreshed", "a poll leaves a place that is soon over", scope{}, no_refresh());
+    finds("queued again by each poll", "the order of those who wait has changed", scope{},
+          queues_again());
+}
+
+TEST_CASE("record: the search finds tokens that are given out twice") {
+    finds("tokens of the holders", "a token was given out that is not larger than all before",
+          scope{}, tokens_of_the_holders());
+}
+
+TEST_CASE("record: the search finds a lost answer that makes a second hold") {
+    finds("a lost answer", "who holds it waits for it, too", scope{}, forgetful());
+}
+
+TEST_CASE("record: the search finds renewals that are not exactly the holder's") {
+    const char* const nobodys = "a renewal with what is nobody's changed something";
+    finds("renewed by nonce", nobodys, scope{}, renews_by_nonce());
+    finds("renewed though gone", nobodys, scope{}, renews_what_is_gone());
+    scope s;
+    s.probed = false;
+    finds("renewed though gone, by those who do so", "somebody holds it to whom it was not granted",
+          s, renews_what_is_gone());
+}
+
+TEST_CASE("record: the search finds renewals that shorten a lease") {
+    scope s;
+    s.short_lease = 1;
+    finds("a lease renewed for less", "a lease was shortened", s, renews_for_less());
+    s.lease = 3;
+    s.clients = 2;
+    s.clock = lock_clock::observed;
+    finds("a length renewed for less", "more is believed to be held than there is", s,
+          renews_for_less());
+}
+
+TEST_CASE("record: the search finds releases that are not exactly the holder's") {
+    const char* const nobodys = "a release with what is nobody's changed something";
+    finds("released by nonce", nobodys, scope{}, releases_by_nonce());
+    finds("released by token", nobodys, scope{}, releases_by_token());
+}

@@ -1,0 +1,1013 @@
+#include <bide/durable/record.hpp>
+
+#include <support/catch.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+// The rules one by one. What they come to together is the search's affair (record_search_test.cpp).
+
+using namespace bide::durable;
+using bide::durable_errc;
+using bide::lock_clock;
+
+namespace {
+
+// A lease or a place is over at its very time; and whoever is among the dead is gone, unless a
+// grace is asked for.
+struct clock_judge {
+    std::int64_t now;
+    std::vector<std::string> dead{};
+
+    bool is_dead(const std::string& nonce) const {
+        return std::find(dead.begin(), dead.end(), nonce) != dead.end();
+    }
+    bool expired(const holder& h, std::int64_t grace_ms) const {
+        return h.expires_at + grace_ms <= now || (grace_ms == 0 && is_dead(h.nonce));
+    }
+    bool expired(const waiter& w, bool at_head) const {
+        return w.expires_at <= now || (at_head && is_dead(w.nonce));
+    }
+};
+
+// Known by its name in these tests, where it asks once only.
+contender who(std::string name, std::int64_t weight = 1) {
+    const std::string nonce = name + "'s";
+    return {std::move(name), nonce, weight, {}};
+}
+
+// One record, and those who ask of it.
+struct table {
+    explicit table(std::int64_t permits = 1) {
+        t.permits = permits;
+        t.lease_ms = 100;
+        t.waiter_ttl_ms = 90;
+        r = fresh_record(t);
+    }
+
+    acquire_outcome acquire(const contender& self, std::int64_t now) {
+        return bide::durable::acquire(r, self, t, now, judge(now));
+    }
+    acquire_outcome acquire(const std::string& name, std::int64_t now) {
+        return acquire(who(name), now);
+    }
+    renew_outcome renew(const std::string& name, std::int64_t fence, std::int64_t now) {
+        return bide::durable::renew(r, name + "'s", fence, t, now, judge(now));
+    }
+    release_outcome release(const std::string& name, std::int64_t fence) {
+        return bide::durable::release(r, name + "'s", fence);
+    }
+    clock_judge judge(std::int64_t now) const { return {now, dead}; }
+
+    std::string holders() const { return names(r.holders); }
+    std::string waiters() const { return names(r.waiters); }
+    template <class T> static std::string names(const std::vector<T>& entries) {
+        std::string all;
+        for (const T& e : entries) {
+            all += all.empty() ? e.holder_id : " " + e.holder_id;
+        }
+        return all;
+    }
+
+    terms t{};
+    record r{};
+    std::vector<std::string> dead{};
+};
+
+bool is(const acquire_outcome& out, standing as) { return out.is == as && !out.error; }
+bool is_refused(const acquire_outcome& out, durable_errc why) {
+    return out.is == standing::refused && !out.changed && out.error == why && out.fence == 0;
+}
+
+} // namespace
+
+// ---- one permit
+
+TEST_CASE("record: who is alone gets it at once") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(is(a, standing::granted));
+    REQUIRE(a.changed);
+    REQUIRE(a.fence == 1);
+    REQUIRE(a.lane == 0);
+    REQUIRE(a.position == 0);
+    REQUIRE(lock.r.holders.size() == 1);
+    const holder& h = lock.r.holders[0];
+    REQUIRE(h.holder_id == "a");
+    REQUIRE(h.nonce == "a's");
+    REQUIRE(h.fence == 1);
+    REQUIRE(h.weight == 1);
+    REQUIRE(h.lease_ms == 100);
+    REQUIRE(h.expires_at == 1100);
+    REQUIRE(h.renewals == 0);
+    REQUIRE(lock.r.fence == 2);
+    REQUIRE(lock.r.waiters.empty());
+}
+
+TEST_CASE("record: the second and the third wait in the order of their coming") {
+    table lock;
+    lock.acquire("a", 1000);
+    const auto b = lock.acquire("b", 1001);
+    REQUIRE(is(b, standing::waiting));
+    REQUIRE(b.changed);
+    REQUIRE(b.position == 0);
+    REQUIRE(b.fence == 0);
+    REQUIRE(b.next_ms == 1100);
+    const auto c = lock.acquire("c", 1002);
+    REQUIRE(is(c, standing::waiting));
+    REQUIRE(c.position == 1);
+    REQUIRE(lock.waiters() == "b c");
+    REQUIRE(lock.r.waiters[1].expires_at == 1092);
+    REQUIRE(lock.r.waiters[1].ttl_ms == 90);
+}
+
+TEST_CASE("record: who asks again is not queued twice") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    REQUIRE(lock.acquire("b", 1001).position == 0);
+    REQUIRE(lock.acquire("c", 1001).position == 1);
+    REQUIRE(lock.waiters() == "b c");
+}
+
+TEST_CASE("record: when it is free the first in line gets it, and nobody else") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    REQUIRE(lock.release("a", a.fence).is == leaving::released);
+    REQUIRE(is(lock.acquire("c", 1010), standing::waiting));
+    REQUIRE(is(lock.acquire("d", 1010), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1010), standing::granted));
+    REQUIRE(lock.holders() == "b");
+    REQUIRE(lock.waiters() == "c d");
+}
+
+TEST_CASE("record: two of the same name are two") {
+    table lock;
+    REQUIRE(is(lock.acquire({"worker", "n1", 1, {}}, 1000), standing::granted));
+    REQUIRE(is(lock.acquire({"worker", "n2", 1, {}}, 1000), standing::waiting));
+    REQUIRE_FALSE(release(lock.r, "n2", 1).changed);
+    REQUIRE(lock.holders() == "worker");
+}
+
+TEST_CASE("record: a lease is over at its very end, not before") {
+    table lock;
+    lock.acquire("a", 1000);
+    REQUIRE(is(lock.acquire("b", 1099), standing::waiting));
+    REQUIRE(lock.holders() == "a");
+    REQUIRE(is(lock.acquire("b", 1100), standing::granted));
+    REQUIRE(lock.holders() == "b");
+}
+
+TEST_CASE("record: who holds it and asks again gets the same answer and a lease from now on") {
+    table lock;
+    const auto first = lock.acquire("a", 1000);
+    const auto again = lock.acquire("a", 1050);
+    REQUIRE(is(again, standing::held));
+    REQUIRE(again.changed);
+    REQUIRE(again.fence == first.fence);
+    REQUIRE(again.lane == first.lane);
+    REQUIRE(lock.r.holders.size() == 1);
+    REQUIRE(lock.r.holders[0].expires_at == 1150);
+    REQUIRE(lock.r.holders[0].renewals == 1);
+    REQUIRE(lock.r.fence == 2);
+}
+
+TEST_CASE("record: who comes back after its lease is over has to wait its turn, with a new token") {
+    table lock;
+    const auto first = lock.acquire("a", 1000);
+    lock.acquire("b", 1090);
+    REQUIRE(is(lock.acquire("a", 1100), standing::waiting));
+    REQUIRE(lock.waiters() == "b a");
+    const auto b = lock.acquire("b", 1101);
+    REQUIRE(is(b, standing::granted));
+    lock.release("b", b.fence);
+    const auto again = lock.acquire("a", 1102);
+    REQUIRE(is(again, standing::granted));
+    REQUIRE(again.fence > b.fence);
+    REQUIRE(b.fence > first.fence);
+}
+
+// ---- permits and weights
+
+TEST_CASE("record: exactly as many get in as there are permits") {
+    table lock(3);
+    for (int i = 0; i < 3; ++i) {
+        REQUIRE(is(lock.acquire(std::to_string(i), 1000), standing::granted));
+    }
+    REQUIRE(is(lock.acquire("3", 1000), standing::waiting));
+    REQUIRE(lock.r.holders.size() == 3);
+    REQUIRE(free_permits(lock.r) == 0);
+}
+
+TEST_CASE("record: free permits do not wait for the first in line to look") {
+    table lock(2);
+    const auto a = lock.acquire("a", 1000);
+    const auto b = lock.acquire("b", 1000);
+    for (const char* const name : {"c", "d", "e"}) {
+        lock.acquire(name, 1000);
+    }
+    lock.release("a", a.fence);
+    lock.release("b", b.fence);
+    // Two are free: for c and d, whichever comes first; not for e, which would be the third.
+    REQUIRE(is(lock.acquire("e", 1010), standing::waiting));
+    REQUIRE(is(lock.acquire("d", 1010), standing::granted));
+    REQUIRE(is(lock.acquire("e", 1010), standing::waiting));
+    REQUIRE(is(lock.acquire("c", 1010), standing::granted));
+    REQUIRE(lock.waiters() == "e");
+}
+
+TEST_CASE("record: who wants all is not overtaken by those who want one") {
+    table lock(3);
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire(who("b"), 1000);
+    REQUIRE(is(lock.acquire(who("writer", 3), 1000), standing::waiting));
+    // One permit is free, and stays so.
+    REQUIRE(is(lock.acquire("late", 1000), standing::waiting));
+    lock.release("a", a.fence);
+    REQUIRE(is(lock.acquire("late", 1001), standing::waiting));
+    REQUIRE(is(lock.acquire(who("writer", 3), 1001), standing::waiting));
+    lock.release("b", 2);
+    REQUIRE(is(lock.acquire("late", 1002), standing::waiting));
+    REQUIRE(is(lock.acquire(who("writer", 3), 1002), standing::granted));
+    REQUIRE(free_permits(lock.r) == 0);
+    lock.release("writer", 3);
+    REQUIRE(is(lock.acquire("late", 1003), standing::granted));
+}
+
+TEST_CASE("record: a contender fits when those ahead and it fit together") {
+    table lock(5);
+    const auto a = lock.acquire(who("a", 5), 1000);
+    lock.acquire(who("b", 2), 1000);
+    lock.acquire(who("c", 2), 1000);
+    lock.acquire(who("d", 2), 1000);
+    lock.acquire(who("e", 1), 1000);
+    lock.release("a", a.fence);
+    REQUIRE(is(lock.acquire(who("d", 2), 1001), standing::waiting)); // 2 + 2 + 2
+    REQUIRE(is(lock.acquire(who("e", 1), 1001), standing::waiting)); // it would fit, past d
+    REQUIRE(is(lock.acquire(who("c", 2), 1001), standing::granted));
+    REQUIRE(is(lock.acquire(who("b", 2), 1001), standing::granted));
+    REQUIRE(is(lock.acquire(who("e", 1), 1001), standing::waiting));
+    REQUIRE(lock.waiters() == "d e");
+    REQUIRE(free_permits(lock.r) == 1);
+}
+
+TEST_CASE("record: a lane is the lowest that no other holder has") {
+    table lock(3);
+    REQUIRE(lock.acquire("a", 1000).lane == 0);
+    REQUIRE(lock.acquire("b", 1000).lane == 1);
+    REQUIRE(lock.acquire("c", 1000).lane == 2);
+    lock.release("b", 2);
+    REQUIRE(lock.acquire("d", 1000).lane == 1);
+    lock.release("a", 1);
+    lock.release("d", 4);
+    REQUIRE(lock.acquire("e", 1000).lane == 0);
+    REQUIRE(lock.acquire("f", 1000).lane == 1);
+    REQUIRE(lock.acquire("f", 1000).lane == 1);
+}
+
+TEST_CASE("record: tokens grow with every grant, whatever is released, lapses or is taken away") {
+    table lock(2);
+    std::int64_t last = 0;
+    for (std::int64_t round = 0; round < 20; ++round) {
+        const std::string name = std::to_string(round);
+        const auto out = lock.acquire(name, 1000 + 200 * round);
+        REQUIRE(is(out, standing::granted));
+        REQUIRE(out.fence > last);
+        REQUIRE(lock.r.fence > out.fence);
+        last = out.fence;
+        if (round % 3 == 0) {
+            lock.release(name, out.fence);
+        } else if (round % 3 == 1) {
+            force_release(lock.r, out.fence, {});
+        }
+    }
+}
+
+TEST_CASE("record: when the tokens are used up nobody gets in any more") {
+    table lock;
+    lock.r.fence = largest_number - 1;
+    const auto last = lock.acquire("a", 1000);
+    REQUIRE(is(last, standing::granted));
+    REQUIRE(last.fence == largest_number - 1);
+    REQUIRE(lock.release("a", last.fence).changed);
+    REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::corrupt_record));
+}
+
+// ---- waiting
+
+TEST_CASE("record: a waiter that is not heard of loses its place, at the very end of its time") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1080);
+    lock.renew("a", a.fence, 1080);
+    REQUIRE(lock.acquire("c", 1089).position == 1);
+    REQUIRE(lock.acquire("c", 1090).position == 0);
+    lock.release("a", a.fence);
+    REQUIRE(is(lock.acquire("c", 1090), standing::granted));
+    REQUIRE(lock.waiters() == "");
+}
+
+TEST_CASE("record: the dead keep nobody waiting for ever, wherever in the queue they are") {
+    using names = std::vector<std::string>;
+    for (const names& dead : {names{"b"}, names{"c"}, names{"b", "c"}}) {
+        table lock;
+        const auto a = lock.acquire("a", 1000);
+        for (const char* const name : {"b", "c", "d"}) {
+            lock.acquire(name, 1000);
+        }
+        for (const char* const name : {"b", "c", "d"}) {
+            const bool lives = std::find(dead.begin(), dead.end(), name) == dead.end();
+            if (lives) {
+                lock.acquire(name, 1060);
+            }
+        }
+        lock.release("a", a.fence);
+        // Those who live, in their order.
+        for (const char* const name : {"b", "c", "d"}) {
+            if (std::find(dead.begin(), dead.end(), name) == dead.end()) {
+                const auto out = lock.acquire(name, 1095);
+                REQUIRE(is(out, standing::granted));
+                lock.release(name, out.fence);
+            }
+        }
+        REQUIRE(lock.waiters() == "");
+    }
+}
+
+TEST_CASE("record: the order of the others stays when one of them vanishes") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1020);
+    lock.acquire("c", 1000);
+    lock.acquire("d", 1020);
+    lock.acquire("e", 1020);
+    lock.acquire("e", 1095);
+    REQUIRE(lock.waiters() == "b d e");
+}
+
+TEST_CASE("record: a waiter that looks too late keeps its place if nobody has taken it") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1050);
+    const auto b = lock.acquire("b", 1130);
+    REQUIRE(is(b, standing::waiting));
+    REQUIRE(b.position == 0);
+    REQUIRE(lock.waiters() == "b c");
+}
+
+TEST_CASE("record: a waiter whose place was taken queues at the end") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1050);
+    lock.acquire("c", 1095); // takes b's away
+    REQUIRE(lock.waiters() == "c");
+    REQUIRE(lock.acquire("b", 1100).position == 1);
+    REQUIRE(lock.waiters() == "c b");
+}
+
+TEST_CASE("record: a poll that changes nothing says so, and the record need not be stored") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    const record before = lock.r;
+    for (std::int64_t now = 1001; now <= 1030; ++now) {
+        const auto out = lock.acquire("b", now);
+        REQUIRE(is(out, standing::waiting));
+        REQUIRE_FALSE(out.changed);
+        REQUIRE(lock.r == before);
+    }
+}
+
+TEST_CASE("record: a waiter refreshes its place when less than two thirds of its time are left") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    REQUIRE_FALSE(lock.acquire("b", 1030).changed); // 60 of 90 left
+    const auto out = lock.acquire("b", 1031);
+    REQUIRE(out.changed);
+    REQUIRE(lock.r.waiters[0].expires_at == 1121);
+    REQUIRE(lock.r.waiters[0].refreshes == 1);
+    REQUIRE_FALSE(lock.acquire("b", 1032).changed);
+}
+
+TEST_CASE("record: what would change nothing but who is gone need not be stored") {
+    table lock(2);
+    lock.t.lease_ms = 50;
+    lock.acquire(who("a", 1), 1000);
+    lock.t.lease_ms = 1000;
+    lock.acquire(who("b", 1), 1000);
+    lock.acquire(who("c", 2), 1040);
+    // a's lease is over: c does not fit for all that, and its place is fresh.
+    const record stored = lock.r;
+    const auto out = lock.acquire(who("c", 2), 1060);
+    REQUIRE(is(out, standing::waiting));
+    REQUIRE_FALSE(out.changed);
+    lock.r = stored; // nothing is lost
+    lock.release("b", 2);
+    REQUIRE(is(lock.acquire(who("c", 2), 1061), standing::granted));
+}
+
+TEST_CASE("record: a waiter's place lasts as long as it says, whatever others would have") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.t.waiter_ttl_ms = 300;
+    lock.acquire("slow", 1000);
+    lock.t.waiter_ttl_ms = 30;
+    lock.acquire("b", 1000);
+    REQUIRE(lock.acquire("b", 1025).position == 1);
+    lock.acquire("b", 1250);
+    REQUIRE(lock.waiters() == "slow b");
+    // A shorter time is a change, too: others go by it.
+    const auto out = lock.acquire("slow", 1251);
+    REQUIRE(out.changed);
+    REQUIRE(lock.r.waiters[0].ttl_ms == 30);
+    REQUIRE(lock.r.waiters[0].expires_at == 1281);
+}
+
+TEST_CASE("record: the queue has an end") {
+    table lock;
+    lock.t.max_waiters = 2;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    const record before = lock.r;
+    REQUIRE(is_refused(lock.acquire("d", 1000), durable_errc::queue_full));
+    REQUIRE(lock.r == before);
+    REQUIRE(is(lock.acquire("c", 1000), standing::waiting)); // it is in
+    REQUIRE(is(lock.acquire("d", 1095), standing::waiting)); // those two are gone
+    lock.t.max_waiters = 0;
+    REQUIRE(is_refused(lock.acquire("e", 1095), durable_errc::queue_full));
+}
+
+TEST_CASE("record: without a queue nobody leaves a trace, and nobody barges") {
+    table lock;
+    lock.t.enqueue = false;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(is(a, standing::granted));
+    const record before = lock.r;
+    const auto b = lock.acquire("b", 1001);
+    REQUIRE(is(b, standing::waiting));
+    REQUIRE_FALSE(b.changed);
+    REQUIRE(lock.r == before);
+
+    lock.t.enqueue = true;
+    lock.acquire("c", 1002);
+    lock.release("a", a.fence);
+    lock.t.enqueue = false;
+    const auto again = lock.acquire("b", 1003); // free, but c was there before
+    REQUIRE(is(again, standing::waiting));
+    REQUIRE_FALSE(again.changed);
+    REQUIRE(again.position == 1);
+    REQUIRE(lock.waiters() == "c");
+    REQUIRE(is(lock.acquire("c", 1003), standing::granted));
+}
+
+TEST_CASE("record: who has a place keeps and refreshes it without a queue, too") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.t.enqueue = false;
+    REQUIRE_FALSE(lock.acquire("b", 1001).changed);
+    REQUIRE(lock.acquire("b", 1080).changed);
+    REQUIRE(lock.waiters() == "b");
+}
+
+TEST_CASE("record: who waits learns when the next lease is over, where that can be known") {
+    table lock(2);
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1030);
+    REQUIRE(lock.acquire("c", 1040).next_ms == 1100);
+    lock.t.reclaim_delay_ms = 7;
+    REQUIRE(lock.acquire("c", 1040).next_ms == 1107);
+    lock.r.clock = lock.t.clock = lock_clock::observed;
+    REQUIRE(lock.acquire("c", 1040).next_ms == 0);
+}
+
+TEST_CASE("record: who is first and dead is removed at once, who is further back is left alone") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    for (const char* const name : {"b", "c", "d"}) {
+        lock.acquire(name, 1000);
+    }
+    lock.release("a", a.fence);
+    lock.dead = {"b's", "c's"};
+    REQUIRE(is(lock.acquire("d", 1001), standing::granted));
+    REQUIRE(lock.waiters() == "");
+
+    table other;
+    other.acquire("a", 1000);
+    for (const char* const name : {"b", "c", "d"}) {
+        other.acquire(name, 1000);
+    }
+    other.dead = {"c's"};
+    REQUIRE(other.acquire("d", 1001).position == 2);
+    REQUIRE(other.waiters() == "b c d");
+}
+
+TEST_CASE("record: a contender that is somewhere else now says so in its hold and in its place") {
+    const origin old{"h", "boot", 10, 1, 1};
+    const origin now{"h", "boot", 11, 2, 1};
+    table lock;
+    lock.t.lease_ms = 1000;
+    lock.acquire({"a", "na", 1, old}, 1000);
+    lock.acquire({"b", "nb", 1, old}, 1000);
+    REQUIRE(lock.r.holders[0].from == old);
+    REQUIRE_FALSE(lock.acquire({"b", "nb", 1, old}, 1001).changed);
+    REQUIRE(lock.acquire({"b", "nb", 1, now}, 1002).changed);
+    REQUIRE(lock.r.waiters[0].from == now);
+    REQUIRE(is(lock.acquire({"a", "na", 1, now}, 1002), standing::held));
+    REQUIRE(lock.r.holders[0].from == now);
+}
+
+// ---- leaving
+
+TEST_CASE("record: a release removes exactly its grant") {
+    table lock(2);
+    const auto a = lock.acquire("a", 1000);
+    const auto b = lock.acquire("b", 1000);
+    const record before = lock.r;
+    for (const std::int64_t fence : {b.fence, a.fence + 10, std::int64_t{-1}}) {
+        const auto out = lock.release("a", fence);
+        REQUIRE(out.is == leaving::not_there);
+        REQUIRE_FALSE(out.changed);
+        REQUIRE(lock.r == before);
+    }
+    REQUIRE_FALSE(lock.release("c", a.fence).changed);
+    REQUIRE_FALSE(lock.release("c", 0).changed);
+    REQUIRE(lock.r == before);
+
+    const auto out = lock.release("a", a.fence);
+    REQUIRE(out.is == leaving::released);
+    REQUIRE(out.changed);
+    REQUIRE(lock.holders() == "b");
+    REQUIRE_FALSE(lock.release("a", a.fence).changed); // and once only
+}
+
+TEST_CASE("record: a release that comes late does not touch the same ticket's next grant") {
+    table lock;
+    const auto first = lock.acquire("a", 1000);
+    const auto second = lock.acquire("a", 1100);
+    REQUIRE(is(second, standing::granted));
+    const record before = lock.r;
+    REQUIRE_FALSE(lock.release("a", first.fence).changed);
+    REQUIRE(lock.renew("a", first.fence, 1101).is == renewal::lost);
+    REQUIRE(lock.r == before);
+    REQUIRE(lock.release("a", second.fence).changed);
+}
+
+TEST_CASE("record: who waits withdraws without a token, and with one it does not") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    REQUIRE_FALSE(lock.release("b", 1).changed);
+    REQUIRE(lock.waiters() == "b c");
+    const auto out = lock.release("b", 0);
+    REQUIRE(out.is == leaving::withdrawn);
+    REQUIRE(out.changed);
+    REQUIRE(lock.waiters() == "c");
+    REQUIRE(lock.holders() == "a");
+    REQUIRE_FALSE(lock.release("b", 0).changed);
+}
+
+TEST_CASE("record: without a token whatever the nonce has is given up") {
+    table lock;
+    lock.acquire("a", 1000);
+    REQUIRE(lock.release("a", 0).is == leaving::released);
+    REQUIRE(lock.r.holders.empty());
+}
+
+TEST_CASE("record: a release after the lease, which nobody has taken, is one all the same") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(lock.release("a", a.fence).is == leaving::released);
+    REQUIRE(lock.r.fence == a.fence + 1); // its token does not come again
+}
+
+// ---- renewing
+
+TEST_CASE("record: a renewal gives a lease from now on") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    const auto out = lock.renew("a", a.fence, 1060);
+    REQUIRE(out.is == renewal::renewed);
+    REQUIRE(out.changed);
+    REQUIRE_FALSE(out.error);
+    REQUIRE(lock.r.holders[0].expires_at == 1160);
+    REQUIRE(lock.r.holders[0].renewals == 1);
+    REQUIRE(lock.r.holders[0].fence == a.fence);
+    REQUIRE(is(lock.acquire("b", 1159), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1160), standing::granted));
+}
+
+TEST_CASE("record: only who holds it can renew it") {
+    table lock(2);
+    const auto a = lock.acquire("a", 1000);
+    const auto b = lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    const record before = lock.r;
+    const std::vector<std::pair<std::string, std::int64_t>> others = {
+        {"a", b.fence}, {"a", 0}, {"a", a.fence + 10}, {"c", 0},
+        {"c", a.fence}, {"d", 0}, {"d", lock.r.fence}};
+    for (const auto& [name, fence] : others) {
+        const auto out = lock.renew(name, fence, 1001);
+        REQUIRE(out.is == renewal::lost);
+        REQUIRE_FALSE(out.changed);
+        REQUIRE(lock.r == before);
+    }
+}
+
+TEST_CASE("record: a lease that is over is lost, even if nobody has taken it") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    const record before = lock.r;
+    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::lost);
+    REQUIRE(lock.r == before);
+    REQUIRE(lock.renew("a", a.fence, 1099).is == renewal::renewed);
+}
+
+TEST_CASE("record: nothing brings a released hold back") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    lock.release("a", a.fence);
+    lock.t.revive = true;
+    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::lost);
+    REQUIRE(lock.r.holders.empty());
+}
+
+TEST_CASE("record: with revive, a lease that is over and that nobody waits for is taken up again") {
+    table lock;
+    lock.t.revive = true;
+    const auto a = lock.acquire("a", 1000);
+    const auto out = lock.renew("a", a.fence, 5000);
+    REQUIRE(out.is == renewal::renewed);
+    REQUIRE(out.changed);
+    REQUIRE(lock.r.holders[0].expires_at == 5100);
+    REQUIRE(lock.r.holders[0].fence == a.fence);
+}
+
+TEST_CASE("record: with revive, a lease that somebody waits for is lost") {
+    table lock;
+    lock.t.revive = true;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1050);
+    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::lost);
+    // Not so when that one is gone, too.
+    REQUIRE(lock.renew("a", a.fence, 1140).is == renewal::renewed);
+}
+
+TEST_CASE("record: with revive, who waits for more than there is keeps nobody from going on") {
+    table lock(2);
+    lock.t.revive = true;
+    lock.t.waiter_ttl_ms = 1000;
+    const auto a = lock.acquire("a", 1000);
+    lock.t.lease_ms = 1000;
+    lock.acquire("b", 1000);
+    lock.acquire(who("both", 2), 1000);
+    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::renewed); // b has the other one
+    lock.release("b", 2);
+    REQUIRE(lock.renew("a", a.fence, 1150).is == renewal::renewed); // not over yet
+    REQUIRE(lock.renew("a", a.fence, 2200).is == renewal::renewed); // `both` is gone
+    lock.acquire(who("both", 2), 2300);
+    REQUIRE(lock.renew("a", a.fence, 3250).is == renewal::lost);
+}
+
+TEST_CASE("record: a lease that would be over for others in any case is not taken up again") {
+    // Its process is dead, say, and another one goes on with the ticket: the others would take it.
+    table lock;
+    lock.t.revive = true;
+    const auto a = lock.acquire("a", 1000);
+    lock.dead = {"a's"};
+    const record before = lock.r;
+    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::lost);
+    REQUIRE(lock.r == before);
+}
+
+TEST_CASE("record: no lease is ever shortened") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    const auto a = lock.acquire("a", 1000);
+    lock.t.lease_ms = 10;
+    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::renewed);
+    REQUIRE(lock.r.holders[0].expires_at == 2000);
+    REQUIRE(lock.r.holders[0].lease_ms >= 999); // who goes by the length does not see it end sooner
+    REQUIRE(is(lock.acquire("a", 1002), standing::held));
+    REQUIRE(lock.r.holders[0].expires_at == 2000);
+    REQUIRE(lock.r.holders[0].lease_ms >= 998);
+    // When the rest is no more than a new one it is as long as asked for.
+    REQUIRE(lock.renew("a", a.fence, 1995).is == renewal::renewed);
+    REQUIRE(lock.r.holders[0].expires_at == 2005);
+    REQUIRE(lock.r.holders[0].lease_ms == 10);
+    // Nor by a clock that was set back.
+    REQUIRE(lock.renew("a", a.fence, 500).is == renewal::renewed);
+    REQUIRE(lock.r.holders[0].expires_at == 2005);
+    REQUIRE(lock.r.holders[0].lease_ms == 10);
+}
+
+TEST_CASE("record: counts of renewals and refreshes come round before others cannot read them") {
+    table lock;
+    lock.t.lease_ms = 1000;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.r.holders[0].renewals = largest_number;
+    lock.r.waiters[0].refreshes = largest_number;
+    lock.renew("a", a.fence, 1080);
+    lock.acquire("b", 1080);
+    REQUIRE(lock.r.holders[0].renewals == 0);
+    REQUIRE(lock.r.waiters[0].refreshes == 0);
+}
+
+// ---- a delay before a lease is taken over
+
+TEST_CASE("record: a lease that is over is taken over after the delay, a released hold at once") {
+    table lock;
+    lock.t.reclaim_delay_ms = 50;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(is(lock.acquire("b", 1100), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1149), standing::waiting));
+    REQUIRE(lock.renew("a", a.fence, 1149).is == renewal::lost); // the delay is not the holder's
+    const auto b = lock.acquire("b", 1150);
+    REQUIRE(is(b, standing::granted));
+    lock.release("b", b.fence);
+    REQUIRE(is(lock.acquire("c", 1150), standing::granted));
+}
+
+TEST_CASE("record: within the delay the same ticket takes its hold up again, with the same token") {
+    table lock;
+    lock.t.reclaim_delay_ms = 50;
+    const auto a = lock.acquire("a", 1000);
+    const auto again = lock.acquire("a", 1120);
+    REQUIRE(is(again, standing::held));
+    REQUIRE(again.fence == a.fence);
+    REQUIRE(lock.r.holders[0].expires_at == 1220);
+}
+
+// ---- what is refused
+
+TEST_CASE("record: another number of permits is refused") {
+    table lock(2);
+    lock.acquire("a", 1000);
+    const record before = lock.r;
+    lock.t.permits = 3;
+    REQUIRE(is_refused(lock.acquire("b", 1000), durable_errc::permits_mismatch));
+    REQUIRE(is_refused(lock.acquire("a", 5000), durable_errc::permits_mismatch));
+    REQUIRE(lock.r == before);
+}
+
+TEST_CASE("record: another clock is refused, for who acquires and for who renews") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    const record before = lock.r;
+    for (const lock_clock other :
+         {lock_clock::boottime, lock_clock::server, lock_clock::observed}) {
+        lock.t.clock = other;
+        REQUIRE(is_refused(lock.acquire("b", 1000), durable_errc::clock_mismatch));
+        const auto out = lock.renew("a", a.fence, 1000);
+        REQUIRE(out.is == renewal::refused);
+        REQUIRE(out.error == durable_errc::clock_mismatch);
+        REQUIRE_FALSE(out.changed);
+    }
+    REQUIRE(lock.r == before);
+}
+
+TEST_CASE("record: who asks for more than there is is refused, and does not queue") {
+    table lock(2);
+    REQUIRE(is_refused(lock.acquire(who("a", 3), 1000), durable_errc::too_heavy));
+    REQUIRE(lock.r == fresh_record(lock.t));
+}
+
+TEST_CASE("record: who comes back with another weight is refused") {
+    table lock(3);
+    lock.acquire(who("a", 3), 1000);
+    lock.acquire(who("b", 1), 1000);
+    const record before = lock.r;
+    REQUIRE(is_refused(lock.acquire(who("a", 2), 1000), durable_errc::invalid_argument));
+    REQUIRE(is_refused(lock.acquire(who("b", 2), 1000), durable_errc::invalid_argument));
+    REQUIRE(lock.r == before);
+}
+
+TEST_CASE("record: what cannot be meant is refused before anything is looked at") {
+    constexpr auto least = std::numeric_limits<std::int64_t>::min();
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    const table good(2);
+    const auto refuses_terms = [&](const std::function<void(terms&)>& change, std::int64_t now) {
+        table lock = good;
+        lock.acquire("a", 1000);
+        const record before = lock.r;
+        change(lock.t);
+        const bool acquired = !is_refused(lock.acquire("b", now), durable_errc::invalid_argument);
+        const auto renewed = lock.renew("a", 1, now);
+        return !acquired && renewed.is == renewal::refused && !renewed.changed &&
+               renewed.error == durable_errc::invalid_argument && lock.r == before;
+    };
+    const auto nothing = [](terms&) {};
+    for (const std::int64_t now : {std::int64_t{-1}, least, largest_time + 1, most}) {
+        REQUIRE(refuses_terms(nothing, now));
+    }
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{-1}, least, most}) {
+        REQUIRE(refuses_terms([n](terms& t) { t.permits = n; }, 1000));
+        REQUIRE(refuses_terms([n](terms& t) { t.lease_ms = n; }, 1000));
+        REQUIRE(refuses_terms([n](terms& t) { t.waiter_ttl_ms = n; }, 1000));
+    }
+    REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = -1; }, 1000));
+    REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = largest_duration + 1; }, 1000));
+    REQUIRE(refuses_terms([](terms& t) { t.lease_ms = largest_duration + 1; }, 1000));
+
+    const auto refuses = [&](const contender& self) {
+        table lock = good;
+        return is_refused(lock.acquire(self, 1000), durable_errc::invalid_argument) &&
+               lock.r == good.r;
+    };
+    const std::string long_name(longest_name + 1, 'x');
+    REQUIRE(refuses({"", "n", 1, {}}));
+    REQUIRE(refuses({"a", "", 1, {}}));
+    REQUIRE(refuses({long_name, "n", 1, {}}));
+    REQUIRE(refuses({"a", long_name, 1, {}}));
+    for (const std::int64_t weight : {std::int64_t{0}, std::int64_t{-1}, least, most}) {
+        REQUIRE(refuses({"a", "n", weight, {}}));
+    }
+}
+
+TEST_CASE("record: the largest times and lengths do not overflow") {
+    table lock;
+    lock.t.lease_ms = largest_duration;
+    lock.t.waiter_ttl_ms = largest_duration;
+    lock.t.reclaim_delay_ms = largest_duration;
+    const auto a = lock.acquire("a", largest_time);
+    REQUIRE(is(a, standing::granted));
+    REQUIRE(lock.r.holders[0].expires_at <= largest_number);
+    REQUIRE(is(lock.acquire("b", largest_time), standing::waiting));
+    REQUIRE(lock.renew("a", a.fence, largest_time).is == renewal::renewed);
+    // As they may be found in a record.
+    lock.r.holders[0].expires_at = largest_number;
+    lock.r.waiters[0].expires_at = largest_number;
+    REQUIRE(lock.renew("a", a.fence, 0).is == renewal::renewed);
+    REQUIRE(lock.r.holders[0].expires_at == largest_number);
+    REQUIRE(is(lock.acquire("b", 0), standing::waiting));
+    REQUIRE(lock.r.waiters[0].expires_at == largest_duration);
+}
+
+// ---- from outside
+
+TEST_CASE("record: a hold that is taken away is gone, and its holder learns of it") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    const record before = lock.r;
+    REQUIRE_FALSE(force_release(lock.r, a.fence + 1, {1, "ops", "x"}));
+    REQUIRE(lock.r == before);
+    REQUIRE(force_release(lock.r, a.fence, {1001, "ops", "host lost"}));
+    REQUIRE(lock.r.admin == admin_note{1001, "ops", "host lost"});
+    REQUIRE(lock.renew("a", a.fence, 1002).is == renewal::lost);
+    REQUIRE_FALSE(lock.release("a", a.fence).changed);
+    const auto b = lock.acquire("b", 1002);
+    REQUIRE(is(b, standing::granted));
+    REQUIRE(b.fence > a.fence);
+    REQUIRE(lock.r.admin->by == "ops");
+}
+
+TEST_CASE("record: a waiter that is evicted comes back at the end") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    const record before = lock.r;
+    REQUIRE_FALSE(evict_waiter(lock.r, "a's", {})); // it holds
+    REQUIRE_FALSE(evict_waiter(lock.r, "nobody", {}));
+    REQUIRE(lock.r == before);
+    REQUIRE(evict_waiter(lock.r, "b's", {1001, "ops", "evict"}));
+    REQUIRE(lock.r.admin->what == "evict");
+    REQUIRE(lock.acquire("b", 1002).position == 1);
+    REQUIRE(lock.waiters() == "c b");
+}
+
+TEST_CASE("record: more permits let more in, for who goes by the new number") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    REQUIRE(resize(lock.r, 2, {1001, "ops", "resize"}));
+    REQUIRE(lock.r.permits == 2);
+    REQUIRE(lock.r.admin->at == 1001);
+    REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
+    REQUIRE(lock.renew("a", 1, 1002).is == renewal::renewed); // who holds it holds it
+    lock.t.permits = 2;
+    const auto b = lock.acquire("b", 1002);
+    REQUIRE(is(b, standing::granted));
+    REQUIRE(b.lane == 1);
+}
+
+TEST_CASE("record: with fewer permits than are held nobody gets in until enough are released") {
+    table lock(3);
+    for (const char* const name : {"a", "b", "c"}) {
+        lock.acquire(name, 1000);
+    }
+    REQUIRE(resize(lock.r, 1, {}));
+    lock.t.permits = 1;
+    REQUIRE(free_permits(lock.r) == -2);
+    REQUIRE(is(lock.acquire("d", 1001), standing::waiting));
+    lock.release("a", 1);
+    lock.release("b", 2);
+    REQUIRE(is(lock.acquire("d", 1002), standing::waiting));
+    REQUIRE(lock.renew("c", 3, 1002).is == renewal::renewed);
+    lock.release("c", 3);
+    const auto d = lock.acquire("d", 1003);
+    REQUIRE(is(d, standing::granted));
+    REQUIRE(d.lane == 0);
+}
+
+TEST_CASE("record: a waiter that is too heavy since a resize is in nobody's way for ever") {
+    table lock(3);
+    lock.acquire("a", 1000);
+    lock.acquire(who("writer", 3), 1000);
+    resize(lock.r, 2, {});
+    lock.t.permits = 2;
+    REQUIRE(is(lock.acquire("b", 1001), standing::waiting)); // the queue is a queue
+    REQUIRE(is_refused(lock.acquire(who("writer", 3), 1080), durable_errc::too_heavy));
+    REQUIRE(is(lock.acquire("b", 1090), standing::granted));
+}
+
+TEST_CASE("record: a number of permits that cannot be is not taken") {
+    table lock(2);
+    const record before = lock.r;
+    for (const std::int64_t permits : {std::int64_t{0}, std::int64_t{-1}, largest_permits + 1}) {
+        REQUIRE_FALSE(resize(lock.r, permits, {}));
+        REQUIRE(lock.r == before);
+    }
+}
+
+TEST_CASE("record: a repaired record is empty, and gives out no token below the one given") {
+    table lock(2);
+    lock.r = repair(lock.t, 500, {1000, "ops", "repair"});
+    REQUIRE(lock.r.holders.empty());
+    REQUIRE(lock.r.waiters.empty());
+    REQUIRE(lock.r.permits == 2);
+    REQUIRE(lock.r.admin->what == "repair");
+    REQUIRE(lock.acquire("a", 1000).fence == 500);
+    REQUIRE(repair(lock.t, -3, {}).fence == 1);
+    REQUIRE(repair(lock.t, std::numeric_limits<std::int64_t>::max(), {}).fence == largest_number);
+}
+
+TEST_CASE("record: what this version does not know stays where it is") {
+    table lock(2);
+    lock.acquire("a", 1000);
+    lock.acquire(who("b", 2), 1000);
+    lock.r.extra = "{\"x\":1}";
+    lock.r.holders[0].extra = "{\"y\":2}";
+    lock.r.waiters[0].extra = "{\"z\":3}";
+    lock.renew("a", 1, 1090);
+    lock.acquire(who("b", 2), 1080);
+    lock.acquire("a", 1091);
+    resize(lock.r, 2, {});
+    REQUIRE(lock.r.extra == "{\"x\":1}");
+    REQUIRE(lock.r.holders[0].extra == "{\"y\":2}");
+    REQUIRE(lock.r.waiters[0].extra == "{\"z\":3}");
+}
+
+TEST_CASE("record: an inspection tells who holds, whose lease is over, and who has vanished") {
+    table lock(3);
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1050);
+    lock.acquire("c", 1000);
+    lock.acquire("d", 1000);
+    lock.acquire("e", 1050);
+    lock.acquire("f", 1000);
+    const record before = lock.r;
+    const auto seen = inspect(lock.r, lock.judge(1100));
+    REQUIRE(table::names(seen.live.holders) == "b");
+    REQUIRE(table::names(seen.expired) == "a c");
+    REQUIRE(table::names(seen.live.waiters) == "e");
+    REQUIRE(table::names(seen.vanished) == "d f");
+    REQUIRE(seen.free == 2);
+    REQUIRE(lock.r == before);
+}
+
+TEST_CASE("record: the removal of who is gone never takes the place of who asks") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    sweep(lock.r, lock.judge(5000), 0, "c's");
+    REQUIRE(lock.holders() == "");
+    REQUIRE(lock.waiters() == "c");
+    sweep(lock.r, lock.judge(5000), 0);
+    REQUIRE(lock.waiters() == "");
+}

@@ -1,0 +1,679 @@
+#include <bide/durable/slot.hpp>
+
+#include <bide/durable/slots/memory.hpp>
+#include <support/catch.hpp>
+#include <support/slot_conformance.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#if BIDE_TESTS_CAN_FORK
+#include <fcntl.h>
+#include <unistd.h>
+#endif
+
+using namespace std::chrono_literals;
+using bide::allow_relaxed;
+using bide::allow_relaxed_t;
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::lock_clock;
+using bide::memory_slot;
+using bide::slot_guarantees;
+using bide::slot_ref;
+using bide::slot_snapshot;
+using bide::slot_version;
+
+namespace {
+
+// As little as a slot can be: what somebody writes for a store of their own.
+class minimal_slot {
+public:
+    static constexpr slot_guarantees guarantees{false, true, lock_clock::observed};
+
+    struct cell {
+        std::mutex mutex;
+        slot_snapshot there;
+    };
+    explicit minimal_slot(cell& in) : cell_(&in) {}
+
+    bide::result<slot_snapshot, std::error_code> load() {
+        const std::lock_guard lock(cell_->mutex);
+        return cell_->there;
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        if (value.size() > 1000) {
+            return {cas_status::failed, 0, {}, durable_errc::too_large};
+        }
+        const std::lock_guard lock(cell_->mutex);
+        if (cell_->there.version != version) {
+            return {cas_status::conflict, 0, {}, {}};
+        }
+        cell_->there.value = value;
+        return {cas_status::stored, ++cell_->there.version, {}, {}};
+    }
+
+private:
+    cell* cell_;
+};
+
+struct minimal_store {
+    using slot = minimal_slot;
+    static constexpr std::size_t limit = 1000;
+    static constexpr bool processes = false;
+
+    slot open() { return slot(*cell); }
+    void fresh() { cell = std::make_unique<minimal_slot::cell>(); }
+
+    std::unique_ptr<minimal_slot::cell> cell = std::make_unique<minimal_slot::cell>();
+};
+
+static_assert(bide::cas_slot<minimal_slot>);
+static_assert(!bide::locked_slot<minimal_slot>);
+static_assert(!bide::watchable_slot<minimal_slot>);
+static_assert(!bide::clocked_slot<minimal_slot>);
+static_assert(bide::locked_slot<memory_slot>);
+
+// What is short of one.
+struct loads_alone {
+    [[maybe_unused]] static constexpr slot_guarantees guarantees{};
+    bide::result<slot_snapshot, std::error_code> load();
+};
+struct guarantees_nothing {
+    bide::result<slot_snapshot, std::error_code> load();
+    cas_result compare_exchange(slot_version version, std::string_view value);
+};
+struct stays_where_it_is : minimal_slot {
+    stays_where_it_is(stays_where_it_is&&) = delete;
+};
+static_assert(!bide::cas_slot<loads_alone>);
+static_assert(!bide::cas_slot<guarantees_nothing>);
+static_assert(!bide::cas_slot<stays_where_it_is>);
+
+static_assert(!std::is_copy_constructible_v<slot_ref>);
+static_assert(std::is_nothrow_move_constructible_v<slot_ref>);
+static_assert(std::is_nothrow_move_assignable_v<slot_ref>);
+static_assert(std::is_constructible_v<slot_ref, memory_slot>);
+static_assert(std::is_constructible_v<slot_ref, allow_relaxed_t, minimal_slot>);
+static_assert(std::is_constructible_v<slot_ref, allow_relaxed_t, memory_slot>);
+static_assert(!std::is_constructible_v<slot_ref, int>);
+
+// Counts the objects of it.
+struct counted_slot : minimal_slot {
+    counted_slot(minimal_slot::cell& in, int& n) : minimal_slot(in), count(&n) { ++*count; }
+    counted_slot(counted_slot&& other) noexcept : minimal_slot(other), count(other.count) {
+        ++*count;
+    }
+    counted_slot& operator=(counted_slot&&) noexcept = default;
+    ~counted_slot() { --*count; }
+    int* count;
+};
+
+} // namespace
+
+TEST_CASE("slot: one that somebody wrote for themselves keeps what every slot promises") {
+    minimal_store store;
+    test::check_slot(store);
+}
+
+TEST_CASE("slot_ref: is the slot that it was made of") {
+    memory_slot memory;
+    slot_ref ref(memory);
+    CHECK(ref.guarantees().keeps_acknowledged);
+    CHECK_FALSE(ref.guarantees().multi_host);
+    CHECK(ref.guarantees().clock == lock_clock::boottime);
+    CHECK(ref.load().value().version == 0);
+    const cas_result stored = ref.compare_exchange(0, "one");
+    CHECK(stored.status == cas_status::stored);
+    CHECK(memory.load().value().value == "one");
+    CHECK(memory.load().value().version == stored.version);
+    const cas_result conflict = ref.compare_exchange(0, "two");
+    CHECK(conflict.status == cas_status::conflict);
+    REQUIRE(conflict.current);
+    CHECK(conflict.current->value == "one");
+}
+
+TEST_CASE("slot_ref: passes on what the slot offers besides") {
+    memory_slot memory;
+    slot_ref ref(memory);
+    REQUIRE(ref.is_locked());
+    CHECK_FALSE(ref.is_clocked());
+    const cas_result updated =
+        ref.update_locked([](const slot_snapshot&) { return std::string("made"); });
+    CHECK(updated.status == cas_status::stored);
+    CHECK(memory.load().value().value == "made");
+    CHECK(ref.is_watchable() == bide::watchable_slot<memory_slot>);
+#if BIDE_TESTS_CAN_FORK
+    auto watch = ref.watch();
+    REQUIRE(watch);
+    CHECK((*watch)->fd() >= 0);
+    CHECK_FALSE((*watch)->drain());
+#endif
+}
+
+TEST_CASE("slot_ref: what the slot does not offer is refused, and nothing is done") {
+    minimal_slot::cell cell;
+    slot_ref ref(allow_relaxed, minimal_slot(cell));
+    CHECK_FALSE(ref.guarantees().keeps_acknowledged);
+    CHECK(ref.guarantees().multi_host);
+    CHECK(ref.guarantees().clock == lock_clock::observed);
+    CHECK_FALSE(ref.is_locked());
+    CHECK_FALSE(ref.is_watchable());
+    CHECK_FALSE(ref.is_clocked());
+    bool is_asked = false;
+    const cas_result updated = ref.update_locked([&](const slot_snapshot&) {
+        is_asked = true;
+        return std::string("made");
+    });
+    CHECK(updated.status == cas_status::failed);
+    CHECK(updated.error == std::errc::operation_not_supported);
+    CHECK_FALSE(is_asked);
+    CHECK(cell.there.version == 0);
+    const auto watch = ref.watch();
+    REQUIRE_FALSE(watch);
+    CHECK(watch.error() == std::errc::operation_not_supported);
+    const auto now = ref.server_now();
+    REQUIRE_FALSE(now);
+    CHECK(now.error() == std::errc::operation_not_supported);
+}
+
+TEST_CASE("slot_ref: owns its slot, and hands it over when it moves") {
+    minimal_slot::cell cell;
+    minimal_slot::cell other_cell;
+    int count = 0;
+    {
+        slot_ref first(allow_relaxed, counted_slot(cell, count));
+        CHECK(count == 1);
+        slot_ref second = std::move(first);
+        CHECK(count == 1);
+        CHECK(second.compare_exchange(0, "there").status == cas_status::stored);
+        slot_ref third(allow_relaxed, counted_slot(other_cell, count));
+        CHECK(count == 2);
+        third = std::move(second);
+        CHECK(count == 1);
+        CHECK(third.load().value().value == "there");
+        first = std::move(third);
+        CHECK(first.load().value().value == "there");
+        CHECK(count == 1);
+    }
+    CHECK(count == 0);
+}
+
+// ---- the suite itself finds what it is for
+
+#if BIDE_TESTS_CAN_FORK
+
+namespace {
+
+// What is wrong with a slot.
+enum class fault {
+    none,
+    absent_fails,
+    reads_apart,       // the value of one write, the version of another
+    guards_threads,    // but not processes
+    checks_apart,      // the version is compared before the lock is taken
+    version_half,      // 32 bits of the version are compared
+    same_value,        // a stale version is stored on if the value is what is there
+    stores_anyway,     // a conflict, and stored
+    answers_failed,    // instead of a conflict
+    wrong_current,     // a conflict that brings something else
+    text_only,         // bytes up to the first 0
+    cuts,              // what is too large is cut
+    other_error,       // too large, but not said so
+    starts_again,      // what was deleted starts with version 1 again
+    next_version,      // `stored` with another version than it has
+    keeps_old,         // objects do not see that it was deleted
+    forgets,           // what is stored goes with its object
+    dies_by_moving,    //
+    not_after_fork,    // only the process that opened it may use it
+    hurts_the_parent,  // a child that destroys it takes the parent's
+    rings_early,       // the watch rings before the change
+    rings_for_others,  // but not for its own object's changes
+    rings_once,        // and never again
+    never_quiet,       // drained, and still readable
+    deaf_to_processes, // rings for its own process only
+    updates_apart,     // an update is not locked
+    updates_nothing,   // and stores it
+    updates_too_large,
+    clock_goes_back,
+    clock_in_seconds,
+    brings_no_clock,
+    leaks_files,
+    falls_back,
+    is_unsure
+};
+
+// A value in memory that processes share; everything is offered, and goes wrong as it is told.
+struct page {
+    static constexpr std::size_t limit = 8300;
+    static constexpr int watches = 16;
+
+    std::atomic_flag locked;
+    fault wrong = fault::none;
+    pid_t maker = ::getpid();
+    slot_version version = 0;
+    slot_version last = 0; // never taken back
+    int generation = 0;    // of the place; an erasure begins one
+    std::size_t size = 0;
+    std::array<char, limit + 1> bytes{};
+    std::array<bool, watches> watched{};
+    std::array<pid_t, watches> watcher{};
+    std::array<const void*, watches> watched_by{};
+    std::int64_t asked_for_time = 0;
+    bool is_hurt = false;
+};
+
+struct holding {
+    explicit holding(page& p) : of(p) {
+        while (of.locked.test_and_set()) {
+            std::this_thread::yield();
+        }
+    }
+    holding(const holding&) = delete;
+    holding& operator=(const holding&) = delete;
+    ~holding() { of.locked.clear(); }
+    page& of;
+};
+
+// Pipes that were made before any process, so that all have them.
+struct bells {
+    bells() {
+        for (auto& bell : ends) {
+            REQUIRE(::pipe(bell.data()) == 0);
+            for (const int end : bell) {
+                ::fcntl(end, F_SETFL, O_NONBLOCK);
+            }
+        }
+    }
+    bells(const bells&) = delete;
+    bells& operator=(const bells&) = delete;
+    ~bells() {
+        for (const auto& bell : ends) {
+            ::close(bell[0]);
+            ::close(bell[1]);
+        }
+    }
+    std::array<std::array<int, 2>, page::watches> ends;
+};
+
+void slow_down() {
+    for (int i = 0; i < 3; ++i) {
+        std::this_thread::yield();
+    }
+}
+
+class page_watch final : public bide::slot_watch {
+public:
+    page_watch(page& p, const bells& b, std::size_t at) : page_(p), bells_(b), at_(at) {}
+    ~page_watch() override {
+        static_cast<void>(empty());
+        const holding held(page_);
+        page_.watched[at_] = false;
+    }
+    int fd() const noexcept override { return bells_.ends[at_][0]; }
+    std::error_code drain() noexcept override {
+        return page_.wrong == fault::never_quiet ? std::error_code() : empty();
+    }
+
+private:
+    std::error_code empty() noexcept {
+        char some[64];
+        while (::read(fd(), some, sizeof some) > 0) {
+        }
+        return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
+    }
+
+    page& page_;
+    const bells& bells_;
+    const std::size_t at_;
+};
+
+class page_slot {
+public:
+    static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
+
+    page_slot(page& p, const bells& b) : page_(&p), bells_(&b), generation_(p.generation) {
+        if (is(fault::leaks_files)) {
+            static_cast<void>(::dup(STDERR_FILENO));
+        }
+    }
+    page_slot(page_slot&& other) noexcept
+        : page_(std::exchange(other.page_, nullptr)), bells_(other.bells_),
+          generation_(other.generation_), is_dead_(page_->wrong == fault::dies_by_moving) {}
+    page_slot& operator=(page_slot&& other) noexcept {
+        page_ = std::exchange(other.page_, nullptr);
+        generation_ = other.generation_;
+        is_dead_ = other.is_dead_;
+        opener_ = other.opener_;
+        return *this;
+    }
+    ~page_slot() {
+        if (page_ != nullptr && is(fault::hurts_the_parent) && ::getpid() != opener_) {
+            page_->is_hurt = true;
+        }
+        if (page_ != nullptr && is(fault::forgets)) {
+            page_->version = 0;
+            page_->size = 0;
+        }
+    }
+
+    bide::result<slot_snapshot, std::error_code> load() {
+        if (const std::error_code error = trouble()) {
+            return bide::unexpected{error};
+        }
+        slot_snapshot there;
+        {
+            const holding held(*page_);
+            there = read();
+        }
+        if (is(fault::absent_fails) && there.version == 0) {
+            return bide::unexpected{std::make_error_code(std::errc::no_such_file_or_directory)};
+        }
+        if (is(fault::reads_apart)) {
+            slow_down();
+            const holding held(*page_);
+            there.version = page_->version;
+        }
+        return there;
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        if (const std::error_code error = trouble()) {
+            return {cas_status::failed, 0, {}, error};
+        }
+        if (value.size() > page::limit) {
+            if (is(fault::other_error)) {
+                return {cas_status::failed, 0, {}, durable_errc::storage_error};
+            }
+            if (!is(fault::cuts)) {
+                return {cas_status::failed, 0, {}, durable_errc::too_large};
+            }
+            value = value.substr(0, page::limit);
+        }
+        if (is(fault::rings_early)) {
+            {
+                const holding held(*page_);
+                ring();
+            }
+            std::this_thread::sleep_for(1ms); // its watchers look, and see nothing new
+        }
+        bool is_same = false;
+        {
+            const holding held(*page_);
+            is_same = matches(version, value);
+            if (!is(fault::checks_apart) &&
+                (!is(fault::guards_threads) || page_->maker == ::getpid())) {
+                return put_if(is_same, value);
+            }
+        }
+        slow_down();
+        const holding held(*page_);
+        return put_if(is_same, value);
+    }
+
+    cas_result update_locked(const bide::slot_update& update) {
+        if (const std::error_code error = trouble()) {
+            return {cas_status::failed, 0, {}, error};
+        }
+        std::optional<holding> held(std::in_place, *page_);
+        std::optional<std::string> value = update(read());
+        if (is(fault::updates_apart)) {
+            held.reset();
+            slow_down();
+            held.emplace(*page_);
+        }
+        if (!value && is(fault::updates_nothing)) {
+            value = read().value;
+        }
+        if (!value) {
+            return {cas_status::stored, page_->version, {}, {}};
+        }
+        if (value->size() > page::limit && !is(fault::updates_too_large)) {
+            return {cas_status::failed, 0, {}, durable_errc::too_large};
+        }
+        return put_if(true, std::string_view(*value).substr(0, page::limit));
+    }
+
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+        const holding held(*page_);
+        for (std::size_t i = 0; i < page::watches; ++i) {
+            if (!std::exchange(page_->watched[i], true)) {
+                page_->watcher[i] = ::getpid();
+                page_->watched_by[i] = this;
+                return std::unique_ptr<bide::slot_watch>(
+                    std::make_unique<page_watch>(*page_, *bells_, i));
+            }
+        }
+        return bide::unexpected{std::make_error_code(std::errc::too_many_files_open)};
+    }
+
+    bide::result<std::int64_t, std::error_code> server_now() {
+        const holding held(*page_);
+        return time();
+    }
+
+private:
+    bool is(fault f) const noexcept { return page_->wrong == f; }
+
+    std::error_code trouble() const {
+        const bool is_lost =
+            is_dead_ || page_->is_hurt || (is(fault::not_after_fork) && ::getpid() != opener_);
+        return is_lost ? std::make_error_code(std::errc::io_error) : std::error_code();
+    }
+
+    // The others are under the page's lock.
+
+    std::int64_t time() const {
+        const std::int64_t n = ++page_->asked_for_time;
+        return is(fault::clock_in_seconds)  ? 1'800'000'000 + n
+               : is(fault::clock_goes_back) ? 1'800'000'000'000 - 5 * n
+                                            : 1'800'000'000'000 + n / 8;
+    }
+
+    slot_snapshot read() {
+        slot_snapshot there;
+        if (generation_ != page_->generation && is(fault::keeps_old)) {
+            there.version = page_->last;
+            return there;
+        }
+        there.version = page_->version;
+        there.value.assign(page_->bytes.data(), page_->size);
+        there.fell_back = is(fault::falls_back) && page_->version > 2;
+        if (!is(fault::brings_no_clock)) {
+            there.server_ms = time();
+        }
+        return there;
+    }
+
+    bool matches(slot_version version, std::string_view value) const {
+        const std::string_view there(page_->bytes.data(), page_->size);
+        return page_->version == version ||
+               (is(fault::version_half) &&
+                std::uint32_t(page_->version) == std::uint32_t(version)) ||
+               (is(fault::same_value) && version != 0 && there == value);
+    }
+
+    cas_result put_if(bool is_same, std::string_view value) {
+        if (is_same || is(fault::stores_anyway)) {
+            put(value);
+        }
+        if (is_same) {
+            const slot_version off = is(fault::next_version) ? 1 : 0;
+            if (is(fault::is_unsure) && page_->version % 8 == 0) {
+                return {cas_status::indeterminate, 0, {}, durable_errc::indeterminate};
+            }
+            return {cas_status::stored, page_->version + off, {}, {}};
+        }
+        if (is(fault::answers_failed)) {
+            return {cas_status::failed, 0, {}, durable_errc::storage_error};
+        }
+        cas_result conflict{cas_status::conflict, 0, read(), {}};
+        if (is(fault::wrong_current)) {
+            conflict.current->value += "?";
+        }
+        return conflict;
+    }
+
+    void put(std::string_view value) {
+        if (is(fault::text_only)) {
+            value = value.substr(0, value.find('\0'));
+        }
+        std::copy(value.begin(), value.end(), page_->bytes.begin());
+        page_->size = value.size();
+        page_->version = ++page_->last;
+        if (!is(fault::rings_early)) {
+            ring();
+        }
+    }
+
+    void ring() {
+        for (std::size_t i = 0; i < page::watches; ++i) {
+            if (!page_->watched[i] ||
+                (is(fault::rings_for_others) && page_->watched_by[i] == this) ||
+                (is(fault::deaf_to_processes) && page_->watcher[i] != ::getpid())) {
+                continue;
+            }
+            const char one = 1;
+            static_cast<void>(!::write(bells_->ends[i][1], &one, 1));
+            if (is(fault::rings_once)) {
+                page_->watched[i] = false;
+            }
+        }
+    }
+
+    page* page_;
+    const bells* bells_;
+    int generation_;
+    bool is_dead_ = false;
+    pid_t opener_ = ::getpid();
+};
+
+static_assert(bide::locked_slot<page_slot> && bide::watchable_slot<page_slot> &&
+              bide::clocked_slot<page_slot>);
+
+struct page_store {
+    using slot = page_slot;
+    static constexpr std::size_t limit = page::limit;
+    static constexpr bool processes = true;
+
+    explicit page_store(fault wrong) { at->wrong = wrong; }
+
+    slot open() { return slot(*at, rung); }
+    void fresh() {
+        const fault wrong = at->wrong;
+        ::new (&*at) page();
+        at->wrong = wrong;
+    }
+    void erase() {
+        const holding held(*at);
+        at->version = 0;
+        at->size = 0;
+        ++at->generation;
+        if (at->wrong == fault::starts_again) {
+            at->last = 0;
+        }
+    }
+
+    test::shared_with_children<page> at;
+    bells rung;
+};
+
+using page_suite = test::slot_suite<page_store>;
+
+} // namespace
+
+TEST_CASE("slot_suite: a slot that offers everything keeps what every slot promises") {
+    page_store store(fault::none);
+    test::check_slot(store);
+}
+
+TEST_CASE("slot_suite: finds what is wrong with a slot") {
+    struct wrong {
+        fault is;
+        void (*part)(page_suite&);
+        const char* found;
+    };
+    const auto absent = [](page_suite& s) { s.absent(); };
+    const auto exchanges = [](page_suite& s) { s.exchanges(); };
+    const auto moved = [](page_suite& s) { s.moved(); };
+    const auto bytes = [](page_suite& s) { s.bytes(); };
+    const auto too_large = [](page_suite& s) { s.too_large(); };
+    const auto versions = [](page_suite& s) { s.versions(); };
+    const auto created = [](page_suite& s) { s.created_once(); };
+    const auto torn = [](page_suite& s) { s.torn(); };
+    const auto added = [](page_suite& s) { s.increments(); };
+    const auto locked = [](page_suite& s) { s.locked(); };
+    const auto clocked = [](page_suite& s) { s.clocked(); };
+    const auto watched = [](page_suite& s) { s.watched(); };
+    const auto forked = [](page_suite& s) { s.forked(); };
+    const wrong all[] = {
+        {fault::absent_fails, absent, "absent: load() fails"},
+        {fault::reads_apart, torn, "a version was read with the value of another"},
+        {fault::checks_apart, torn, "a version was replaced twice"},
+        {fault::checks_apart, added, "instead of 200 increments"},
+        {fault::checks_apart, created, "created once, threads: another's value is there"},
+        {fault::guards_threads, torn, "one read, processes: "},
+        {fault::guards_threads, added, "increments, processes: "},
+        {fault::version_half, exchanges, "stored instead of conflict"},
+        {fault::same_value, exchanges, "stored instead of conflict"},
+        {fault::stores_anyway, exchanges, "another value, after a conflict"},
+        {fault::answers_failed, exchanges, "failed (the store failed) instead of conflict"},
+        {fault::wrong_current, exchanges, "the conflict's `current` is not what is there"},
+        {fault::text_only, bytes, "load() says another value"},
+        {fault::cuts, too_large, "stored instead of failed"},
+        {fault::other_error, too_large, "failed (the store failed): not too_large"},
+        {fault::starts_again, versions, "a version was there before"},
+        {fault::starts_again, versions, "stored instead of conflict, a version of what was"},
+        {fault::next_version, exchanges, "load() says another version"},
+        {fault::keeps_old, versions, "an old version of what was deleted"},
+        {fault::forgets, [](page_suite& s) { s.reopened(); }, "after all others are gone"},
+        {fault::dies_by_moving, moved, "failed (Input/output error), after it moved"},
+        {fault::not_after_fork, forked, "! load() fails"},
+        {fault::hurts_the_parent, forked, "! load() fails"},
+        {fault::rings_early, watched, "watched, a thread: ! a change was missed"},
+        {fault::rings_for_others, watched, "a change does not make it readable"},
+        {fault::rings_once, watched, "a change does not make it readable"},
+        {fault::never_quiet, watched, "drained, and readable without a change"},
+        {fault::deaf_to_processes, watched, "watched, a process: ! a change was missed"},
+        {fault::updates_apart, locked, "locked, threads: "},
+        {fault::updates_nothing, locked, "stored: leaving what is there"},
+        {fault::updates_too_large, locked, "stored instead of too_large"},
+        {fault::clock_goes_back, clocked, "server_now() went back"},
+        {fault::clock_in_seconds, clocked, "server_now() is not in milliseconds since 1970"},
+        {fault::brings_no_clock, clocked, "load() does not bring the store's clock"},
+        {fault::leaks_files, [](page_suite& s) { s.keeps_no_files(); }, "files are left open"},
+        {fault::falls_back, versions, "load() says it fell back"},
+        {fault::is_unsure, versions, "indeterminate"},
+    };
+    for (const wrong& one : all) {
+        page_store store(one.is);
+        page_suite suite(store, 100ms);
+        one.part(suite);
+        CAPTURE(static_cast<int>(one.is), one.found, suite.faults());
+        bool is_found = false;
+        for (const std::string& said : suite.faults()) {
+            is_found = is_found || said.find(one.found) != std::string::npos;
+        }
+        CHECK(is_found);
+    }
+}
+
+#endif

@@ -1,0 +1,860 @@
+#include <bide/durable/slots/file.hpp>
+
+#include <support/catch.hpp>
+
+// The file slot on a disk that is a simulation: every write can be lost, a sector at a time, until
+// it was synced; a process can be killed between any two of its steps.
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <bide/durable/slots/detail/crc32c.hpp>
+#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/file_store.hpp>
+#include <support/jitter.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+using bide::cas_status;
+using bide::durable_errc;
+using bide::detail::file_page;
+using bide::detail::file_settings;
+using bide::detail::file_versions;
+
+namespace {
+
+constexpr std::size_t sector = 512;
+constexpr const char* data_path = "/d/slot";
+constexpr const char* lock_path = "/d/slot.lock";
+
+// ---- the disk
+
+class disk {
+public:
+    struct piece {
+        std::size_t at;
+        std::string bytes;
+    };
+    struct node {
+        std::string cached;  // what the system shows
+        std::string durable; // what a loss of power leaves, and besides any of
+        std::vector<piece> unsynced;
+    };
+    static constexpr int directory = 1'000'000;
+
+    // ---- faults
+
+    int life = 1 << 30; // steps until the process is killed
+    bool is_dead = false;
+    bool lies = false; // syncs do nothing
+    int syncs_before_eio =
+        -1; // and the one after fails; what was written may be on the disk or not
+    int writes_before_error = -1;
+    int write_error = ENOSPC;
+    std::size_t writes_before_failing = 0; // so many bytes are written by the one that fails
+    std::uint32_t chance = 1;
+    long pid = 1;
+    bool is_locked = false;          // for a writer
+    std::function<void()> meanwhile; // is called in the middle of each write and sync
+    std::int64_t slept = 0;
+    std::uint64_t clock = 1'000; // it stands: versions do without it
+
+    void revive() {
+        is_dead = false;
+        is_locked = false;
+        life = 1 << 30;
+        ++pid;
+    }
+
+    // ---- what a slot does with it
+
+    int open_file(const std::string& path, int flags) {
+        if (path == "/d/.") {
+            return directory;
+        }
+        const auto there = names.find(path);
+        if (there != names.end()) {
+            if ((flags & O_EXCL) != 0) {
+                return fails(EEXIST);
+            }
+            return there->second;
+        }
+        if ((flags & O_CREAT) == 0) {
+            return fails(ENOENT);
+        }
+        if (!step()) {
+            return -1;
+        }
+        nodes.emplace_back();
+        return names[path] = static_cast<int>(nodes.size()) - 1;
+    }
+
+    ssize_t read_at(int fd, char* to, std::size_t size, std::uint64_t at) {
+        const std::string& all = of(fd).cached;
+        const std::size_t from = std::min<std::size_t>(at, all.size());
+        return static_cast<ssize_t>(all.copy(to, size, from));
+    }
+
+    ssize_t write_at(int fd, const char* from, std::size_t size, std::uint64_t at) {
+        const bool lives = step();
+        if (!lives && !dies_now_) {
+            return -1;
+        }
+        std::size_t fits = lives ? size : size / 2;
+        if (writes_before_error == 0) {
+            if (writes_before_failing == 0) {
+                return fails(write_error);
+            }
+            fits = std::min(fits, writes_before_failing);
+            writes_before_failing = 0;
+        } else if (writes_before_error > 0) {
+            --writes_before_error;
+        }
+        if (meanwhile) {
+            put(of(fd).cached, at, std::string(from, fits / 2));
+            meanwhile();
+        }
+        put(of(fd).cached, at, std::string(from, fits));
+        for (std::size_t done = 0; done < fits;) {
+            const std::size_t n = std::min(fits - done, sector - (at + done) % sector);
+            of(fd).unsynced.push_back(
+                {static_cast<std::size_t>(at) + done, std::string(from + done, n)});
+            done += n;
+        }
+        return lives ? static_cast<ssize_t>(fits) : fails(EIO);
+    }
+
+    int sync(int fd) {
+        if (!step()) {
+            return -1;
+        }
+        if (meanwhile) {
+            meanwhile();
+        }
+        if (syncs_before_eio == 0) {
+            syncs_before_eio = -1;
+            if (fd != directory) { // a part of it gets there, and nothing of it is tried again
+                test::jitter some(chance);
+                for (const piece& p : of(fd).unsynced) {
+                    if (some.below(2) == 0) {
+                        put(of(fd).durable, p.at, p.bytes);
+                    }
+                }
+                of(fd).unsynced.clear();
+            }
+            return fails(EIO);
+        }
+        if (syncs_before_eio > 0) {
+            --syncs_before_eio;
+        }
+        if (!lies && fd == directory) {
+            durable_names = names;
+        } else if (!lies) {
+            for (const piece& p : of(fd).unsynced) { // and not what it believes to be there
+                put(of(fd).durable, p.at, p.bytes);
+            }
+            of(fd).unsynced.clear();
+        }
+        return 0;
+    }
+
+    int rename_file(const std::string& from, const std::string& to) {
+        if (!step()) {
+            return -1;
+        }
+        names[to] = names.at(from);
+        names.erase(from);
+        return 0;
+    }
+    int remove_file(const std::string& path) {
+        if (names.find(path) == names.end()) {
+            return fails(ENOENT);
+        }
+        if (!step()) {
+            return -1;
+        }
+        names.erase(path);
+        return 0;
+    }
+    int look_at(const std::string& path, struct stat& facts) {
+        const auto there = names.find(path);
+        return there == names.end() ? fails(ENOENT) : look_at(there->second, facts);
+    }
+    int look_at(int fd, struct stat& facts) {
+        facts = {};
+        facts.st_mode = S_IFREG | 0600;
+        facts.st_nlink = 1;
+        facts.st_ino = static_cast<ino_t>(fd) + 1;
+        facts.st_size = static_cast<off_t>(of(fd).cached.size());
+        return 0;
+    }
+    void distrust(int fd) {
+        if (!is_dead) {
+            of(fd).cached = of(fd).durable;
+            for (const piece& p : of(fd).unsynced) {
+                put(of(fd).cached, p.at, p.bytes);
+            }
+        }
+    }
+
+    // ---- what becomes of it
+
+    node& data() { return of(names.at(data_path)); }
+
+    // Calls f(disk, state) for what a loss of power may leave now: all there is where that is not
+    // too much, else `most` of it by chance. Returns how often.
+    template <class F> long each_loss(std::uint32_t seed, long most, F f) const {
+        std::vector<int> files; // those that the path may mean afterwards
+        for (const auto* const all : {&durable_names, &names}) {
+            const auto there = all->find(data_path);
+            files.push_back(there == all->end() ? -1 : there->second);
+        }
+        if (files[0] == files[1]) {
+            files.pop_back();
+        }
+        long count = 0;
+        test::jitter some(seed);
+        for (const int file : files) {
+            const std::size_t bits =
+                file < 0 ? 0 : nodes[static_cast<std::size_t>(file)].unsynced.size();
+            const bool all = bits <= 16;
+            const long states = all ? 1L << bits : most;
+            for (long state = 0; state < states; ++state) {
+                disk left;
+                if (file >= 0) {
+                    left.add(data_path, nodes[static_cast<std::size_t>(file)],
+                             [&](std::size_t bit) {
+                                 return all ? (state >> bit & 1) != 0 : some.below(2) == 0;
+                             });
+                }
+                const auto lock = names.find(lock_path);
+                if (lock != names.end() && some.below(3) != 0) {
+                    left.add(lock_path, nodes[static_cast<std::size_t>(lock->second)],
+                             [&](std::size_t) { return some.below(2) == 0; });
+                }
+                f(left, state);
+                ++count;
+            }
+        }
+        return count;
+    }
+
+private:
+    static void put(std::string& into, std::size_t at, const std::string& bytes) {
+        if (into.size() < at + bytes.size()) {
+            into.resize(at + bytes.size());
+        }
+        into.replace(at, bytes.size(), bytes);
+    }
+
+    template <class Kept> void add(const char* path, const node& from, Kept kept) {
+        node to;
+        to.durable = from.durable;
+        for (std::size_t i = 0; i < from.unsynced.size(); ++i) {
+            if (kept(i)) {
+                put(to.durable, from.unsynced[i].at, from.unsynced[i].bytes);
+            }
+        }
+        to.cached = to.durable;
+        nodes.push_back(std::move(to));
+        durable_names[path] = names[path] = static_cast<int>(nodes.size()) - 1;
+    }
+
+    int fails(int error) const {
+        errno = error;
+        return -1;
+    }
+    bool step() {
+        dies_now_ = !is_dead && life-- == 0;
+        is_dead = is_dead || dies_now_;
+        if (is_dead) {
+            errno = EIO;
+        }
+        return !is_dead;
+    }
+    node& of(int fd) { return nodes.at(static_cast<std::size_t>(fd)); }
+
+    std::vector<node> nodes;
+    std::map<std::string, int> names;
+    std::map<std::string, int> durable_names;
+    bool dies_now_ = false;
+};
+
+struct disk_io {
+    disk* on = nullptr;
+
+    int open_file(const char* path, int flags, unsigned = 0) { return on->open_file(path, flags); }
+    void close_file(int) {}
+    ssize_t read_at(int fd, char* to, std::size_t size, std::uint64_t at) {
+        return on->read_at(fd, to, size, at);
+    }
+    ssize_t write_at(int fd, const char* from, std::size_t size, std::uint64_t at) {
+        return on->write_at(fd, from, size, at);
+    }
+    int sync_data(int fd) { return on->sync(fd); }
+    int sync_all(int fd) { return on->sync(fd); }
+    int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
+    int remove_file(const char* path) { return on->remove_file(path); }
+    int look_at(const char* path, struct stat& facts) {
+        return on->look_at(std::string(path), facts);
+    }
+    int look_at(int fd, struct stat& facts) { return on->look_at(fd, facts); }
+    int try_lock(int, bool exclusive) {
+        errno = EWOULDBLOCK;
+        return on->is_locked ? -1 : (on->is_locked = exclusive, 0);
+    }
+    void unlock(int) { on->is_locked = false; }
+    bool is_reliable(int) { return true; }
+    int take_after(int, const struct stat&) { return 0; }
+    void distrust(int fd) { on->distrust(fd); }
+    long process() { return on->pid; }
+    std::int64_t steady_ns() { return on->slept; }
+    std::uint64_t clock_ns() { return on->clock; }
+    void sleep(std::int64_t ns) { on->slept += ns; }
+};
+
+using store = bide::detail::file_store<disk_io>;
+
+file_settings pages_of(std::uint32_t size) {
+    file_settings settings;
+    settings.page_size = size;
+    return settings;
+}
+
+store on(disk& d, const file_settings& settings) { return store(data_path, settings, disk_io{&d}); }
+
+// ---- what is stored, and what may be found
+
+// Its number, and bytes that no other has.
+std::string value_of(std::uint32_t serial, std::size_t size) {
+    std::string value;
+    value.reserve(size + 4);
+    test::jitter bytes(serial + 1);
+    while (value.size() < size) {
+        const std::uint32_t word = value.empty() ? serial : bytes.below(0xffffffff);
+        for (int i = 0; i < 4; ++i) {
+            value.push_back(static_cast<char>(word >> (8 * i) & 0xff));
+        }
+    }
+    value.resize(size);
+    return value;
+}
+
+// Values are numbered from 1; 0 is none.
+class history {
+public:
+    struct entry {
+        std::string value;
+        bide::slot_version version = 0; // 0: nobody was told
+    };
+
+    std::uint32_t next() const { return static_cast<std::uint32_t>(all.size()) + 1; }
+    const std::string& begin(std::size_t size) {
+        all.push_back({value_of(next(), size), 0});
+        return all.back().value;
+    }
+    void acknowledge(bide::slot_version version) {
+        all.back().version = version;
+        least = static_cast<std::uint32_t>(all.size());
+    }
+
+    // The number of what was read; -1: it should not have been.
+    long judge(const bide::result<bide::slot_snapshot, std::error_code>& read) const {
+        if (!read) {
+            return lies && read.error() == durable_errc::corrupt_record ? 0 : -1;
+        }
+        if (read->version == 0) {
+            return (least == 0 || lies) && read->value.empty() && !read->fell_back ? 0 : -1;
+        }
+        if (read->value.size() < 4) {
+            return -1;
+        }
+        const auto serial = bide::detail::load_little<std::uint32_t>(read->value.data());
+        if (serial == 0 || serial > all.size() || (serial < least && !lies)) {
+            return -1;
+        }
+        const entry& meant = all[serial - 1];
+        const bool is_whole =
+            read->value == meant.value && (meant.version == 0 || meant.version == read->version);
+        // It only falls back where something was half written.
+        const bool may_fall_back = lies || least < all.size();
+        return is_whole && (!read->fell_back || may_fall_back) ? serial : -1;
+    }
+
+    std::vector<entry> all;
+    std::uint32_t least = 0; // at least this one is to be found
+    bool lies = false;
+};
+
+struct tally {
+    long states = 0;
+    long bad = 0;
+    long fell_back = 0;
+    std::string first_bad;
+
+    void note(bool good, const std::string& what) {
+        if (!good && bad++ == 0) {
+            first_bad = what;
+        }
+    }
+};
+
+// The next value; false: it was not stored.
+bool put(store& s, history& h, std::size_t size) {
+    const auto read = s.look();
+    if (!read) {
+        return false;
+    }
+    const bide::cas_result r = s.compare_exchange(read->version, h.begin(size));
+    if (r.status == cas_status::stored) {
+        h.acknowledge(r.version);
+    }
+    return r.status == cas_status::stored;
+}
+
+// Power is lost: whatever is left can be read, and goes on.
+void lose_power(const disk& d, const history& h, const file_settings& settings, tally& t,
+                const std::string& when, long most = 2'000, std::uint64_t clock = 1'000) {
+    t.states +=
+        d.each_loss(static_cast<std::uint32_t>(when.size()) + 7, most, [&](disk& left, long state) {
+            left.clock = clock;
+            store s = on(left, settings);
+            const auto read = s.look();
+            const long found = h.judge(read);
+            if (found < 0) {
+                t.note(false, when + ", state " + std::to_string(state));
+            }
+            t.fell_back += read && read->fell_back;
+            if (found >= 0 && read && state % 61 == 0) {
+                const bide::cas_result r = s.compare_exchange(read->version, "and on");
+                const auto after = on(left, settings).look();
+                bool good = r.status == cas_status::stored && after && after->value == "and on" &&
+                            !after->fell_back && after->version == r.version;
+                for (const history::entry& e : h.all) {
+                    good = good && (e.version == 0 || r.version > e.version);
+                }
+                t.note(good, when + ", going on from state " + std::to_string(state));
+            }
+        });
+}
+
+// Runs the values one after the other, killed after each possible number of steps.
+void crash_everywhere(const file_settings& settings, const std::vector<std::size_t>& sizes,
+                      tally& t, std::size_t then) {
+    for (int life = 0;; ++life) {
+        const std::string when = "killed after " + std::to_string(life);
+        disk d;
+        d.life = life;
+        history h;
+        {
+            store s = on(d, settings);
+            for (const std::size_t size : sizes) {
+                if (!put(s, h, size)) {
+                    break;
+                }
+            }
+        }
+        const bool was_killed = d.is_dead;
+        lose_power(d, h, settings, t, when);
+
+        // The system goes on, and another process comes.
+        d.revive();
+        history seen = h;
+        {
+            store s = on(d, settings);
+            const long found = seen.judge(s.look());
+            t.note(found >= 0, when + ", next process");
+            seen.least = found < 0 ? 0 : static_cast<std::uint32_t>(found);
+        }
+        lose_power(d, seen, settings, t, when + ", was read");
+        for (int again = 0;; ++again) {
+            disk second = d;
+            second.life = again;
+            history both = seen;
+            store s = on(second, settings);
+            put(s, both, then);
+            const std::string where = when + ", and again after " + std::to_string(again);
+            lose_power(second, both, settings, t, where, 100);
+            if (!second.is_dead) {
+                break;
+            }
+        }
+        if (!was_killed) {
+            return;
+        }
+    }
+}
+
+constexpr std::size_t whole(std::size_t page) { return page - file_page::header_size; }
+
+} // namespace
+
+TEST_CASE("crc32c: by table and by instruction are the same, in one go and in two") {
+    namespace detail = bide::detail;
+    REQUIRE(detail::crc32c("123456789", 9) == 0xe3069283u);
+    test::jitter chance(5);
+    bool same = true;
+    for (int round = 0; round < 300; ++round) {
+        const std::string bytes = value_of(chance.below(1'000), chance.below(300));
+        const std::size_t from = std::min<std::size_t>(chance.below(9), bytes.size());
+        const char* const data = bytes.data() + from;
+        const std::size_t size = bytes.size() - from;
+        const std::size_t cut = size == 0 ? 0 : chance.below(static_cast<std::uint32_t>(size));
+        const std::uint32_t sum = detail::crc32c_by_table(data, size);
+        same = same && sum == detail::crc32c(data, size) &&
+               sum == detail::crc32c(data + cut, size - cut, detail::crc32c(data, cut)) &&
+               sum == detail::crc32c_by_table(data + cut, size - cut,
+                                              detail::crc32c_by_table(data, cut));
+    }
+    REQUIRE(same);
+}
+
+TEST_CASE("file_slot: a page is these bytes on every machine") {
+    char bytes[36] = {};
+    std::copy_n("four", 4, bytes + 32);
+    bide::detail::encode_header(bytes, 0x00014000, 0x0102030405060708, 4);
+    const std::string header(bytes, 28);
+    const char expected[] = "bideslot\1\0\0\0\0\x40\1\0\x08\7\6\5\4\3\2\1\4\0\0";
+    REQUIRE(header == std::string(expected, 28));
+    REQUIRE(bide::detail::load_little<std::uint32_t>(bytes + 28) ==
+            bide::detail::crc32c_by_table("four", 4, bide::detail::crc32c_by_table(bytes, 28)));
+    const file_page page = bide::detail::decode_header(bytes);
+    REQUIRE(page.version == 0x0102030405060708);
+    REQUIRE(page.is_plausible(0x14000));
+    REQUIRE(!page.is_plausible(0x4000));
+    REQUIRE(bide::detail::sums_up(bytes, page));
+    bytes[35] ^= 1;
+    REQUIRE(!bide::detail::sums_up(bytes, page));
+}
+
+TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") {
+    tally t;
+    // Made, changed in every sector, to shorter and to longer values.
+    crash_everywhere(pages_of(4096), {100, whole(4096), whole(4096), 1'000, whole(4096)}, t,
+                     whole(4096));
+    const long updates = t.states;
+    // Moved into a larger file, and changed there.
+    crash_everywhere(pages_of(4096), {100, 200, 5'000, 300}, t, 13'000);
+    const long moves = t.states - updates;
+    // One write of 14 sectors.
+    for (const std::size_t before : {std::size_t{10}, std::size_t{14 * sector - 32}}) {
+        disk d;
+        history h;
+        store s = on(d, pages_of(8192));
+        bool ready = put(s, h, before) && put(s, h, before) && put(s, h, before);
+        REQUIRE(ready);
+        disk at_the_sync = d;
+        at_the_sync.life = 1; // the write, not the sync
+        store there = on(at_the_sync, pages_of(8192));
+        put(there, h, 14 * sector - 32);
+        REQUIRE(at_the_sync.is_dead);
+        lose_power(at_the_sync, h, pages_of(8192), t, "14 sectors");
+    }
+    std::printf("file_slot: %ld states of a crash (%ld of updates, %ld of moves), %ld fell back\n",
+                t.states, updates, moves, t.fell_back);
+    INFO(t.first_bad);
+    REQUIRE(t.bad == 0);
+    REQUIRE(t.fell_back > 0);
+    REQUIRE(t.states > 45'000);
+}
+
+TEST_CASE("file_slot: on a disk whose syncs do nothing a value is a whole one or none") {
+    tally t;
+    disk d;
+    history h;
+    store s = on(d, pages_of(4096));
+    REQUIRE(put(s, h, 10));
+    REQUIRE(put(s, h, 20));
+    h.lies = d.lies = true;
+    const std::uint64_t later = d.clock + 1'000'000; // for what was lost whole, they need it
+    REQUIRE(put(s, h, whole(4096)));
+    REQUIRE(put(s, h, whole(4096)));
+    lose_power(d, h, pages_of(4096), t, "two writes", 0, later); // 16 sectors
+    REQUIRE(t.states == 65'536);
+    REQUIRE(put(s, h, 5'000)); // a new file of which nothing is on the disk
+    lose_power(d, h, pages_of(4096), t, "a new file", 3'000, later);
+    INFO(t.first_bad);
+    REQUIRE(t.bad == 0);
+}
+
+TEST_CASE("file_slot: what was stored without a sync is on the disk when one that syncs tells it") {
+    tally t;
+    disk d;
+    history h;
+    file_settings relaxed = pages_of(4096);
+    relaxed.is_synced = false;
+    store careless = on(d, relaxed);
+    store careful = on(d, pages_of(4096));
+    for (const std::size_t size :
+         std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
+        REQUIRE(put(careless, h, size));
+        REQUIRE(careful.look().has_value());
+        lose_power(d, h, pages_of(4096), t, "after " + std::to_string(size));
+    }
+    INFO(t.first_bad);
+    REQUIRE(t.bad == 0);
+}
+
+TEST_CASE("file_slot: after a sync that failed nothing is told that a crash takes back") {
+    long unsure = 0;
+    long failed = 0;
+    long kept = 0;
+    tally t;
+    for (std::uint32_t chance = 1; chance <= 40; ++chance) {
+        for (int syncs = 0; syncs < 12; ++syncs) {
+            disk d;
+            d.chance = chance;
+            d.syncs_before_eio = syncs;
+            history h;
+            store s = on(d, pages_of(4096));
+            for (const std::size_t size :
+                 std::vector<std::size_t>{100, 3'000, 2'000, 6'000, 3'000}) {
+                const auto read = s.look();
+                t.note(h.judge(read) >= 0, "load before");
+                if (!read) {
+                    continue;
+                }
+                h.least = static_cast<std::uint32_t>(h.judge(read));
+                const bide::cas_result r = s.compare_exchange(read->version, h.begin(size));
+                if (r.status == cas_status::stored) {
+                    h.acknowledge(r.version);
+                    continue;
+                }
+                t.note(r.error == std::errc::io_error, "the error is the sync's");
+                unsure += r.status == cas_status::indeterminate;
+                failed += r.status == cas_status::failed;
+                if (r.status == cas_status::failed) {
+                    h.all.back().value.clear(); // never to be seen
+                }
+                // This process and another one read the same, and a crash leaves it.
+                const auto mine = s.look();
+                const auto other = on(d, pages_of(4096)).look();
+                const long found = h.judge(mine);
+                t.note(found >= 0 && h.judge(other) == found, "load after");
+                kept += found == static_cast<long>(h.all.size());
+                h.least = found < 0 ? 0 : static_cast<std::uint32_t>(found);
+                lose_power(d, h, pages_of(4096), t, "after the error", 50);
+            }
+        }
+    }
+    INFO(t.first_bad);
+    REQUIRE(t.bad == 0);
+    REQUIRE(unsure > 0);
+    REQUIRE(failed > 0);
+    REQUIRE(kept > 0);
+}
+
+TEST_CASE("file_slot: a reader that comes in the middle of a change waits for its end") {
+    for (const bool synced : {true, false}) {
+        file_settings settings = pages_of(4096);
+        settings.is_synced = synced;
+        disk d;
+        history h;
+        store s = on(d, settings);
+        REQUIRE(put(s, h, 3'000));
+        REQUIRE(put(s, h, 3'000));
+        const auto before = s.look();
+        store old = on(d, settings); // one that knows what was there
+        REQUIRE(old.look()->version == before->version);
+        int looks = 0;
+        int waited = 0;
+        bool good = true;
+        d.meanwhile = [&] {
+            store fresh = on(d, settings);
+            for (store* const reader : {&old, &fresh}) {
+                const auto read = reader->look();
+                ++looks;
+                waited += !read && read.error() == std::errc::timed_out;
+                // The new value may be told when it is on the disk, or without syncs whole.
+                const bool is_next = read && (!synced || d.data().unsynced.empty()) &&
+                                     read->value == h.all.back().value;
+                good = good &&
+                       (read ? (read->version == before->version || is_next) && !read->fell_back
+                             : read.error() == std::errc::timed_out);
+            }
+        };
+        const bide::cas_result made = s.compare_exchange(before->version, h.begin(3'500));
+        d.meanwhile = nullptr;
+        REQUIRE(made.status == cas_status::stored);
+        REQUIRE(good);
+        REQUIRE(looks == (synced ? 6 : 4));
+        REQUIRE(waited >= (synced ? 4 : 2)); // in the page's write, and in its sync
+        REQUIRE(old.look()->version == made.version);
+    }
+}
+
+TEST_CASE("file_slot: a write that the disk refused did not happen; half a write is not told") {
+    for (const std::size_t part :
+         {std::size_t{0}, std::size_t{1}, std::size_t{700}, std::size_t{2'999}}) {
+        disk d;
+        history h;
+        store s = on(d, pages_of(4096));
+        REQUIRE(put(s, h, 1'000));
+        REQUIRE(put(s, h, 3'000));
+        const auto before = s.look();
+        REQUIRE(before.has_value());
+        d.writes_before_error = 0;
+        d.writes_before_failing = part;
+        const bide::cas_result r = s.compare_exchange(before->version, h.begin(3'000));
+        const bool is_half = part > 8; // the first bytes of all pages are the same
+        REQUIRE(r.status == (is_half ? cas_status::indeterminate : cas_status::failed));
+        REQUIRE(r.error == std::errc::no_space_on_device);
+        d.writes_before_error = -1;
+        const auto after = s.look();
+        REQUIRE(after.has_value());
+        REQUIRE(after->version == before->version);
+        REQUIRE(after->value == before->value);
+        REQUIRE(after->fell_back == is_half);
+        const bide::cas_result healed = s.compare_exchange(after->version, "whole");
+        REQUIRE(healed.status == cas_status::stored);
+        REQUIRE(healed.version >= before->version + (is_half ? file_versions::jump : 1));
+        REQUIRE(!s.look()->fell_back);
+    }
+}
+
+TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") {
+    for (int writes = 0; writes < 3; ++writes) {
+        disk d;
+        history h;
+        store s = on(d, pages_of(4096));
+        d.writes_before_error = writes;
+        const bide::cas_result r = s.compare_exchange(0, "first");
+        REQUIRE(r.status == cas_status::failed);
+        REQUIRE(r.error == std::errc::no_space_on_device);
+        d.writes_before_error = -1;
+        REQUIRE(s.look()->version == 0);
+        REQUIRE(put(s, h, 100));
+        if (writes == 2) {
+            break; // moving takes no room for a mark
+        }
+        d.writes_before_error = writes;
+        const auto before = s.look();
+        const bide::cas_result moved = s.compare_exchange(before->version, std::string(5'000, 'x'));
+        REQUIRE(moved.status == cas_status::failed);
+        d.writes_before_error = -1;
+        REQUIRE(s.look()->version == before->version);
+        REQUIRE(s.look()->value == before->value);
+        REQUIRE(put(s, h, 5'000));
+    }
+}
+
+TEST_CASE("file_slot: bytes that rot are never a value") {
+    test::jitter chance(11);
+    disk d;
+    history h;
+    store s = on(d, pages_of(4096));
+    REQUIRE(put(s, h, 900));
+    REQUIRE(put(s, h, 2'000));
+    REQUIRE(put(s, h, 1'500));
+    const bide::slot_version last = s.look()->version;
+    const std::string clean = d.data().cached;
+    long intact = 0;
+    long fell_back = 0;
+    long corrupt = 0;
+    long wrong = 0;
+    for (int round = 0; round < 20'000; ++round) {
+        std::string& bytes = d.data().cached;
+        bytes = clean;
+        const std::uint32_t faults = 1 + chance.below(3);
+        for (std::uint32_t i = 0; i < faults; ++i) {
+            const std::uint32_t at = chance.below(static_cast<std::uint32_t>(bytes.size()));
+            switch (chance.below(4)) {
+            case 0: bytes[at] = static_cast<char>(bytes[at] ^ 1 << chance.below(8)); break;
+            case 1:
+                bytes[at % 32 + at / 4096 * 4096] ^= static_cast<char>(1 + chance.below(255));
+                break;
+            case 2: bytes.replace(at / sector * sector, sector, sector, '\0'); break;
+            case 3: bytes.replace(at / 4096 * 4096, 4096, clean, chance.below(4096), 4096); break;
+            }
+        }
+        const auto read = on(d, pages_of(4096)).look();
+        if (!read) {
+            corrupt += read.error() == durable_errc::corrupt_record ||
+                       read.error() == durable_errc::unsupported_record_version;
+            wrong += !(read.error().category() == bide::durable_category());
+            const bide::cas_result r = s.compare_exchange(0, "x");
+            wrong += r.status != cas_status::failed;
+        } else if (read->version == last) {
+            wrong += read->value != h.all[2].value;
+            ++intact;
+        } else {
+            wrong += read->value != h.all[1].value || read->version != h.all[1].version ||
+                     !read->fell_back;
+            ++fell_back;
+        }
+    }
+    std::printf(
+        "file_slot: rotten 20000 times: %ld intact, %ld fell back, %ld corrupt, %ld wrong\n",
+        intact, fell_back, corrupt, wrong);
+    REQUIRE(wrong == 0);
+    REQUIRE(intact > 0);
+    REQUIRE(fell_back > 0);
+    REQUIRE(corrupt > 0);
+}
+
+TEST_CASE("file_slot: a file of zeros, of another size or of a later format is not absent") {
+    disk d;
+    history h;
+    store s = on(d, pages_of(4096));
+    REQUIRE(put(s, h, 100));
+    REQUIRE(put(s, h, 100));
+    const std::string clean = d.data().cached;
+    const auto says = [&](std::string bytes) {
+        d.data().cached = std::move(bytes);
+        const bide::cas_result r = s.compare_exchange(0, "x");
+        REQUIRE(r.status == cas_status::failed);
+        const auto read = on(d, pages_of(4096)).look();
+        REQUIRE(!read);
+        REQUIRE(r.error == read.error());
+        return read.error();
+    };
+    REQUIRE(says(std::string(8192, '\0')) == durable_errc::corrupt_record);
+    REQUIRE(says("") == durable_errc::corrupt_record);
+    REQUIRE(says(clean.substr(0, 4096)) == durable_errc::corrupt_record);
+    REQUIRE(says(clean.substr(0, 8191)) == durable_errc::corrupt_record);
+    REQUIRE(says(clean + clean) == durable_errc::corrupt_record);
+    std::string later = clean;
+    later[8] = later[4096 + 8] = 2;
+    REQUIRE(says(later) == durable_errc::unsupported_record_version);
+    d.data().cached = clean;
+    REQUIRE(s.look()->value == h.all[1].value);
+
+    // Moved, it has what it had before in its other page.
+    REQUIRE(put(s, h, 6'000));
+    d.data().cached[40] ^= 1;
+    REQUIRE(on(d, pages_of(4096)).look()->value == h.all[1].value);
+    REQUIRE(on(d, pages_of(4096)).look()->fell_back);
+
+    // Just made, its other page holds nothing, which is nothing to fall back to.
+    disk fresh;
+    store first = on(fresh, pages_of(4096));
+    REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
+    REQUIRE(!on(fresh, pages_of(4096)).look()->fell_back);
+    fresh.data().cached[40] ^= 1;
+    fresh.data().cached[33] ^= 1;
+    REQUIRE(on(fresh, pages_of(4096)).look().error() == durable_errc::corrupt_record);
+}
+
+TEST_CASE("file_slot: versions go on beyond what may have been lost") {
+    constexpr std::uint64_t jump = file_versions::jump;
+    REQUIRE(file_versions::next(0, false, 0, 0, 1'000) == 1'000);
+    REQUIRE(file_versions::next(1'000, false, 999, 1'000, 1'000) == 1'001);
+    REQUIRE(file_versions::next(5'000, false, 4'999, 5'000, 1'000) == 5'001); // the clock went back
+    REQUIRE(file_versions::next(5'000, false, 4'999, 7'000, 1'000) == 7'001); // seen, and lost
+    REQUIRE(file_versions::next(5'000, true, 0, 5'000, 1'000) == 5'000 + jump);
+    REQUIRE(file_versions::next(5'000, true, 9'000'000, 5'000, 0) == 9'000'000 + jump);
+    REQUIRE(file_versions::next(5'000, true, ~std::uint64_t{0}, 5'000, 0) == 5'000 + jump);
+    REQUIRE(file_versions::next(5'000, true, 0, 5'000, 1u << 30) == 1u << 30);
+}
+
+#endif

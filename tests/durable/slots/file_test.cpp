@@ -1,0 +1,756 @@
+#include <bide/durable/slots/file.hpp>
+
+#include <support/catch.hpp>
+
+// Where there is no flock(2) the header is empty, and so is this.
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <support/children.hpp>
+#include <support/gate.hpp>
+#include <support/slot_conformance.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/mount.h>
+#endif
+
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::file_slot;
+using bide::file_slot_options;
+using bide::relaxed_file_slot;
+using bide::slot_snapshot;
+using bide::slot_version;
+using std::chrono::milliseconds;
+
+static_assert(bide::cas_slot<file_slot> && bide::cas_slot<relaxed_file_slot>);
+static_assert(bide::locked_slot<file_slot> && bide::locked_slot<relaxed_file_slot>);
+static_assert(!bide::clocked_slot<file_slot> && !bide::transactional_slot<file_slot>);
+static_assert(file_slot::guarantees.keeps_acknowledged);
+static_assert(!relaxed_file_slot::guarantees.keeps_acknowledged);
+static_assert(!file_slot::guarantees.multi_host);
+static_assert(file_slot::guarantees.clock == bide::lock_clock::boottime);
+static_assert(!std::is_copy_constructible_v<file_slot>);
+static_assert(bide::detail::is_remote_filesystem(0x6969) &&
+              !bide::detail::is_remote_filesystem(0xef53)); // NFS, ext4
+
+namespace {
+
+// A directory of its own, removed with all that is in it.
+class directory {
+public:
+    directory() {
+        const char* const where = std::getenv("TMPDIR");
+        path_ = std::string(where != nullptr ? where : "/tmp") + "/bide-file-XXXXXX";
+        if (::mkdtemp(path_.data()) == nullptr) {
+            test::give_up(test::where(), "no directory");
+        }
+    }
+    directory(const directory&) = delete;
+    directory& operator=(const directory&) = delete;
+    ~directory() {
+        for (const std::string& name : names()) {
+            const std::string path = *this / name;
+            if (::unlink(path.c_str()) != 0) {
+                ::rmdir(path.c_str());
+            }
+        }
+        ::rmdir(path_.c_str());
+    }
+
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+    const std::string& path() const { return path_; }
+
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        if (DIR* const open = ::opendir(path_.c_str())) {
+            while (const dirent* const entry = ::readdir(open)) {
+                if (std::string(entry->d_name) != "." && std::string(entry->d_name) != "..") {
+                    all.push_back(entry->d_name);
+                }
+            }
+            ::closedir(open);
+        }
+        std::sort(all.begin(), all.end());
+        return all;
+    }
+
+private:
+    std::string path_;
+};
+
+template <class Slot, int Scale> struct file_store {
+    using slot = Slot;
+    static constexpr std::size_t limit = 150'000;
+    static constexpr bool processes = true;
+    static constexpr int scale = Scale;
+
+    slot open() {
+        file_slot_options options;
+        options.page_size = 4096;
+        options.max_value = limit;
+        return slot(path(), options);
+    }
+    void fresh() { ++count; }
+    void erase() { ::unlink(path().c_str()); }
+    std::string path() const { return in / ("slot" + std::to_string(count)); }
+
+    directory in;
+    int count = 0;
+};
+
+template <class Slot> slot_version put(Slot& slot, const std::string& value) {
+    const auto there = slot.load();
+    if (!there) {
+        return 0;
+    }
+    const cas_result r = slot.compare_exchange(there->version, value);
+    return r.status == cas_status::stored ? r.version : 0;
+}
+
+std::string value_in(file_slot& slot) {
+    const auto there = slot.load();
+    return there ? there->value : "[" + there.error().message() + "]";
+}
+
+std::error_code error_of(int error) { return {error, std::generic_category()}; }
+
+// All operations answer this, and nothing is made or changed.
+bool is_refused(const std::string& path, std::error_code why, file_slot_options options = {}) {
+    file_slot slot(path, options);
+    const auto there = slot.load();
+    const cas_result r = slot.compare_exchange(0, "x");
+    const cas_result u = slot.update_locked([](const slot_snapshot&) { return std::string("x"); });
+    return !there && there.error() == why && r.status == cas_status::failed && r.error == why &&
+           u.status == cas_status::failed && u.error == why;
+}
+
+mode_t mode_of(const std::string& path) {
+    struct stat facts;
+    return ::lstat(path.c_str(), &facts) == 0 ? facts.st_mode & 07777 : 0;
+}
+
+void write_file(const std::string& path, const std::string& bytes) {
+    std::FILE* const file = std::fopen(path.c_str(), "wb");
+    if (file == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+        test::give_up(test::where(), "cannot write");
+    }
+    std::fclose(file);
+}
+
+long number(const std::string& value) { return std::strtol(value.c_str(), nullptr, 10); }
+
+std::optional<std::string> add_one(const slot_snapshot& there) {
+    return std::to_string(number(there.value) + 1);
+}
+
+} // namespace
+
+TEST_CASE("file_slot: keeps what every slot promises") {
+    file_store<file_slot, 8> store;
+    test::check_slot(store);
+}
+
+TEST_CASE("file_slot: keeps it without syncs, as long as the system runs") {
+    file_store<relaxed_file_slot, 1> store;
+    test::check_slot(store);
+}
+
+// ---- which files there are
+
+TEST_CASE("file_slot: makes nothing until it is used, and its file only for a value") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(in.names().empty());
+    REQUIRE(slot.load()->version == 0);
+    REQUIRE(in.names() == std::vector<std::string>{"a.lock"});
+    REQUIRE(put(slot, "x") != 0);
+    REQUIRE(in.names() == std::vector<std::string>{"a", "a.lock"});
+    REQUIRE(mode_of(in / "a") == 0600);
+    REQUIRE(mode_of(in / "a.lock") == 0600);
+}
+
+TEST_CASE("file_slot: a relative path stays where it was when the working directory changes") {
+    directory in;
+    const int before = ::open(".", O_RDONLY | O_CLOEXEC);
+    REQUIRE(::chdir(in.path().c_str()) == 0);
+    file_slot slot("here");
+    REQUIRE(::fchdir(before) == 0);
+    ::close(before);
+    REQUIRE(put(slot, "x") != 0);
+    REQUIRE(in.names() == std::vector<std::string>{"here", "here.lock"});
+}
+
+TEST_CASE("file_slot: a file that grows keeps its mode, and other slots follow it") {
+    directory in;
+    file_slot_options options;
+    options.page_size = 1; // 4096
+    options.mode = 0640;
+    const mode_t mask = ::umask(022);
+    file_slot one(in / "a", options);
+    file_slot two(in / "a");
+    REQUIRE(put(one, "small") != 0);
+    ::umask(mask);
+    struct stat facts;
+    REQUIRE(::stat((in / "a").c_str(), &facts) == 0);
+    REQUIRE(facts.st_size == 8192);
+    REQUIRE(value_in(two) == "small");
+    write_file(in / "a.new", "left by a crash");
+    const std::string large(30'000, 'x');
+    REQUIRE(put(two, large) != 0);
+    REQUIRE(mode_of(in / "a") == 0640);
+    REQUIRE(in.names() == std::vector<std::string>{"a", "a.lock"});
+    REQUIRE(value_in(one) == large);
+    REQUIRE(put(one, "small again") != 0);
+    REQUIRE(value_in(two) == "small again");
+}
+
+TEST_CASE("file_slot: a file that was deleted is absent, and its versions do not come again") {
+    directory in;
+    file_slot one(in / "a");
+    file_slot two(in / "a");
+    slot_version last = put(one, "x");
+    for (int i = 0; i < 5; ++i) {
+        REQUIRE(value_in(two) == "x");
+        REQUIRE(::unlink((in / "a").c_str()) == 0);
+        REQUIRE(two.load()->version == 0);
+        REQUIRE(one.compare_exchange(last, "y").status == cas_status::conflict);
+        const slot_version next = put(i % 2 ? one : two, "x");
+        REQUIRE(next > last);
+        last = next;
+    }
+}
+
+TEST_CASE("file_slot: when the lock file was removed all take the next one") {
+    directory in;
+    file_slot one(in / "a");
+    file_slot two(in / "a");
+    REQUIRE(put(one, "x") != 0);
+    REQUIRE(value_in(two) == "x");
+    REQUIRE(::unlink((in / "a.lock").c_str()) == 0);
+    REQUIRE(put(two, "y") != 0);
+    const cas_result r = one.update_locked([&](const slot_snapshot& there) {
+        file_slot_options hasty;
+        hasty.patience = milliseconds(0);
+        file_slot third(in / "a", hasty);
+        const cas_result busy = third.compare_exchange(there.version, "z");
+        return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
+    });
+    REQUIRE(r.status == cas_status::stored);
+    REQUIRE(value_in(two) == "busy");
+}
+
+// ---- what it refuses
+
+TEST_CASE("file_slot: where there can be no file it says why and makes none") {
+    directory in;
+    REQUIRE(is_refused("", durable_errc::invalid_argument));
+    REQUIRE(is_refused(in / "", durable_errc::invalid_argument));
+    REQUIRE(is_refused(in / std::string("a\0b", 3), durable_errc::invalid_argument));
+    REQUIRE(is_refused(in / "missing/a", error_of(ENOENT)));
+    REQUIRE(is_refused(in / std::string(300, 'a'), error_of(ENAMETOOLONG)));
+    REQUIRE(in.names().empty());
+
+    REQUIRE(::mkdir((in / "folder").c_str(), 0700) == 0);
+    REQUIRE(is_refused(in / "folder", error_of(EISDIR)));
+    REQUIRE(::mkdir((in / "b.lock").c_str(), 0700) == 0);
+    REQUIRE(is_refused(in / "b", error_of(EISDIR)));
+    REQUIRE(::mkfifo((in / "pipe").c_str(), 0600) == 0);
+    REQUIRE(is_refused(in / "pipe", error_of(EINVAL)));
+    write_file(in / "file", "x");
+    REQUIRE(is_refused(in / "file/a", error_of(ENOTDIR)));
+    write_file(in / "empty", "");
+    REQUIRE(is_refused(in / "empty", durable_errc::corrupt_record));
+    write_file(in / "text", std::string(32'768, 'x'));
+    REQUIRE(is_refused(in / "text", durable_errc::corrupt_record));
+}
+
+TEST_CASE("file_slot: a file with two names is refused by both") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    REQUIRE(::symlink((in / "a").c_str(), (in / "soft").c_str()) == 0);
+    REQUIRE(is_refused(in / "soft", error_of(ELOOP)));
+    REQUIRE(value_in(slot) == "x");
+    REQUIRE(::link((in / "a").c_str(), (in / "hard").c_str()) == 0);
+    REQUIRE(is_refused(in / "hard", error_of(EMLINK)));
+    REQUIRE(is_refused(in / "a", error_of(EMLINK)));
+    REQUIRE(slot.load().error() == error_of(EMLINK));
+    REQUIRE(::unlink((in / "hard").c_str()) == 0);
+    REQUIRE(value_in(slot) == "x");
+    REQUIRE(::symlink("nowhere", (in / "b.lock").c_str()) == 0);
+    REQUIRE(is_refused(in / "b", error_of(ELOOP)));
+}
+
+namespace {
+
+// The system, on a filesystem that is not to be relied on.
+struct remote_io : bide::detail::posix_io {
+    bool is_reliable(int) noexcept { return false; }
+};
+
+} // namespace
+
+TEST_CASE("file_slot: filesystems of the network are refused unless they are wanted") {
+    directory in;
+    bide::detail::file_settings settings;
+    bide::detail::file_store<remote_io> refused(in / "a", settings);
+    REQUIRE(refused.look().error() == durable_errc::unsupported_filesystem);
+    REQUIRE(refused.compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
+    settings.any_filesystem = true;
+    bide::detail::file_store<remote_io> wanted(in / "a", settings);
+    REQUIRE(wanted.compare_exchange(0, "x").status == cas_status::stored);
+}
+
+TEST_CASE("file_slot: who may not write may read") {
+    directory in;
+    REQUIRE(::chmod(in.path().c_str(), 0755) == 0);
+    file_slot_options options;
+    options.mode = 0644;
+    file_slot slot(in / "a", options);
+    REQUIRE(put(slot, "x") != 0);
+    REQUIRE(put(slot, "there") != 0);
+    file_slot other(in / "b");
+    REQUIRE(put(other, "secret") != 0);
+    test::children child(1, [&](int, auto) -> std::string {
+        if (::geteuid() == 0 && (::setegid(65'534) != 0 || ::seteuid(65'534) != 0)) {
+            return "! cannot become nobody";
+        }
+        if (::geteuid() != 65'534) {
+            return "skipped";
+        }
+        file_slot mine(in / "a");
+        const auto there = mine.load();
+        std::string said = there ? there->value : there.error().message();
+        const cas_result r = mine.compare_exchange(there ? there->version : 0, "mine");
+        said += r.status == cas_status::failed && r.error == error_of(EACCES) ? ", denied" : ", ?";
+        said += value_in(mine) == "there" ? ", still there" : ", lost";
+        said += is_refused(in / "b", error_of(EACCES)) ? ", denied" : ", ?";
+        said += is_refused(in / "c", error_of(EACCES)) ? ", denied" : ", ?";
+        return said;
+    });
+    const std::string said = child.reports()[0];
+    if (said == "skipped") {
+        std::fprintf(stderr, "skipped: only root can become somebody else\n");
+        return;
+    }
+    REQUIRE(said == "there, denied, still there, denied, denied");
+    REQUIRE(value_in(slot) == "there");
+}
+
+#if defined(__linux__)
+
+namespace {
+
+// A small filesystem of its own, where one may be mounted.
+class small_filesystem {
+public:
+    explicit small_filesystem(const char* options) {
+        is_there_ = ::mount("bide-test", in_.path().c_str(), "tmpfs", 0, options) == 0;
+        if (!is_there_) {
+            std::fprintf(stderr, "skipped: no filesystem can be mounted here\n");
+        }
+    }
+    small_filesystem(const small_filesystem&) = delete;
+    small_filesystem& operator=(const small_filesystem&) = delete;
+    ~small_filesystem() {
+        if (is_there_) {
+            ::umount2(in_.path().c_str(), MNT_DETACH);
+        }
+    }
+    explicit operator bool() const { return is_there_; }
+    std::string operator/(const std::string& name) const { return in_ / name; }
+
+    void fill() const {
+        const int fd = ::open((in_ / "full").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        const std::string some(4096, 'x');
+        while (::write(fd, some.data(), some.size()) > 0) {
+        }
+        ::close(fd);
+    }
+    bool make_read_only() const {
+        return ::mount("bide-test", in_.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "") == 0;
+    }
+
+private:
+    directory in_;
+    bool is_there_ = false;
+};
+
+} // namespace
+
+TEST_CASE("file_slot: goes on where the disk is full, and says so where it cannot") {
+    small_filesystem on("size=128k");
+    if (!on) {
+        return;
+    }
+    file_slot slot(on / "a");
+    REQUIRE(put(slot, "first") != 0);
+    on.fill();
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(put(slot, std::string(16'000, static_cast<char>('a' + i))) != 0);
+    }
+    file_slot again(on / "a");
+    REQUIRE(value_in(again) == std::string(16'000, 't'));
+    const cas_result grown =
+        again.compare_exchange(again.load()->version, std::string(20'000, 'x'));
+    REQUIRE(grown.status == cas_status::failed);
+    REQUIRE(grown.error == std::errc::no_space_on_device);
+    REQUIRE(::access((on / "a.new").c_str(), F_OK) != 0);
+    REQUIRE(value_in(slot) == std::string(16'000, 't'));
+    REQUIRE(put(again, "on") != 0);
+
+    file_slot another(on / "b");
+    const cas_result made = another.compare_exchange(0, "x");
+    REQUIRE(made.status == cas_status::failed);
+    REQUIRE(made.error == std::errc::no_space_on_device);
+    const auto none = another.load();
+    REQUIRE((none ? none->version == 0 : none.error() == std::errc::no_space_on_device));
+    REQUIRE(::access((on / "b").c_str(), F_OK) != 0);
+    REQUIRE(::unlink((on / "full").c_str()) == 0);
+    REQUIRE(put(another, "x") != 0);
+}
+
+TEST_CASE("file_slot: a filesystem that became read-only can be read") {
+    small_filesystem on("size=256k");
+    if (!on) {
+        return;
+    }
+    slot_version last = 0;
+    {
+        file_slot slot(on / "a");
+        REQUIRE(put(slot, "first") != 0);
+        last = put(slot, "there");
+    }
+    if (!on.make_read_only()) {
+        std::fprintf(stderr, "skipped: it cannot be made read-only\n");
+        return;
+    }
+    file_slot slot(on / "a");
+    REQUIRE(value_in(slot) == "there");
+    const cas_result r = slot.compare_exchange(last, "x");
+    REQUIRE(r.status == cas_status::failed);
+    REQUIRE(r.error == std::errc::read_only_file_system);
+    REQUIRE(value_in(slot) == "there");
+    REQUIRE(is_refused(on / "b", error_of(EROFS)));
+}
+
+#endif
+
+// ---- the lock
+
+TEST_CASE("file_slot: an update that throws changes nothing and lets go of the lock") {
+    directory in;
+    file_slot slot(in / "a");
+    const slot_version before = put(slot, "x");
+    bool is_thrown = false;
+    try {
+        slot.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
+            throw std::runtime_error("no");
+        });
+    } catch (const std::runtime_error&) {
+        is_thrown = true;
+    }
+    REQUIRE(is_thrown);
+    REQUIRE(slot.load()->version == before);
+    file_slot other(in / "a");
+    REQUIRE(put(other, "y") != 0);
+}
+
+TEST_CASE("file_slot: a slot that is used inside its own update refuses, and keeps the lock") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    file_slot_options hasty;
+    hasty.patience = milliseconds(1);
+    file_slot other(in / "a", hasty);
+    std::error_code loaded;
+    cas_result exchanged;
+    cas_result by_other;
+    const cas_result r = slot.update_locked([&](const slot_snapshot& there) {
+        if (const auto again = slot.load(); !again) {
+            loaded = again.error();
+        }
+        exchanged = slot.compare_exchange(there.version, "inside");
+        by_other = other.compare_exchange(there.version, "other");
+        return std::string("y");
+    });
+    REQUIRE(r.status == cas_status::stored);
+    REQUIRE(loaded == std::errc::resource_deadlock_would_occur);
+    REQUIRE(exchanged.status == cas_status::failed);
+    REQUIRE(exchanged.error == std::errc::resource_deadlock_would_occur);
+    REQUIRE(by_other.error == std::errc::timed_out);
+    REQUIRE(value_in(slot) == "y");
+}
+
+TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet needs no lock") {
+    directory in;
+    file_slot_options hasty;
+    hasty.patience = milliseconds(30);
+    file_slot slot(in / "a", hasty);
+    REQUIRE(put(slot, "x") != 0);
+    int ready[2];
+    REQUIRE(::pipe(ready) == 0);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        const int fd = ::open((in / "a.lock").c_str(), O_RDWR);
+        const bool is_held = fd >= 0 && ::flock(fd, LOCK_EX) == 0;
+        const bool is_told = ::write(ready[1], is_held ? "y" : "n", 1) == 1;
+        ::raise(SIGSTOP);
+        ::_exit(is_told ? 0 : 1);
+    }
+    ::close(ready[1]);
+    char is_held = 0;
+    REQUIRE(::read(ready[0], &is_held, 1) == 1);
+    ::close(ready[0]);
+    int status = 0;
+    ::waitpid(holder, &status, WUNTRACED);
+
+    const cas_result r = slot.compare_exchange(slot.load()->version, "y");
+    file_slot fresh(in / "a", hasty);
+    const auto there = fresh.load();
+    const std::string quiet = value_in(slot);
+
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, &status, 0);
+    REQUIRE(is_held == 'y');
+    REQUIRE(r.status == cas_status::failed);
+    REQUIRE(r.error == std::errc::timed_out);
+    REQUIRE(!there); // a first look takes the lock
+    REQUIRE(there.error() == std::errc::timed_out);
+    REQUIRE(quiet == "x");
+    REQUIRE(put(slot, "z") != 0); // the dead hold nothing
+}
+
+// ---- processes and threads
+
+TEST_CASE("file_slot: a child has a lock of its own, also when it was forked inside an update") {
+    directory in;
+    file_slot_options hasty;
+    hasty.patience = milliseconds(20);
+    file_slot slot(in / "a", hasty);
+    REQUIRE(put(slot, "0") != 0);
+    std::string said;
+    std::string after;
+    file_slot other(in / "a", hasty);
+    cas_result by_other;
+    const cas_result r = slot.update_locked([&](const slot_snapshot& there) {
+        test::children child(1, [&](int, auto) {
+            const cas_result busy = slot.compare_exchange(there.version, "child's");
+            return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
+        });
+        said = child.reports()[0];
+        by_other =
+            other.compare_exchange(there.version, "other's"); // the child's end unlocks nothing
+        return std::string("1");
+    });
+    REQUIRE(r.status == cas_status::stored);
+    REQUIRE(said == "busy");
+    REQUIRE(by_other.error == std::errc::timed_out);
+    REQUIRE(value_in(slot) == "1");
+}
+
+TEST_CASE("file_slot: processes and threads that add ones lose none") {
+    directory in;
+    const std::string path = in / "a";
+    constexpr int each = 40;
+    const auto add = [&](file_slot slot) {
+        std::string said;
+        for (int i = 0; i < each;) {
+            if (i % 4 == 3) {
+                const cas_result r = slot.update_locked(add_one);
+                i += r.status == cas_status::stored;
+                said += r.error ? "! " + r.error.message() : "";
+                continue;
+            }
+            const auto there = slot.load();
+            if (!there) {
+                return "! " + there.error().message();
+            }
+            const cas_result r = slot.compare_exchange(there->version, *add_one(*there));
+            i += r.status == cas_status::stored;
+            said += r.error ? "! " + r.error.message() : "";
+        }
+        return said;
+    };
+    test::children processes(5, [&](int, auto gate) {
+        gate();
+        return add(file_slot(path));
+    });
+    for (const std::string& report : processes.reports()) {
+        REQUIRE(report == "");
+    }
+    std::vector<std::string> reports(3);
+    test::run_threads(3,
+                      [&](int i) { reports[static_cast<std::size_t>(i)] = add(file_slot(path)); });
+    for (const std::string& report : reports) {
+        REQUIRE(report == "");
+    }
+    file_slot slot(path);
+    REQUIRE(value_in(slot) == std::to_string(8 * each));
+}
+
+TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or more") {
+    directory in;
+    test::shared_with_children<std::atomic<long>> acknowledged;
+    long kills = 0;
+    for (int round = 0; round < 40; ++round) {
+        const pid_t writer = ::fork();
+        if (writer == 0) {
+            ::alarm(60);
+            file_slot_options options;
+            options.page_size = 4096;
+            file_slot slot(in / "a", options);
+            for (;;) {
+                const cas_result r = slot.update_locked([&](const slot_snapshot& there) {
+                    const long next = number(there.value) + 1;
+                    return std::to_string(next) +
+                           std::string(static_cast<std::size_t>(next % 3'900), ' ');
+                });
+                if (r.status == cas_status::stored) {
+                    ++*acknowledged;
+                } else {
+                    ::_exit(1);
+                }
+            }
+        }
+        const long before = acknowledged->load();
+        const bool works =
+            test::eventually([&] { return acknowledged->load() > before + round % 5; });
+        ::kill(writer, SIGKILL);
+        int status = 0;
+        ::waitpid(writer, &status, 0);
+        REQUIRE(works);
+        REQUIRE(WIFSIGNALED(status));
+        ++kills;
+        file_slot slot(in / "a");
+        const auto there = slot.load();
+        REQUIRE(there.has_value());
+        const long found = number(there->value);
+        REQUIRE(there->value.size() >= static_cast<std::size_t>(found % 3'900));
+        REQUIRE(found >= acknowledged->load());
+        REQUIRE(found <= acknowledged->load() + 1);
+        *acknowledged = found; // what was stored before it could say so counts
+    }
+    REQUIRE(kills == 40);
+}
+
+TEST_CASE("file_slot: readers do not keep a writer out") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "0") != 0);
+    test::shared_with_children<std::atomic<bool>> is_over;
+    test::children readers(4, [&](int, auto gate) {
+        file_slot mine(in / "a");
+        gate();
+        long last = 0;
+        std::string said;
+        while (!is_over->load()) {
+            const auto there = mine.load();
+            const long found = there ? number(there->value) : -1;
+            if (found < last || there->fell_back) {
+                said = "! it went back";
+            }
+            last = found;
+        }
+        return said;
+    });
+    readers.go();
+    int stored = 0;
+    for (int i = 0; i < 50; ++i) {
+        stored += slot.update_locked(add_one).status == cas_status::stored;
+    }
+    *is_over = true;
+    for (const std::string& report : readers.reports()) {
+        REQUIRE(report == "");
+    }
+    REQUIRE(stored == 50);
+}
+
+// ---- watching
+
+#if defined(__linux__)
+
+static_assert(bide::watchable_slot<file_slot> && bide::watchable_slot<relaxed_file_slot>);
+
+namespace {
+
+bool is_readable(const bide::slot_watch& watch, int ms = 0) {
+    pollfd file{watch.fd(), POLLIN, 0};
+    return ::poll(&file, 1, ms) == 1 && (file.revents & POLLIN) != 0;
+}
+
+} // namespace
+
+TEST_CASE("file_slot: a watch tells of changes by others, also of those that move the file") {
+    directory in;
+    file_slot slot(in / "a");
+    auto watch = slot.watch();
+    REQUIRE(watch.has_value());
+    REQUIRE(!is_readable(**watch));
+    for (const std::size_t size : std::vector<std::size_t>{10, 20, 40'000, 30, 100'000}) {
+        test::children child(1, [&](int, auto) {
+            file_slot mine(in / "a");
+            return std::string(put(mine, std::string(size, 'x')) != 0 ? "" : "!");
+        });
+        REQUIRE(child.reports()[0] == "");
+        REQUIRE(is_readable(**watch, 10'000));
+        REQUIRE(!(*watch)->drain());
+        REQUIRE(!is_readable(**watch));
+        REQUIRE(value_in(slot).size() == size); // a look is no change
+        REQUIRE(slot.compare_exchange(1, "conflict").status == cas_status::conflict);
+        REQUIRE(!is_readable(**watch));
+    }
+}
+
+TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says so") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    auto watch = slot.watch();
+    auto kept = slot.watch();
+    REQUIRE((watch && kept));
+    test::children child(1, [&](int, auto) {
+        return std::string((*kept)->drain() == error_of(ESTALE) ? "stale" : "drained");
+    });
+    REQUIRE(child.reports()[0] == "stale");
+    REQUIRE(!(*kept)->drain());
+    REQUIRE(::unlink((in / "a.lock").c_str()) == 0);
+    REQUIRE(is_readable(**watch, 10'000));
+    REQUIRE((*watch)->drain() == error_of(ESTALE));
+    REQUIRE(put(slot, "y") != 0);
+    auto next = slot.watch();
+    REQUIRE(next.has_value());
+    REQUIRE(put(slot, "z") != 0);
+    REQUIRE(is_readable(**next, 10'000));
+    REQUIRE(file_slot(in / "missing/a").watch().error() == error_of(ENOENT));
+}
+
+#endif
+
+#endif

@@ -1,0 +1,302 @@
+#include <bide/durable/slots/memory.hpp>
+
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+#include <support/slot_conformance.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#if BIDE_TESTS_CAN_FORK
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
+
+using bide::cas_status;
+using bide::lock_clock;
+using bide::memory_slot;
+using bide::slot_snapshot;
+
+static_assert(bide::cas_slot<memory_slot>);
+static_assert(bide::locked_slot<memory_slot>);
+static_assert(!bide::clocked_slot<memory_slot>);
+static_assert(std::is_copy_constructible_v<memory_slot>);
+static_assert(memory_slot::guarantees.keeps_acknowledged);
+static_assert(!memory_slot::guarantees.multi_host);
+static_assert(memory_slot::guarantees.clock == lock_clock::boottime);
+
+namespace {
+
+struct memory_store {
+    using slot = memory_slot;
+    static constexpr std::size_t limit = memory_slot::largest_value;
+    static constexpr bool processes = false;
+
+    slot open() { return memory; }
+    void fresh() { memory = memory_slot(); }
+
+    memory_slot memory;
+};
+
+std::string value_in(memory_slot& slot) { return slot.load().value().value; }
+
+} // namespace
+
+TEST_CASE("memory_slot: keeps what every slot promises") {
+    memory_store store;
+    test::check_slot(store);
+}
+
+TEST_CASE("memory_slot: copies are over one memory, others over others") {
+    memory_slot one;
+    memory_slot copy = one;
+    memory_slot other;
+    REQUIRE(one.compare_exchange(0, "here").status == cas_status::stored);
+    CHECK(value_in(copy) == "here");
+    CHECK(other.load().value().version == 0);
+    other = copy;
+    CHECK(value_in(other) == "here");
+    const cas_status later = other.compare_exchange(1, "there").status;
+    CHECK(later == cas_status::stored);
+    CHECK(value_in(one) == "there");
+}
+
+TEST_CASE("memory_slot: a memory lives as long as the last slot over it") {
+    auto first = std::make_unique<memory_slot>();
+    REQUIRE(first->compare_exchange(0, "kept").status == cas_status::stored);
+    memory_slot second = *first;
+    first.reset();
+    CHECK(value_in(second) == "kept");
+}
+
+TEST_CASE("memory_slot: a conflict brings what is there") {
+    memory_slot slot;
+    const auto none = slot.compare_exchange(7, "x");
+    REQUIRE(none.current);
+    CHECK(none.current->version == 0);
+    const auto stored = slot.compare_exchange(0, "there");
+    const auto conflict = slot.compare_exchange(0, "x");
+    REQUIRE(conflict.current);
+    CHECK(conflict.current->version == stored.version);
+    CHECK(conflict.current->value == "there");
+}
+
+TEST_CASE("memory_slot: an update that throws stores nothing and leaves the memory usable") {
+    memory_slot slot;
+    const auto first = slot.compare_exchange(0, "before");
+    bool is_thrown = false;
+    try {
+        slot.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
+            throw std::runtime_error("no");
+        });
+    } catch (const std::runtime_error&) {
+        is_thrown = true;
+    }
+    CHECK(is_thrown);
+    const slot_snapshot there = slot.load().value();
+    CHECK(there.version == first.version);
+    CHECK(there.value == "before");
+    CHECK(slot.compare_exchange(first.version, "after").status == cas_status::stored);
+}
+
+TEST_CASE("memory_slot: without memory for a value nothing is done") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    memory_slot slot;
+    const std::string large(1000, 'x');
+    const auto first = slot.compare_exchange(0, large);
+    const bide::slot_update change = [&](const slot_snapshot&) { return std::string("y"); };
+    int thrown = 0;
+    const auto tried = [&](auto operation) {
+        try {
+            const test::out_of_memory none;
+            operation();
+        } catch (const std::bad_alloc&) {
+            ++thrown;
+        }
+    };
+    tried([&] { static_cast<void>(slot.load()); });
+    tried([&] { slot.compare_exchange(first.version, large); });
+    tried([&] { slot.compare_exchange(first.version + 1, ""); }); // what is there
+    tried([&] { slot.update_locked(change); });
+    tried([&] { memory_slot(); });
+    CHECK(thrown == 5);
+    const slot_snapshot there = slot.load().value();
+    CHECK(there.version == first.version);
+    CHECK(there.value == large);
+}
+
+TEST_CASE("memory_slot: an update is alone in the memory") {
+    memory_slot slot;
+    std::atomic<int> inside{0};
+    std::atomic<int> met{0};
+    test::run_threads(4, [&, mine = slot](int) mutable {
+        for (int i = 0; i < 50; ++i) {
+            mine.update_locked([&](const slot_snapshot& there) {
+                met += inside.fetch_add(1);
+                std::this_thread::yield();
+                --inside;
+                return there.value + "x";
+            });
+        }
+    });
+    CHECK(met == 0);
+    CHECK(value_in(slot) == std::string(200, 'x'));
+}
+
+#if BIDE_TESTS_CAN_FORK
+
+static_assert(bide::watchable_slot<memory_slot>);
+
+namespace {
+
+bool is_rung(const bide::slot_watch& watch) {
+    pollfd file{watch.fd(), POLLIN, 0};
+    return ::poll(&file, 1, 0) == 1 && (file.revents & POLLIN) != 0;
+}
+
+void change(memory_slot slot) {
+    slot.update_locked([](const slot_snapshot& there) { return there.value; });
+}
+
+} // namespace
+
+TEST_CASE("memory_slot: a change rings every watch, and nothing else does") {
+    const test::watchdog in_time;
+    memory_slot slot;
+    std::vector<std::unique_ptr<bide::slot_watch>> watches;
+    for (int i = 0; i < 4; ++i) {
+        watches.push_back(slot.watch().value());
+    }
+    const auto rung = [&] {
+        std::string all;
+        for (const auto& watch : watches) {
+            all += is_rung(*watch) ? 'r' : '-';
+        }
+        return all;
+    };
+    static_cast<void>(slot.load());
+    slot.compare_exchange(5, "conflict");
+    slot.update_locked([](const slot_snapshot&) { return std::nullopt; });
+    CHECK(rung() == "----");
+    change(slot);
+    CHECK(rung() == "rrrr");
+    CHECK_FALSE(watches[1]->drain());
+    CHECK(rung() == "r-rr");
+    CHECK_FALSE(watches[1]->drain()); // of nothing
+    change(slot);
+    change(slot);
+    CHECK_FALSE(watches[1]->drain());
+    CHECK(rung() == "r-rr");
+}
+
+TEST_CASE("memory_slot: watches that go leave the others in the list") {
+    const test::watchdog in_time;
+    for (std::size_t gone = 0; gone < 4; ++gone) {
+        memory_slot slot;
+        std::vector<std::unique_ptr<bide::slot_watch>> watches;
+        for (int i = 0; i < 4; ++i) {
+            watches.push_back(slot.watch().value());
+        }
+        watches.erase(watches.begin() + static_cast<std::ptrdiff_t>(gone));
+        change(slot);
+        for (const auto& watch : watches) {
+            CHECK(is_rung(*watch));
+            CHECK_FALSE(watch->drain());
+        }
+        watches.erase(watches.begin() + 1);
+        change(slot);
+        CHECK(is_rung(*watches[0]));
+        CHECK(is_rung(*watches[1]));
+    }
+}
+
+TEST_CASE("memory_slot: a watch may outlive its slot") {
+    std::optional<memory_slot> slot(std::in_place);
+    memory_slot other = *slot;
+    const auto watch = slot->watch().value();
+    slot.reset();
+    change(other);
+    CHECK(is_rung(*watch));
+    other = memory_slot(); // the watch's memory is nobody else's now
+    CHECK_FALSE(watch->drain());
+    CHECK_FALSE(is_rung(*watch));
+}
+
+TEST_CASE("memory_slot: a watch that nobody drains holds nobody up") {
+    const test::watchdog in_time;
+    memory_slot slot;
+    const auto watch = slot.watch().value();
+    for (int i = 0; i < 70'000; ++i) { // more than a pipe takes
+        change(slot);
+    }
+    CHECK(is_rung(*watch));
+    CHECK_FALSE(watch->drain());
+    CHECK_FALSE(is_rung(*watch));
+    change(slot);
+    CHECK(is_rung(*watch));
+}
+
+TEST_CASE("memory_slot: without files there is no watch, and an error") {
+    memory_slot slot;
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const auto watch = slot.watch();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE_FALSE(watch);
+    CHECK(watch.error() == std::errc::too_many_files_open);
+    change(slot);
+    CHECK(slot.watch().has_value());
+}
+
+TEST_CASE("memory_slot: a child has a memory of its own") {
+    memory_slot slot;
+    REQUIRE(slot.compare_exchange(0, "both").status == cas_status::stored);
+    test::children child(1, [&](int, auto) {
+        const std::string inherited = value_in(slot);
+        change(slot);
+        slot.compare_exchange(slot.load().value().version, "child's");
+        return inherited + ", " + value_in(slot);
+    });
+    CHECK(child.reports() == std::vector<std::string>{"both, child's"});
+    CHECK(value_in(slot) == "both");
+    CHECK(slot.compare_exchange(1, "parent's").status == cas_status::stored);
+}
+
+TEST_CASE("memory_slot: a child neither rings its parent's watches nor silences them") {
+    memory_slot slot;
+    const auto rung = slot.watch().value();
+    change(slot);
+    auto silent = slot.watch().value();
+    test::children child(1, [&](int, auto) {
+        const bool is_refused = rung->drain() && silent->drain();
+        change(slot);
+        silent.reset();
+        const auto own = slot.watch().value();
+        change(slot);
+        return std::string(is_refused ? "refused" : "drained") +
+               (is_rung(*own) && !own->drain() && !is_rung(*own) ? ", own" : ", none");
+    });
+    CHECK(child.reports() == std::vector<std::string>{"refused, own"});
+    CHECK(is_rung(*rung));
+    CHECK_FALSE(is_rung(*silent));
+    change(slot);
+    CHECK(is_rung(*silent));
+}
+
+#endif

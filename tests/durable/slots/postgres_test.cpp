@@ -1,0 +1,734 @@
+#include <bide/durable/slots/postgres.hpp>
+
+#include <support/catch.hpp>
+#include <support/flaky_proxy.hpp>
+#include <support/servers.hpp>
+#include <support/slot_conformance.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <libpq-fe.h>
+#include <poll.h>
+
+using namespace std::chrono_literals;
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::postgres_error;
+using bide::postgres_slot;
+using bide::postgres_slot_options;
+
+static_assert(bide::cas_slot<postgres_slot>);
+static_assert(bide::locked_slot<postgres_slot>);
+static_assert(bide::watchable_slot<postgres_slot>);
+static_assert(bide::clocked_slot<postgres_slot>);
+static_assert(bide::transactional_slot<postgres_slot>);
+static_assert(postgres_slot::guarantees.keeps_acknowledged && postgres_slot::guarantees.multi_host);
+static_assert(postgres_slot::guarantees.clock == bide::lock_clock::server);
+
+namespace {
+
+// One server for all cases, with what makes a commit that is not waited for a commit that is lost.
+// None: it is not installed.
+test::postgres_server* server() {
+    if (!test::postgres_server::is_available()) {
+        std::fputs("skipped: PostgreSQL is not installed\n", stderr);
+        return nullptr;
+    }
+    static test::postgres_server one(test::postgres_server::speed::quick, "wal_writer_delay = 10s");
+    if (!one.is_running() && !one.restart()) {
+        test::show_log(one.directory() + "/log");
+        FAIL("PostgreSQL does not start");
+    }
+    return &one;
+}
+
+// A connection of the test's own.
+class session {
+public:
+    explicit session(const std::string& conninfo) : pq_(::PQconnectdb(conninfo.c_str())) {}
+    session(const session&) = delete;
+    session& operator=(const session&) = delete;
+    ~session() { ::PQfinish(pq_); }
+
+    PGconn& native() { return *pq_; }
+
+    // The first value of the last statement, where there is one; or what is wrong.
+    std::string operator()(const std::string& sql) {
+        PGresult* const rows = ::PQexec(pq_, sql.c_str());
+        const ExecStatusType status = ::PQresultStatus(rows);
+        std::string answer;
+        if (status == PGRES_TUPLES_OK) {
+            answer = ::PQntuples(rows) > 0 ? ::PQgetvalue(rows, 0, 0) : "";
+        } else if (status != PGRES_COMMAND_OK) {
+            answer = ::PQresultErrorMessage(rows);
+        }
+        ::PQclear(rows);
+        return answer;
+    }
+
+private:
+    PGconn* pq_;
+};
+
+postgres_slot_options patient_for(std::chrono::milliseconds patience) {
+    postgres_slot_options options;
+    options.patience = patience;
+    return options;
+}
+
+std::string new_key() {
+    static int number = 0;
+    return "key " + std::to_string(++number);
+}
+
+class took {
+public:
+    bool less_than(std::chrono::milliseconds most) const {
+        return std::chrono::steady_clock::now() - began_ < most;
+    }
+
+private:
+    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+// Changes the server's configuration while it runs.
+void configure(test::postgres_server& s, const std::string& name, const std::string& value) {
+    session by(s.unix_conninfo());
+    by("ALTER SYSTEM SET " + name + " = '" + value + "'");
+    by("SELECT pg_reload_conf()");
+    REQUIRE(
+        test::asks_until(10s, [&] { return session(s.unix_conninfo())("SHOW " + name) == value; }));
+}
+
+struct store {
+    using slot = postgres_slot;
+    static constexpr std::size_t limit = 300'000;
+    static constexpr bool processes = true;
+    static constexpr int scale = 10;
+
+    slot open() {
+        postgres_slot_options options;
+        options.max_value = limit;
+        options.notify = true;
+        options.listen_conninfo = direct;
+        return slot(conninfo, key, std::move(options));
+    }
+    void fresh() { key = new_key(); }
+    void erase() {
+        session by(direct);
+        by("DELETE FROM bide_lock WHERE key = '" + key + "'");
+    }
+
+    std::string conninfo;
+    std::string direct;
+    std::string key = new_key();
+};
+
+} // namespace
+
+TEST_CASE("postgres_slot: keeps the contract of slots") {
+    if (test::postgres_server* const s = server()) {
+        store direct{s->conninfo(), s->conninfo()};
+        test::check_slot(direct);
+    }
+}
+
+TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler of transactions") {
+    test::postgres_server* const s = server();
+    if (s == nullptr || !test::pgbouncer::is_available()) {
+        std::fputs("skipped: PgBouncer is not installed\n", stderr);
+        return;
+    }
+    test::pgbouncer pooler(*s);
+    REQUIRE(pooler.is_running());
+    store pooled{pooler.conninfo(), s->conninfo()};
+    test::check_slot(pooled);
+}
+
+TEST_CASE("postgres_slot: keys and tables do not know each other") {
+    if (test::postgres_server* const s = server()) {
+        session(s->conninfo())("CREATE SCHEMA other");
+        postgres_slot_options elsewhere;
+        elsewhere.table = "other.Locks";
+        postgres_slot a(s->conninfo(), "isolated a");
+        postgres_slot b(s->conninfo(), "isolated b");
+        postgres_slot c(s->conninfo(), "isolated a", elsewhere);
+        postgres_slot d(s->conninfo(), "isolated \xc3\xa4' -- $1");
+        const auto first = a.compare_exchange(0, "a");
+        REQUIRE(first.status == cas_status::stored);
+        CHECK(b.load()->version == 0);
+        CHECK(c.load()->version == 0);
+        CHECK(d.load()->version == 0);
+        CHECK(b.compare_exchange(0, "b").status == cas_status::stored);
+        CHECK(c.compare_exchange(0, "c").status == cas_status::stored);
+        CHECK(d.update_locked([](const auto&) { return std::string("d"); }).status ==
+              cas_status::stored);
+        CHECK(a.load()->value == "a");
+        CHECK(a.load()->version == first.version);
+        CHECK(c.load()->value == "c");
+        CHECK(d.load()->value == "d");
+    }
+}
+
+TEST_CASE("postgres_slot: what cannot be meant is refused by every operation") {
+    const auto refuses = [](postgres_slot slot) {
+        const std::error_code wrong = durable_errc::invalid_argument;
+        return slot.load().error() == wrong && slot.server_now().error() == wrong &&
+               slot.compare_exchange(0, "x").error == wrong &&
+               slot.update_locked([](const auto&) { return std::nullopt; }).error == wrong &&
+               slot.create_table() == wrong;
+    };
+    CHECK(refuses(postgres_slot("", "")));
+    CHECK(refuses(postgres_slot("", std::string(1'025, 'k'))));
+    CHECK(refuses(postgres_slot("", std::string("k\0y", 3))));
+    CHECK(refuses(postgres_slot("no such word = 1", "key")));
+    for (const char* const table : {"", ".", "a.", ".a", "a.b.c", "a b", "a\"b", "1a", "a;b"}) {
+        postgres_slot_options options;
+        options.table = table;
+        CHECK(refuses(postgres_slot("", "key", options)));
+    }
+}
+
+TEST_CASE("postgres_slot: what was acknowledged survives the server's death") {
+    if (test::postgres_server* const s = server()) {
+        session(s->conninfo())("ALTER ROLE postgres SET synchronous_commit = off");
+        postgres_slot made(s->conninfo(), new_key());
+        postgres_slot changed(s->conninfo(), new_key());
+        postgres_slot locked(s->conninfo(), new_key());
+        postgres_slot inside(s->conninfo(), new_key());
+        const auto version = changed.compare_exchange(0, "1").version;
+        REQUIRE(locked.compare_exchange(0, "1").status == cas_status::stored);
+        s->kill9(); // and what a slow start has left to do is done
+        REQUIRE(s->restart());
+
+        // Each is the last to commit: nobody else's commit could have taken it to the disk.
+        cas_result last;
+        const auto dies = [&] {
+            s->kill9();
+            REQUIRE(s->restart());
+            return last.status == cas_status::stored;
+        };
+        last = made.compare_exchange(0, "2");
+        CHECK(dies());
+        CHECK(made.load()->value == "2");
+        CHECK(made.load()->version == last.version);
+
+        CHECK(changed.load()->value == "1");
+        last = changed.compare_exchange(version, "2");
+        CHECK(dies());
+        CHECK(changed.load()->value == "2");
+
+        last = locked.update_locked([](const auto& v) { return v.value + "2"; });
+        CHECK(dies());
+        CHECK(locked.load()->value == "12");
+        {
+            session user(s->conninfo());
+            user("BEGIN");
+            last = inside.compare_exchange_in(user.native(), 0, "2");
+            user("COMMIT");
+        }
+        CHECK(dies());
+        CHECK(inside.load()->value == "2");
+
+        // The same without the slot: so it is the slot that sees to it.
+        {
+            session user(s->conninfo());
+            CHECK(user("SHOW synchronous_commit") == "off");
+            user("UPDATE bide_lock SET value = 'lost' WHERE value = '12'");
+        }
+        CHECK(dies());
+        CHECK(locked.load()->value == "12");
+        session(s->conninfo())("ALTER ROLE postgres RESET synchronous_commit");
+    }
+}
+
+TEST_CASE("postgres_slot: finds a server that came back") {
+    if (test::postgres_server* const s = server()) {
+        postgres_slot slot(s->conninfo(), new_key());
+        auto version = slot.compare_exchange(0, "1").version;
+        for (int i = 0; i < 2; ++i) {
+            s->stop();
+            const auto error = slot.load().error();
+            CHECK(error == postgres_error("08001"));
+            CHECK_FALSE(slot.last_message().empty());
+            const cas_result none = slot.compare_exchange(version, "lost");
+            CHECK(none.status == cas_status::failed);
+            CHECK(none.error == postgres_error("08001"));
+            REQUIRE(s->restart());
+            REQUIRE(slot.load().has_value());
+            s->stop();
+            REQUIRE(s->restart());
+            const cas_result next = slot.compare_exchange(version, "2"); // nothing was sent in vain
+            REQUIRE(next.status == cas_status::stored);
+            version = next.version;
+        }
+    }
+}
+
+TEST_CASE("postgres_slot: a lost reply leaves the outcome open, and a load tells") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        const auto options = patient_for(700ms);
+        postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(), options);
+        std::uint64_t version = 0;
+        int lost = 0;
+        for (const auto then :
+             {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
+            for (const bool is_locked : {false, true}) {
+                REQUIRE(slot.load().has_value());
+                const std::string value = "value " + std::to_string(++lost);
+                const took time;
+                cas_result r;
+                if (is_locked) {
+                    r = slot.update_locked([&](const auto&) { // the commit's, then
+                        net.drop_next_reply(then);
+                        return value;
+                    });
+                } else {
+                    net.drop_next_reply(then);
+                    r = slot.compare_exchange(version, value);
+                }
+                CHECK(r.status == cas_status::indeterminate);
+                CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
+                                      ? std::make_error_code(std::errc::timed_out)
+                                      : postgres_error("08006")));
+                CHECK(time.less_than(5s));
+                CHECK(net.dropped_replies() == lost);
+                net.forward();
+                const auto there = slot.load();
+                REQUIRE(there.has_value());
+                CHECK(there->value == value);
+                CHECK(there->version > version);
+                version = there->version;
+            }
+        }
+
+        // The lock could not be had, so nothing was stored.
+        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+        CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
+              cas_status::failed);
+
+        // A question is asked again where the connection breaks.
+        REQUIRE(slot.load().has_value());
+        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+        CHECK(slot.load().has_value());
+        CHECK(slot.load()->version == version);
+        net.cut();
+        CHECK(slot.compare_exchange(version, "after a cut").status == cas_status::stored);
+    }
+}
+
+TEST_CASE("postgres_slot: a server that hangs is given up in time") {
+    if (test::postgres_server* const s = server()) {
+        postgres_slot slot(s->conninfo(), new_key(), patient_for(300ms));
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        s->freeze();
+        const took time;
+        const cas_result r = slot.compare_exchange(first.version, "2");
+        const auto seen = slot.load(); // not even a connection
+        const cas_result none = slot.compare_exchange(first.version, "3");
+        postgres_slot_options options = patient_for(300ms);
+        options.notify = true;
+        const auto watch = postgres_slot(s->conninfo(), "key", options).watch();
+        const bool in_time = time.less_than(8s);
+        s->thaw();
+        CHECK(r.status == cas_status::indeterminate);
+        CHECK(r.error == std::errc::timed_out);
+        CHECK((!seen && seen.error() == std::errc::timed_out));
+        CHECK(none.status == cas_status::failed); // it was never asked
+        CHECK((!watch && watch.error() == std::errc::timed_out));
+        CHECK(in_time);
+        CHECK(test::asks_until(10s, [&] {
+            const auto there = slot.load();
+            return there && there->value == "2"; // "or a little later"
+        }));
+    }
+}
+
+TEST_CASE("postgres_slot: a host that swallows what it is sent does not take the next one's time") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        net.hang();
+        const std::string both = "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=" +
+                                 std::to_string(net.port()) + "," + std::to_string(s->port());
+        postgres_slot slot(both, new_key(), patient_for(2s));
+        REQUIRE(slot.load().has_value());
+        CHECK(net.connections() == 1);
+        postgres_slot twice("host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=" +
+                                std::to_string(net.port()),
+                            new_key(), patient_for(200ms));
+        CHECK(twice.load().error() == std::errc::timed_out);
+        CHECK(net.connections() == 3);
+    }
+}
+
+TEST_CASE("postgres_slot: says why there is no connection") {
+    if (test::postgres_server* const s = server()) {
+        const auto why = [](const std::string& conninfo) {
+            postgres_slot slot(conninfo, "key", patient_for(5s));
+            const cas_result r = slot.compare_exchange(0, "x");
+            CHECK(r.status == cas_status::failed);
+            CHECK(slot.load().error() == r.error);
+            CHECK_FALSE(slot.last_message().empty());
+            return r.error;
+        };
+        CHECK(why("host=/nowhere user=postgres") == postgres_error("08001"));
+        CHECK(why(s->conninfo() + " port=1") == postgres_error("08001"));
+        CHECK(why(s->conninfo() + " dbname=nothing") == postgres_error("3D000"));
+
+        session(s->conninfo())("CREATE ROLE guest LOGIN PASSWORD 'right'");
+        const std::string rules = s->directory() + "/data/pg_hba.conf";
+        std::stringstream before;
+        before << std::ifstream(rules).rdbuf();
+        std::ofstream(rules) << "host all guest all scram-sha-256\n" << before.str();
+        session(s->conninfo())("SELECT pg_reload_conf()");
+        REQUIRE(test::asks_until(10s, [&] {
+            session guest(s->conninfo() + " user=guest password=wrong");
+            return ::PQstatus(&guest.native()) == CONNECTION_BAD;
+        }));
+        const std::error_code error = why(s->conninfo() + " user=guest password=wrong");
+        CHECK(error == postgres_error("28P01"));
+        CHECK(error == std::errc::permission_denied);
+        CHECK(bide::sqlstate(error) == "28P01");
+        CHECK(error.message() == "wrong password (SQLSTATE 28P01)");
+        postgres_slot allowed(s->conninfo() + " user=guest password=right", "key");
+        CHECK(allowed.create_table() != postgres_error("28P01"));
+    }
+}
+
+TEST_CASE("postgres_slot: makes its table where it may and should") {
+    if (test::postgres_server* const s = server()) {
+        session admin(s->conninfo());
+        admin("CREATE SCHEMA ours; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA ours TO worker");
+        postgres_slot_options options;
+        options.table = "ours.locks";
+        const auto is_refused = [&](const std::string& conninfo, const char* state) {
+            postgres_slot slot(conninfo, "key", options);
+            CHECK(slot.load().error() == postgres_error(state));
+            CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).error ==
+                  postgres_error(state));
+            const cas_result r = slot.compare_exchange(0, "x");
+            return r.status == cas_status::failed && r.error == postgres_error(state);
+        };
+        CHECK(is_refused(s->conninfo() + " user=worker", "42501"));
+        options.create_table = false;
+        CHECK(is_refused(s->conninfo(), "42P01"));
+        options.table = "nowhere.locks";
+        CHECK(is_refused(s->conninfo(), "42P01"));
+        options.table = "ours.locks";
+        postgres_slot owner(s->conninfo(), "key", options);
+        CHECK_FALSE(owner.create_table());
+        CHECK_FALSE(owner.create_table());
+        admin("GRANT SELECT, INSERT, UPDATE ON ours.locks TO worker");
+        options.create_table = true;
+        postgres_slot worker(s->conninfo() + " user=worker", "key", options);
+        CHECK(worker.compare_exchange(0, "x").status == cas_status::stored);
+        CHECK(worker.update_locked([](const auto&) { return std::string("y"); }).status ==
+              cas_status::stored);
+        CHECK(admin("SELECT reloptions FROM pg_class WHERE relname = 'locks'") ==
+              "{fillfactor=50}");
+    }
+}
+
+TEST_CASE(
+    "postgres_slot: a change is committed, or not, with the work of the caller's transaction") {
+    if (test::postgres_server* const s = server()) {
+        session user(s->conninfo());
+        user("CREATE TABLE work (done text)");
+        postgres_slot slot(s->conninfo(), new_key());
+        REQUIRE_FALSE(slot.create_table());
+        const auto works = [&](const std::string& end, std::uint64_t version) {
+            user("BEGIN");
+            user("INSERT INTO work VALUES ('some')");
+            const auto before = slot.load_in(user.native());
+            REQUIRE(before.has_value());
+            CHECK(before->version == version);
+            CHECK(before->server_ms.has_value());
+            const cas_result r = slot.compare_exchange_in(user.native(), version, end);
+            CHECK(r.status == cas_status::stored);
+            CHECK(slot.load_in(user.native())->value == end);
+            CHECK(slot.load()->version == version); // not yet
+            CHECK(slot.compare_exchange_in(user.native(), version, "x").status ==
+                  cas_status::conflict);
+            user(end);
+            return r.version;
+        };
+        works("ROLLBACK", 0);
+        CHECK(slot.load()->version == 0);
+        CHECK(user("SELECT count(*) FROM work") == "0");
+        const auto first = works("COMMIT", 0);
+        CHECK(slot.load()->version == first);
+        works("ROLLBACK", first);
+        CHECK(slot.load()->version == first);
+        CHECK(slot.load()->value == "COMMIT");
+        const auto second = works("COMMIT", first);
+        CHECK(slot.load()->version == second);
+        CHECK(user("SELECT count(*) FROM work") == "2");
+
+        const cas_result outside = slot.compare_exchange_in(user.native(), second, "x");
+        CHECK(outside.status == cas_status::failed);
+        CHECK(outside.error == postgres_error("25001"));
+        CHECK(slot.load_in(user.native()).error() == postgres_error("25001"));
+        user("BEGIN; SELECT 1 / 0");
+        CHECK(slot.compare_exchange_in(user.native(), second, "x").error ==
+              postgres_error("25P02"));
+        user("ROLLBACK");
+    }
+}
+
+TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        postgres_slot slot(s->conninfo(), key, patient_for(800ms));
+        REQUIRE_FALSE(slot.create_table());
+        session user(s->conninfo());
+        user("BEGIN; INSERT INTO bide_lock VALUES ('" + key + "', 5, 'x')");
+        const auto is_given_up = [&](const cas_result& r) {
+            CHECK(r.error == postgres_error("55P03"));
+            CHECK(r.error == std::errc::timed_out);
+            return r.status == cas_status::failed;
+        };
+        const auto add = [](const auto& v) { return v.value + "y"; };
+        CHECK(is_given_up(slot.compare_exchange(0, "y")));
+        CHECK(is_given_up(slot.update_locked(add)));
+        user("COMMIT; BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
+        CHECK(is_given_up(slot.compare_exchange(5, "y")));
+        CHECK(is_given_up(slot.update_locked(add)));
+        CHECK(slot.load()->value == "x"); // who reads does not wait
+        user("COMMIT");
+        CHECK(slot.compare_exchange(5, "y").version == 6);
+        CHECK(slot.update_locked(add).version == 7);
+        CHECK(slot.load()->value == "yy");
+    }
+}
+
+TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        postgres_slot slow(s->conninfo(), key, patient_for(300ms));
+        postgres_slot other(s->conninfo(), key);
+        const cas_result r = slow.update_locked([&](const auto&) {
+            CHECK(other.update_locked([](const auto&) { return std::string("other"); }).status ==
+                  cas_status::stored);
+            return std::string("too late");
+        });
+        CHECK(r.status != cas_status::stored);
+        CHECK(other.load()->value == "other");
+    }
+}
+
+TEST_CASE("postgres_slot: an update that throws leaves nothing locked") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        postgres_slot slot(s->conninfo(), key, patient_for(60s));
+        CHECK_THROWS_AS(
+            slot.update_locked([](const auto&) -> std::optional<std::string> { throw 1; }), int);
+        postgres_slot other(s->conninfo(), key, patient_for(4s));
+        CHECK(other.compare_exchange(0, "x").status == cas_status::stored);
+        CHECK(slot.load()->value == "x");
+    }
+}
+
+TEST_CASE("postgres_slot: a commit that the server refuses stored nothing") {
+    if (test::postgres_server* const s = server()) {
+        session admin(s->conninfo());
+        postgres_slot_options options;
+        options.table = "refusing";
+        postgres_slot slot(s->conninfo(), "key", options);
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        admin("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+              "'BEGIN RAISE EXCEPTION ''no'' USING ERRCODE = ''P0042''; END'");
+        admin("CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON refusing "
+              "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()");
+        cas_result r = slot.compare_exchange(first.version, "2");
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error == postgres_error("P0042"));
+        CHECK(slot.last_message().find("no") != std::string::npos);
+        r = slot.update_locked([](const auto&) { return std::string("2"); });
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error == postgres_error("P0042"));
+        CHECK(slot.load()->version == first.version);
+        CHECK(slot.load()->value == "1");
+    }
+}
+
+TEST_CASE("postgres_slot: a row that is none of its own is corrupt") {
+    if (test::postgres_server* const s = server()) {
+        for (const char* const version : {"0", "-1"}) {
+            const std::string key = new_key();
+            postgres_slot slot(s->conninfo(), key);
+            REQUIRE_FALSE(slot.create_table());
+            session(s->conninfo())("INSERT INTO bide_lock VALUES ('" + key + "', " + version +
+                                   ", 'x')");
+            CHECK(slot.load().error() == durable_errc::corrupt_record);
+            CHECK(slot.update_locked([](const auto&) { return std::string("y"); }).error ==
+                  durable_errc::corrupt_record);
+            CHECK(slot.compare_exchange(0, "y").status == cas_status::conflict);
+            CHECK(slot.server_now().has_value());
+        }
+        postgres_slot slot(s->conninfo(), new_key());
+        CHECK(slot.compare_exchange(~std::uint64_t(0), "x").status == cas_status::conflict);
+    }
+}
+
+TEST_CASE("postgres_slot: others' transactions that the server rolls back are no failures") {
+    if (test::postgres_server* const s = server()) {
+        // Whoever is second fails to serialize, and finds on its next try what the first stored.
+        session(s->conninfo())(
+            "ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'");
+        const std::string key = new_key();
+        postgres_slot slot(s->conninfo(), key);
+        const auto first = slot.compare_exchange(0, "1");
+        session user(s->conninfo());
+        user("BEGIN; UPDATE bide_lock SET version = version + 1 WHERE key = '" + key + "'");
+        std::thread commits([&] {
+            session watcher(s->conninfo());
+            test::asks_until(10s, [&] {
+                return watcher("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1";
+            });
+            user("COMMIT");
+        });
+        const cas_result r = slot.compare_exchange(first.version, "2");
+        commits.join();
+        session(s->conninfo())("ALTER ROLE postgres RESET default_transaction_isolation");
+        CHECK(r.status == cas_status::conflict);
+        CHECK(slot.load()->version == first.version + 1);
+    }
+}
+
+TEST_CASE("postgres_slot: a server that ends the connection leaves the outcome open") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        postgres_slot slot(s->conninfo(), key);
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        session user(s->conninfo());
+        user("BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
+        std::thread ends([&] {
+            session by(s->conninfo());
+            test::asks_until(10s, [&] {
+                return by("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted") ==
+                       "t";
+            });
+        });
+        const cas_result r = slot.compare_exchange(first.version, "2");
+        ends.join();
+        user("COMMIT");
+        CHECK(r.status == cas_status::indeterminate); // it may say so after the commit as well
+        CHECK(r.error == postgres_error("57P01"));
+        CHECK(slot.load()->value == "1");
+    }
+}
+
+TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged") {
+    if (test::postgres_server* const s = server()) {
+        postgres_slot slot(s->conninfo(), new_key());
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        configure(*s, "synchronous_standby_names", "nobody");
+        std::atomic<bool> is_over{false};
+        std::thread cancels([&] {
+            session by(s->conninfo());
+            while (!is_over.load()) {
+                by("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = "
+                   "'SyncRep'");
+            }
+        });
+        cas_result one;
+        std::uint64_t version = first.version;
+        test::asks_until(10s, [&] { // until the server has heard that there is somebody to wait for
+            one = slot.compare_exchange(version, "2");
+            version = one.version;
+            return one.status != cas_status::stored;
+        });
+        const cas_result two = slot.update_locked([](const auto&) { return std::string("3"); });
+        is_over.store(true);
+        cancels.join();
+        configure(*s, "synchronous_standby_names", "");
+        CHECK(one.status == cas_status::indeterminate);
+        CHECK(one.error == postgres_error("01000"));
+        CHECK(two.status == cas_status::indeterminate);
+        CHECK(slot.load()->value == "3");
+    }
+}
+
+TEST_CASE("postgres_slot: a standby's answers are refused") {
+    if (test::postgres_server* const s = server()) {
+        postgres_slot slot(s->conninfo(), new_key());
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        const std::string standby = s->directory() + "/data/standby.signal";
+        s->stop();
+        std::ofstream(standby) << "";
+        REQUIRE(s->restart());
+        CHECK(session(s->conninfo())("SELECT pg_is_in_recovery()") == "t");
+        CHECK(slot.load().error() == postgres_error("25006"));
+        const cas_result r = slot.compare_exchange(first.version, "2");
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error == postgres_error("25006"));
+        s->stop();
+        std::filesystem::remove(standby);
+        REQUIRE(s->restart());
+        CHECK(slot.compare_exchange(first.version, "2").status == cas_status::stored);
+    }
+}
+
+TEST_CASE("postgres_slot: a watch tells of its own key's changes only") {
+    if (test::postgres_server* const s = server()) {
+        postgres_slot quiet(s->conninfo(), new_key());
+        CHECK(quiet.watch().error() == std::errc::operation_not_supported);
+
+        postgres_slot_options options;
+        options.notify = true;
+        postgres_slot slot(s->conninfo(), new_key(), options);
+        postgres_slot other(s->conninfo(), new_key(), options);
+        auto watch = slot.watch();
+        REQUIRE(watch.has_value());
+        const auto is_readable = [&](int ms) {
+            pollfd one{(*watch)->fd(), POLLIN, 0};
+            return ::poll(&one, 1, ms) == 1;
+        };
+        REQUIRE_FALSE((*watch)->drain());
+        REQUIRE(other.compare_exchange(0, "x").status == cas_status::stored);
+        CHECK_FALSE(is_readable(0));
+        const auto tells = [&](const cas_result& r) {
+            CHECK(r.status == cas_status::stored);
+            const bool told = is_readable(10'000);
+            CHECK_FALSE((*watch)->drain());
+            CHECK_FALSE(is_readable(0));
+            return told;
+        };
+        CHECK(tells(slot.compare_exchange(0, "1")));
+        CHECK(tells(slot.compare_exchange(slot.load()->version, "2")));
+        CHECK(tells(slot.update_locked([](const auto&) { return std::string("3"); })));
+        const auto version = slot.load()->version;
+        CHECK(slot.compare_exchange(version + 1, "x").status == cas_status::conflict);
+        session user(s->conninfo());
+        user("BEGIN");
+        const cas_result inside = slot.compare_exchange_in(user.native(), version, "4");
+        CHECK_FALSE(is_readable(0));
+        user("COMMIT");
+        CHECK(tells(inside));
+
+        s->stop();
+        CHECK(is_readable(10'000));
+        CHECK(test::asks_until(10s, [&] { return bool((*watch)->drain()); }));
+    }
+}

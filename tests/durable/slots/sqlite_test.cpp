@@ -1,0 +1,912 @@
+#include <bide/durable/slots/sqlite.hpp>
+
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/slot_conformance.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/mount.h>
+#endif
+
+using namespace std::chrono_literals;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::relaxed_sqlite_slot;
+using bide::slot_snapshot;
+using bide::sqlite_journal;
+using bide::sqlite_slot;
+using bide::sqlite_slot_errc;
+using bide::sqlite_slot_options;
+using bide::sqlite_transaction;
+
+static_assert(bide::cas_slot<sqlite_slot>);
+static_assert(bide::locked_slot<sqlite_slot>);
+static_assert(bide::transactional_slot<sqlite_slot>);
+static_assert(sqlite_slot::guarantees.keeps_acknowledged);
+static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
+
+namespace {
+
+const bool wal_is_safe =
+    bide::detail::sqlite_connection::is_wal_safe(::sqlite3_libversion_number());
+
+// Removed with all that is in it. In memory where that can be had, as most here syncs a lot.
+class directory {
+public:
+    explicit directory(std::string under = "/dev/shm")
+        : name_((::access(under.c_str(), W_OK) == 0 ? under : "/tmp") + "/bide_sqlite_XXXXXX") {
+        if (::mkdtemp(name_.data()) == nullptr) {
+            test::give_up(test::where(), "no directory");
+        }
+    }
+    directory(const directory&) = delete;
+    directory& operator=(const directory&) = delete;
+    ~directory() { static_cast<void>(!std::system(("rm -rf " + name_).c_str())); }
+    std::string operator/(const std::string& file) const { return name_ + '/' + file; }
+
+private:
+    std::string name_;
+};
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+// A connection as any program has one.
+class database {
+public:
+    explicit database(const std::string& path) {
+        if (::sqlite3_open(path.c_str(), &db_) != SQLITE_OK) {
+            test::give_up(test::where(), "no database");
+        }
+    }
+    database(const database&) = delete;
+    database& operator=(const database&) = delete;
+    ~database() { ::sqlite3_close(db_); }
+
+    sqlite3* get() const { return db_; }
+    int run(const std::string& text) {
+        return ::sqlite3_exec(db_, text.c_str(), nullptr, nullptr, nullptr);
+    }
+    // The first column of the first row.
+    std::string ask(const std::string& text) {
+        std::string answer = "none";
+        ::sqlite3_exec(
+            db_, text.c_str(),
+            [](void* to, int, char** row, char**) {
+                *static_cast<std::string*>(to) = row[0] == nullptr ? "null" : row[0];
+                return 1;
+            },
+            &answer, nullptr);
+        return answer;
+    }
+
+private:
+    sqlite3* db_ = nullptr;
+};
+
+template <class Slot, sqlite_journal Journal> struct sqlite_store {
+    using slot = Slot;
+    static constexpr std::size_t limit = std::size_t{1} << 18;
+    static constexpr bool processes = true;
+    static constexpr int scale = 2;
+
+    slot open() {
+        sqlite_slot_options options;
+        options.journal = Journal;
+        options.max_value = limit;
+        return slot(dir / "locks.db", key(), options);
+    }
+    // Now and then another row of the same file, else another file.
+    void fresh() {
+        if (++place % 3 == 0) {
+            static_cast<void>(!std::system(("rm -f " + dir / "*").c_str()));
+        }
+    }
+    void erase() {
+        database(dir / "locks.db").run("DELETE FROM bide_lock WHERE key = '" + key() + "'");
+    }
+    std::string key() const { return "lock " + std::to_string(place); }
+
+    directory dir;
+    int place = 0;
+};
+
+sqlite_slot_options soon() {
+    sqlite_slot_options options;
+    options.patience = 30ms;
+    return options;
+}
+
+sqlite_slot_options in_mode(sqlite_journal journal) {
+    sqlite_slot_options options;
+    options.journal = journal;
+    return options;
+}
+
+// Makes the value `value`, whatever is there; 0 if it fails.
+template <class Slot> bide::slot_version put(Slot& s, std::string_view value) {
+    const auto there = s.load();
+    return there ? s.compare_exchange(there->version, value).version : 0;
+}
+
+template <class Slot> std::string value_of(Slot&& s) {
+    const auto there = s.load();
+    return there ? there->value : "error: " + there.error().message();
+}
+
+// One more than the number that is there, until it is stored. The error, or none.
+std::error_code add_one(sqlite_slot& s) {
+    for (;;) {
+        const auto there = s.load();
+        if (!there) {
+            return there.error();
+        }
+        const auto r =
+            s.compare_exchange(there->version, std::to_string(std::atol(there->value.c_str()) + 1));
+        if (r.status != cas_status::conflict) {
+            return r.error;
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("sqlite_slot: keeps what every slot promises") {
+    sqlite_store<sqlite_slot, sqlite_journal::automatic> store;
+    test::check_slot(store);
+}
+
+TEST_CASE("sqlite_slot: keeps what every slot promises in WAL mode") {
+    sqlite_store<sqlite_slot, sqlite_journal::wal> store;
+    test::check_slot(store);
+}
+
+TEST_CASE("sqlite_slot: keeps what every slot promises where it may forget") {
+    sqlite_store<relaxed_sqlite_slot, sqlite_journal::persist> store;
+    test::check_slot(store);
+}
+
+// ---- Names
+
+TEST_CASE("sqlite_slot: refuses names that are not what they have to be") {
+    using bide::detail::is_sqlite_name;
+    using bide::detail::is_sqlite_text;
+    for (const char* const name : {"bide_lock", "_", "T1", "select", "sqlite", "sqlitelock"}) {
+        CHECK(is_sqlite_name(name));
+    }
+    CHECK(is_sqlite_name(std::string(64, 'a')));
+    for (const char* const name :
+         {"", "1a", "a b", "a\"b", "a;b", "a.b", "sqlite_", "SQLite_x", "\xc3\xa4"}) {
+        CHECK_FALSE(is_sqlite_name(name));
+    }
+    CHECK_FALSE(is_sqlite_name(std::string(65, 'a')));
+    for (const char* const text : {"", "a b'\"", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x94\x92"}) {
+        CHECK(is_sqlite_text(text));
+    }
+    for (const char* const text : {"\xff", "\x80", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xe2\x82",
+                                   "\xf4\x90\x80\x80", "\xe0\x80\x80", "a\xc3(b"}) {
+        CHECK_FALSE(is_sqlite_text(text));
+    }
+    CHECK_FALSE(is_sqlite_text(std::string_view("a\0b", 3)));
+#if BIDE_EXCEPTIONS
+    sqlite_slot_options options;
+    options.table = "x; DROP TABLE y";
+    CHECK_THROWS_AS(sqlite_slot("a.db", "k", options), std::system_error);
+    CHECK_THROWS_AS(sqlite_slot("", "k"), std::system_error);
+    CHECK_THROWS_AS(sqlite_slot(std::string("a\0b", 3), "k"), std::system_error);
+    CHECK_THROWS_AS(sqlite_slot("a.db", "\xff"), std::system_error);
+#endif
+}
+
+TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
+    directory dir;
+    char before[4'096] = "/";
+    static_cast<void>(!::getcwd(before, sizeof before));
+    REQUIRE(::chdir((dir / "").c_str()) == 0);
+    for (const std::string name : {"file:a.db?mode=memory", ":memory:", "plain.db"}) {
+        sqlite_slot s(name, "k");
+        CHECK(put(s, name) != 0);
+        CHECK(exists(dir / name));
+    }
+    // It stays the same file when the working directory is another one.
+    sqlite_slot s("plain.db", "k");
+    CHECK(value_of(s) == "plain.db");
+    REQUIRE(::mkdir("other", 0700) == 0);
+    REQUIRE(::chdir("other") == 0);
+    {
+        const database corrupting(dir / "plain.db");
+        CHECK(::sqlite3_exec(corrupting.get(), "DROP TABLE bide_lock", nullptr, nullptr, nullptr) ==
+              SQLITE_OK);
+    }
+    CHECK_FALSE(s.load()); // and so it opens anew
+    CHECK(put(s, "again") != 0);
+    CHECK_FALSE(exists("plain.db"));
+    CHECK(value_of(sqlite_slot(dir / "plain.db", "k")) == "again");
+    REQUIRE(::chdir(before) == 0);
+}
+
+TEST_CASE("sqlite_slot: keys and tables do not get into each other's way") {
+    directory dir;
+    sqlite_slot_options other_table;
+    other_table.table = "select";
+    const std::string keys[] = {"", "a", "A", "a ", "\xc3\xa4", "'; DROP TABLE bide_lock; --"};
+    std::vector<sqlite_slot> slots;
+    for (const std::string& key : keys) {
+        slots.emplace_back(dir / "a.db", key);
+        slots.emplace_back(dir / "a.db", key, other_table);
+    }
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+        CHECK(slots[i].load()->version == 0);
+        CHECK(put(slots[i], std::to_string(i)) != 0);
+    }
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+        CHECK(value_of(slots[i]) == std::to_string(i));
+    }
+    database db(dir / "a.db");
+    CHECK(db.ask("SELECT count(*) FROM bide_lock") == "6");
+    CHECK(db.ask("SELECT value FROM bide_lock WHERE key = 'A'") == "4");
+}
+
+// ---- Modes
+
+TEST_CASE("sqlite_slot: knows the versions in which WAL mode is safe") {
+    using link = bide::detail::sqlite_connection;
+    for (const int version :
+         {3'007'000, 3'040'001, 3'044'005, 3'045'000, 3'050'006, 3'051'000, 3'051'002}) {
+        CHECK_FALSE(link::is_wal_safe(version));
+    }
+    for (const int version : {3'044'006, 3'050'007, 3'051'003, 3'052'000, 4'000'000}) {
+        CHECK(link::is_wal_safe(version));
+    }
+}
+
+TEST_CASE("sqlite_slot: a new database gets the safe mode of this version") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    database db(dir / "a.db");
+    CHECK((db.ask("PRAGMA journal_mode") == "wal") == wal_is_safe);
+    CHECK(exists(dir / "a.db-wal") == wal_is_safe);
+    CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // persists
+}
+
+TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error") {
+    directory dir;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
+        REQUIRE(put(s, "x") != 0);
+        CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "wal");
+        sqlite_slot_options other = in_mode(sqlite_journal::persist);
+        other.patience = 30ms;
+        sqlite_slot in_vain(dir / "a.db", "k", other); // as long as somebody has it open
+        CHECK(in_vain.load().error() == std::errc::timed_out);
+        CHECK(in_vain.compare_exchange(0, "y").status == cas_status::failed);
+    }
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    CHECK(value_of(s) == "x");
+    CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "delete");
+}
+
+TEST_CASE("sqlite_slot: a database that is there already is left in its mode") {
+    directory dir;
+    database(dir / "rollback.db").run("CREATE TABLE work (x)");
+    sqlite_slot s(dir / "rollback.db", "k");
+    CHECK(put(s, "x") != 0);
+    CHECK(database(dir / "rollback.db").ask("PRAGMA journal_mode") == "delete");
+
+    database(dir / "wal.db").run("PRAGMA journal_mode=WAL; CREATE TABLE work (x)");
+    sqlite_slot t(dir / "wal.db", "k");
+    CHECK((put(t, "x") != 0) == wal_is_safe);
+    if (!wal_is_safe) {
+        CHECK(t.load().error() == sqlite_slot_errc::unsafe_wal);
+        CHECK(t.compare_exchange(0, "x").error == sqlite_slot_errc::unsafe_wal);
+    }
+    CHECK(database(dir / "wal.db").ask("PRAGMA journal_mode") == "wal");
+    sqlite_slot u(dir / "wal.db", "k", in_mode(sqlite_journal::wal));
+    CHECK(put(u, "x") != 0);
+}
+
+// ---- Others in the way
+
+TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing is stored") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", soon());
+    const auto v = put(s, "old");
+    REQUIRE(v != 0);
+    database db(dir / "a.db");
+    REQUIRE(db.run("CREATE TABLE work (x); BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") ==
+            SQLITE_OK);
+    auto r = s.compare_exchange(v, "new");
+    CHECK(r.status == cas_status::failed);
+    CHECK(r.error == std::errc::timed_out);
+    bool called = false;
+    r = s.update_locked([&](const slot_snapshot&) {
+        called = true;
+        return std::string("new");
+    });
+    CHECK(r.status == cas_status::failed);
+    CHECK(r.error == std::errc::timed_out);
+    CHECK_FALSE(called);
+    CHECK(value_of(s) == "old"); // readers are not in the way
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    CHECK(value_of(s) == "old");
+    CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
+}
+
+TEST_CASE("sqlite_slot: a commit that readers keep from ending is taken back") {
+    directory dir;
+    sqlite_slot_options options = in_mode(sqlite_journal::persist);
+    options.patience = 30ms;
+    sqlite_slot s(dir / "a.db", "k", options);
+    const auto v = put(s, "old");
+    database db(dir / "a.db");
+    REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
+    CHECK(s.compare_exchange(v, "new").error == std::errc::timed_out);
+    const auto r = s.update_locked([](const slot_snapshot&) { return std::string("new"); });
+    CHECK(r.status == cas_status::failed);
+    CHECK(r.error == std::errc::timed_out);
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    REQUIRE(db.run("BEGIN EXCLUSIVE") == SQLITE_OK);
+    CHECK(s.load().error() == std::errc::timed_out);
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    CHECK(value_of(s) == "old");
+    CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
+}
+
+TEST_CASE("sqlite_slot: an update that throws stores nothing and locks nothing") {
+#if BIDE_EXCEPTIONS
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", soon());
+    const auto v = put(s, "old");
+    CHECK_THROWS_AS(s.update_locked([](const slot_snapshot&) -> std::optional<std::string> {
+        throw std::runtime_error("no");
+    }),
+                    std::runtime_error);
+    sqlite_slot other(dir / "a.db", "k", soon());
+    CHECK(other.compare_exchange(v, "new").status == cas_status::stored);
+    CHECK(value_of(s) == "new");
+#endif
+}
+
+// In counts and not in time: when all together have stored so often, nobody is left out.
+TEST_CASE("sqlite_slot: no process starves among those that come back at once") {
+    constexpr int n = 8;
+    directory dir("/tmp"); // whose syncs take the time that others wait for
+    struct counts {
+        std::atomic<long> all{0};
+        std::atomic<int> through{0};
+    };
+    test::shared_with_children<counts> shared;
+    test::children crew(n, [&](int, auto gate) {
+        sqlite_slot s(dir / "a.db", "k");
+        if (const auto there = s.load(); !there) {
+            return "! " + there.error().message();
+        }
+        gate();
+        long mine = 0;
+        while (shared->through.load() < n && shared->all.load() < 3'000) {
+            if (const std::error_code error = add_one(s)) {
+                return "! " + error.message();
+            }
+            ++shared->all;
+            shared->through += ++mine == 3 ? 1 : 0;
+        }
+        return std::to_string(mine);
+    });
+    crew.go();
+    long sum = 0;
+    for (const std::string& report : crew.reports()) {
+        INFO(report);
+        CHECK(std::atol(report.c_str()) >= 3);
+        sum += std::atol(report.c_str());
+    }
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k")) == std::to_string(sum));
+}
+
+// ---- In a transaction of the caller's
+
+TEST_CASE("sqlite_slot: the lock and the work are committed together or not at all") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", soon());
+    database db(dir / "a.db");
+    REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
+    sqlite_transaction in{db.get()};
+
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument); // not begun
+    CHECK(s.compare_exchange_in(in, 0, "x").error == durable_errc::invalid_argument);
+
+    // The table is not there yet, and is made in the same transaction.
+    REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
+    CHECK(s.load_in(in)->version == 0);
+    CHECK(s.compare_exchange_in(in, 7, "x").status == cas_status::conflict);
+    CHECK(s.compare_exchange_in(in, 0, "taken back").status == cas_status::stored);
+    CHECK(s.load_in(in)->value == "taken back");
+    REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
+    CHECK(s.load()->version == 0);
+    CHECK(db.ask("SELECT count(*) FROM work") == "0");
+
+    REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
+    auto r = s.compare_exchange_in(in, 0, "first");
+    CHECK(r.status == cas_status::stored);
+    CHECK(s.load()->version == 0); // not before the commit
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    CHECK(s.load()->version == r.version);
+    CHECK(db.ask("SELECT count(*) FROM work") == "1");
+
+    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    CHECK(s.load_in(in)->value == "first");
+    CHECK(s.compare_exchange_in(in, 0, "x").status == cas_status::conflict);
+    CHECK(s.compare_exchange_in(in, r.version + 1, "x").status == cas_status::conflict);
+    r = s.compare_exchange_in(in, r.version, std::string_view());
+    CHECK(r.status == cas_status::stored);
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    CHECK(s.load()->version == r.version);
+    CHECK(value_of(s).empty());
+
+    // He has read what was changed since: refused, and his transaction is still his.
+    REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
+    database writer(dir / "a.db");
+    REQUIRE(writer.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    const auto refused = s.compare_exchange_in(in, r.version, "x");
+    CHECK(refused.status == cas_status::failed);
+    CHECK(refused.error == std::errc::timed_out);
+    CHECK(::sqlite3_get_autocommit(db.get()) == 0);
+    REQUIRE(writer.run("ROLLBACK") == SQLITE_OK);
+    REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
+}
+
+TEST_CASE("sqlite_slot: a transaction on another database is refused") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    database db(dir / "b.db");
+    REQUIRE(db.run("ATTACH '" + dir / "a.db" + "' AS locks; CREATE TABLE work (x)") == SQLITE_OK);
+    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    sqlite_transaction in{db.get()};
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
+    CHECK(s.compare_exchange_in(in, 0, "y").error == durable_errc::invalid_argument);
+    in.schema = "locks";
+    CHECK(s.load_in(in)->value == "x");
+    in.schema = "nothing";
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
+    in.schema = "a\" b";
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
+    in.connection = nullptr;
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
+    CHECK(db.run("COMMIT") == SQLITE_OK);
+}
+
+// ---- Bad stores
+
+TEST_CASE("sqlite_slot: a row that no slot has stored is corrupt, and not absent") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    database db(dir / "a.db");
+    CHECK(db.run("UPDATE bide_lock SET value = 'text'") == SQLITE_CONSTRAINT);
+    CHECK(db.run("UPDATE bide_lock SET version = 0") == SQLITE_CONSTRAINT);
+    REQUIRE(db.run("PRAGMA ignore_check_constraints=1") == SQLITE_OK);
+    for (const char* const change : {"value = 'text'", "value = 7", "version = 0", "version = -3",
+                                     "version = 'text'", "version = 1.5"}) {
+        INFO(change);
+        REQUIRE(db.run(std::string("UPDATE bide_lock SET version = 5, value = x'00'; "
+                                   "UPDATE bide_lock SET ") +
+                       change) == SQLITE_OK);
+        CHECK(s.load().error() == durable_errc::corrupt_record);
+        CHECK(s.update_locked([](const slot_snapshot&) { return std::string(); }).error ==
+              durable_errc::corrupt_record);
+        CHECK(s.compare_exchange(0, "y").status == cas_status::conflict);
+        REQUIRE(db.run("BEGIN") == SQLITE_OK);
+        sqlite_transaction in{db.get()};
+        CHECK(s.load_in(in).error() == durable_errc::corrupt_record);
+        REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    }
+    REQUIRE(db.run("UPDATE bide_lock SET version = 9223372036854775807, value = x'00'") ==
+            SQLITE_OK);
+    CHECK(s.compare_exchange(9223372036854775807u, "y").status == cas_status::conflict);
+    CHECK(s.compare_exchange(~bide::slot_version(0), "y").status == cas_status::conflict);
+}
+
+TEST_CASE("sqlite_slot: a file that is no database, and a table that is another, are errors") {
+    directory dir;
+    std::ofstream(dir / "a.db") << std::string(8'192, 'g');
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK(s.load().error() == std::error_code(SQLITE_NOTADB, bide::sqlite_category()));
+    CHECK(s.compare_exchange(0, "x").status == cas_status::failed);
+    CHECK(std::ifstream(dir / "a.db").get() == 'g');
+
+    database(dir / "b.db").run("CREATE TABLE bide_lock (mine)");
+    sqlite_slot t(dir / "b.db", "k");
+    CHECK(t.load().error() == std::error_code(SQLITE_ERROR, bide::sqlite_category()));
+    CHECK(t.compare_exchange(0, "x").status == cas_status::failed);
+
+    sqlite_slot u(dir / "none/c.db", "k");
+    CHECK(u.load().error().category() == bide::sqlite_category());
+    CHECK((u.load().error().value() & 0xff) == SQLITE_CANTOPEN);
+    CHECK(u.compare_exchange(0, "x").status == cas_status::failed);
+}
+
+TEST_CASE("sqlite_slot: errors say what they are") {
+    const auto code = [](int c) { return std::error_code(c, bide::sqlite_category()); };
+    CHECK(code(SQLITE_BUSY_SNAPSHOT) == std::errc::timed_out);
+    CHECK(code(SQLITE_FULL) == std::errc::no_space_on_device);
+    CHECK(code(SQLITE_IOERR_FSYNC) == std::errc::io_error);
+    CHECK(code(SQLITE_READONLY_DBMOVED) == std::errc::permission_denied);
+    CHECK(code(SQLITE_NOMEM) == std::errc::not_enough_memory);
+    CHECK(code(SQLITE_IOERR_FSYNC).message().find("1034") != std::string::npos);
+    CHECK(make_error_code(sqlite_slot_errc::forked) == std::errc::operation_not_permitted);
+    CHECK(make_error_code(sqlite_slot_errc::unsafe_wal).message() !=
+          make_error_code(sqlite_slot_errc::other_mode).message());
+}
+
+TEST_CASE("sqlite_slot: a file that may only be read is read, and not written") {
+    directory dir;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+        REQUIRE(put(s, "old") != 0);
+    }
+    REQUIRE(::chmod((dir / "a.db").c_str(), 0444) == 0);
+    REQUIRE(::chmod((dir / "").c_str(), 0755) == 0);
+    test::children child(1, [&](int, auto) -> std::string {
+        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to anything
+            return "cannot";
+        }
+        sqlite_slot s(dir / "a.db", "k");
+        const auto there = s.load();
+        if (!there || there->value != "old") {
+            return "load: " + (there ? there->value : there.error().message());
+        }
+        const auto r = s.compare_exchange(there->version, "new");
+        if (r.status != cas_status::failed || (r.error.value() & 0xff) != SQLITE_READONLY) {
+            return "compare_exchange: " + r.error.message();
+        }
+        return value_of(s) == "old" ? "good" : "changed";
+    });
+    const std::string said = child.reports()[0];
+    if (said == "cannot") {
+        std::fprintf(stderr, "skipped: nobody to be who may only read\n");
+        return;
+    }
+    CHECK(said == "good");
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k")) == "old");
+}
+
+#if defined(__linux__)
+TEST_CASE("sqlite_slot: on a full disk the old value stays") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    const std::string disk = dir / "disk";
+    REQUIRE(::mkdir(disk.c_str(), 0755) == 0);
+    if (::mount("bide", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {
+        std::fprintf(stderr, "skipped: a small disk cannot be mounted here\n");
+        return;
+    }
+    {
+        sqlite_slot s(disk + "/a.db", "k", in_mode(journal));
+        auto v = put(s, "old");
+        CHECK(v != 0);
+        v = put(s, "old");
+        {
+            std::ofstream filler(disk + "/filler");
+            for (char c = 0; filler.put(c).flush();) {
+            }
+        }
+        const std::string large(100'000, 'x');
+        auto r = s.compare_exchange(v, large);
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error == std::error_code(SQLITE_FULL, bide::sqlite_category()));
+        CHECK(value_of(s) == "old");
+        r = s.update_locked([&](const slot_snapshot&) { return large; });
+        CHECK(r.status == cas_status::failed);
+        CHECK(value_of(sqlite_slot(disk + "/a.db", "k", in_mode(journal))) == "old");
+        if (journal == sqlite_journal::persist) { // it has its pages and its journal already
+            CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
+            v = s.load()->version;
+        }
+        ::unlink((disk + "/filler").c_str());
+        CHECK(s.compare_exchange(v, large).status == cas_status::stored);
+    }
+    CHECK(::umount(disk.c_str()) == 0);
+}
+#endif
+
+// ---- Crashes
+
+TEST_CASE("sqlite_slot: a writer that is killed leaves the old value or the new one") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    test::shared_with_children<std::atomic<long>> acknowledged;
+    test::jitter chance(17);
+    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+    for (int round = 0; round < 12; ++round) {
+        const long before = acknowledged->load();
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::alarm(60);
+            sqlite_slot mine(dir / "a.db", "k", in_mode(journal));
+            auto there = mine.load();
+            for (long n = std::atol(there ? there->value.c_str() : "0") + 1; there; ++n) {
+                const auto r = mine.compare_exchange(there->version, std::to_string(n));
+                if (r.status != cas_status::stored) {
+                    break;
+                }
+                there->version = r.version;
+                acknowledged->store(n);
+            }
+            ::_exit(1);
+        }
+        const bool has_begun = test::eventually([&] { return acknowledged->load() > before + 2; });
+        for (auto left = chance.below(20'000); left > 0; --left) {
+            static_cast<void>(acknowledged->load());
+        }
+        ::kill(child, SIGKILL);
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        REQUIRE(has_begun);
+        REQUIRE(WIFSIGNALED(status));
+        const long there = std::atol(value_of(s).c_str());
+        const long said = acknowledged->load();
+        CHECK((there == said || there == said + 1));
+        acknowledged->store(there);
+    }
+    CHECK(database(dir / "a.db").ask("PRAGMA integrity_check") == "ok");
+}
+
+namespace {
+
+// Between SQLite and the system: counts what is written and not yet synced, and fails when told to.
+struct faulty_disk {
+    static inline int fails_at = 0; // the how manieth write or sync from now; 0: none
+    static inline int fails_with = SQLITE_IOERR;
+    static inline int calls = 0;
+    static inline std::vector<sqlite3_file*> unsynced{};
+    static inline sqlite3_vfs vfs{};
+    static inline sqlite3_vfs* real = nullptr;
+    static inline sqlite3_io_methods methods[2]{}; // of databases; of what is not locked
+    static inline const sqlite3_io_methods* originals[2]{};
+
+    static const sqlite3_io_methods& original(sqlite3_file* f) {
+        return *originals[f->pMethods == &methods[0] ? 0 : 1];
+    }
+    static bool fails() { return ++calls == fails_at; }
+
+    static int open(sqlite3_vfs*, const char* name, sqlite3_file* f, int flags, int* out) {
+        const int code = real->xOpen(real, name, f, flags, out);
+        if (code == SQLITE_OK && f->pMethods != nullptr) {
+            const int kind = (flags & SQLITE_OPEN_MAIN_DB) != 0 ? 0 : 1;
+            originals[kind] = f->pMethods;
+            methods[kind] = *f->pMethods;
+            methods[kind].xWrite = &write;
+            methods[kind].xSync = &sync;
+            methods[kind].xClose = &close;
+            f->pMethods = &methods[kind];
+        }
+        return code;
+    }
+    static int write(sqlite3_file* f, const void* bytes, int n, sqlite3_int64 at) {
+        if (fails()) {
+            return fails_with;
+        }
+        unsynced.push_back(f);
+        return original(f).xWrite(f, bytes, n, at);
+    }
+    static int sync(sqlite3_file* f, int flags) {
+        if (fails()) {
+            return SQLITE_IOERR_FSYNC;
+        }
+        std::erase(unsynced, f);
+        return original(f).xSync(f, flags);
+    }
+    static int close(sqlite3_file* f) {
+        std::erase(unsynced, f);
+        return original(f).xClose(f);
+    }
+
+    faulty_disk() {
+        real = ::sqlite3_vfs_find(nullptr);
+        vfs = *real;
+        vfs.zName = "bide_faulty";
+        vfs.pNext = nullptr;
+        vfs.xOpen = &open;
+        ::sqlite3_vfs_register(&vfs, 1);
+        fails_at = calls = 0;
+        unsynced.clear();
+    }
+    faulty_disk(const faulty_disk&) = delete;
+    faulty_disk& operator=(const faulty_disk&) = delete;
+    ~faulty_disk() {
+        ::sqlite3_vfs_unregister(&vfs);
+        ::sqlite3_vfs_register(real, 1);
+    }
+};
+
+} // namespace
+
+TEST_CASE("sqlite_slot: nothing is acknowledged that is not synced") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    faulty_disk disk;
+    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+    relaxed_sqlite_slot relaxed(dir / "a.db", "other", in_mode(journal));
+    static_cast<void>(s.load());
+    static_cast<void>(relaxed.load());
+    for (int i = 0; i < 4; ++i) {
+        disk.unsynced.clear();
+        disk.calls = 0;
+        CHECK(put(s, std::string(std::size_t(i) * 9'000, 'x')) != 0);
+        CHECK(disk.calls > 1);
+        CHECK(disk.unsynced.empty());
+        const auto r =
+            s.update_locked([](const slot_snapshot& there) { return there.value + "y"; });
+        CHECK(r.status == cas_status::stored);
+        CHECK(disk.unsynced.empty());
+        CHECK(put(relaxed, "x") != 0);
+        CHECK(disk.unsynced.empty() == (journal == sqlite_journal::persist));
+    }
+}
+
+TEST_CASE("sqlite_slot: wherever the disk fails, the answer is true") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    const auto error = GENERATE(SQLITE_IOERR_WRITE, SQLITE_FULL);
+    const bool is_locked = GENERATE(false, true);
+    directory dir;
+    faulty_disk disk;
+    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+    REQUIRE(put(s, "0") != 0);
+    int seen[4] = {};
+    bool is_over = false;
+    for (int at = 1; !is_over && at < 200; ++at) {
+        INFO("call " << at);
+        const auto there = s.load();
+        REQUIRE(there);
+        const std::string value = std::to_string(at) + std::string(6'000, 'v');
+        disk.calls = 0;
+        disk.fails_with = error;
+        disk.fails_at = at;
+        const auto r = is_locked ? s.update_locked([&](const slot_snapshot&) { return value; })
+                                 : s.compare_exchange(there->version, value);
+        is_over = disk.calls < at;
+        disk.fails_at = 0;
+        ++seen[static_cast<int>(r.status)];
+        sqlite_slot other(dir / "a.db", "k", in_mode(journal));
+        const auto now = other.load();
+        REQUIRE(now);
+        const bool is_new = now->version == there->version + 1 && now->value == value;
+        const bool is_old = now->version == there->version && now->value == there->value;
+        CHECK((is_new || is_old));
+        switch (r.status) {
+        case cas_status::stored: CHECK(is_new); break;
+        case cas_status::failed: CHECK(is_old); break;
+        case cas_status::indeterminate: CHECK(r.error == std::errc::io_error); break;
+        case cas_status::conflict: CHECK(false); break;
+        }
+        CHECK(value_of(s) == now->value);
+    }
+    CHECK(is_over);
+    CHECK(seen[static_cast<int>(cas_status::stored)] >= 1);
+    CHECK(seen[static_cast<int>(cas_status::indeterminate)] >= 1);
+    CHECK((error != SQLITE_FULL || seen[static_cast<int>(cas_status::failed)] >= 1));
+}
+
+// ---- Files and processes
+
+TEST_CASE("sqlite_slot: goes on with the file that has the name") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+    const auto v = put(s, "old");
+    REQUIRE(v != 0);
+    REQUIRE(std::system(("rm -f " + dir / "a.db*").c_str()) == 0);
+    sqlite_slot other(dir / "a.db", "k", in_mode(journal));
+    const auto w = put(other, "new"); // in its log only, in WAL mode
+    CHECK(w > v);
+    CHECK(s.compare_exchange(v, "lost").status == cas_status::conflict);
+    CHECK(s.compare_exchange(w, "newer").status == cas_status::stored);
+    CHECK(value_of(other) == "newer");
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "newer");
+
+    // Nor does one that is only closed take the other's log away.
+    std::optional<sqlite_slot> last(std::in_place, dir / "b.db", "k", in_mode(journal));
+    REQUIRE(put(*last, "old") != 0);
+    REQUIRE(std::system(("rm -f " + dir / "b.db*").c_str()) == 0);
+    sqlite_slot next(dir / "b.db", "k", in_mode(journal));
+    REQUIRE(put(next, "new") != 0);
+    last.reset();
+    CHECK(exists(dir / "b.db-wal") == (journal == sqlite_journal::wal));
+    CHECK(value_of(sqlite_slot(dir / "b.db", "k", in_mode(journal))) == "new");
+}
+
+// In WAL mode the last one to close removes the log; who has it open without the lock that says so
+// loses what he stores after that.
+TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    std::optional<sqlite_slot> s(std::in_place, dir / "a.db", "k", in_mode(journal));
+    std::optional<sqlite_slot> t(std::in_place, dir / "a.db", "other", in_mode(journal));
+    REQUIRE(put(*s, "parent's") != 0);
+    REQUIRE(put(*t, "parent's") != 0);
+    test::shared_with_children<std::atomic<int>> step;
+    const auto reached = [&](int n) { return test::eventually([&] { return step->load() >= n; }); };
+    test::children child(1, [&](int, auto) -> std::string {
+        if (put(*s, "first") == 0 || value_of(*t) != "parent's") {
+            return "! the child cannot use it";
+        }
+        *step = 1;
+        if (!reached(2) || put(*s, "second") == 0) {
+            return "! the child cannot go on";
+        }
+        *step = 3;
+        return reached(4) ? "" : "! the parent is late";
+    });
+    REQUIRE(reached(1));
+    CHECK(value_of(*s) == "first"); // its own connection has come to no harm
+    CHECK(put(*t, "again") != 0);
+    s.reset();
+    t.reset();
+    *step = 2;
+    CHECK(reached(3));
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "second");
+    *step = 4;
+    CHECK(child.reports()[0] == "");
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "second");
+}
+
+TEST_CASE("sqlite_slot: a child that was forked in the midst of an update is refused") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+    REQUIRE(put(s, "old") != 0);
+    int report[2];
+    REQUIRE(::pipe(report) == 0);
+    pid_t child = -1;
+    const auto r = s.update_locked([&](const slot_snapshot&) {
+        child = ::fork();
+        return std::string("new");
+    });
+    if (child == 0) {
+        ::alarm(60);
+        const auto forked = make_error_code(sqlite_slot_errc::forked);
+        bool good = r.status == cas_status::failed && r.error == forked;
+        good = good && s.load().error() == forked;
+        {
+            sqlite_slot other(dir / "a.db", "k");
+            good = good && other.compare_exchange(0, "x").error == forked;
+            sqlite_slot gone = std::move(s);
+        }
+        static_cast<void>(!::write(report[1], good ? "y" : "n", 1));
+        ::_exit(0);
+    }
+    REQUIRE(child > 0);
+    char said = 0;
+    CHECK(::read(report[0], &said, 1) == 1);
+    CHECK(said == 'y');
+    ::waitpid(child, nullptr, 0);
+    ::close(report[0]);
+    ::close(report[1]);
+    CHECK(r.status == cas_status::stored);
+    CHECK(value_of(s) == "new");
+    CHECK(put(s, "newer") != 0);
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "newer");
+}

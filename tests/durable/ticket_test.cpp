@@ -1,0 +1,54 @@
+#include <bide/durable/ticket.hpp>
+
+#include <support/catch.hpp>
+
+#include <set>
+#include <string>
+
+using bide::durable_ticket;
+
+TEST_CASE("ticket: written down and read again it is the same") {
+    const durable_ticket t{"billing \"7\"\n\xc3\xa9", "9f", 3, true, 42};
+    const auto read = durable_ticket::parse(t.to_string());
+    REQUIRE(read.has_value());
+    REQUIRE(*read == t);
+    REQUIRE(t.to_string().find('\n') == std::string::npos);
+}
+
+TEST_CASE("ticket: what is not one is refused, and a later format by name") {
+    for (const char* text :
+         {"", "{", "[]", "{}", R"({"v":1})", R"({"v":1,"holderId":"a","nonce":"","weight":1})",
+          R"({"v":1,"holderId":"a","nonce":"n","weight":0})",
+          R"({"v":1,"holderId":"a","nonce":"n","weight":1,"fence":-1})",
+          R"({"v":1,"holderId":"a","nonce":"n","weight":1,"fence":9007199254740993})",
+          R"({"v":1,"holderId":"a","nonce":"n","weight":1,"bound":1})",
+          R"({"v":"1","holderId":"a","nonce":"n","weight":1})"}) {
+        CAPTURE(text);
+        const auto read = durable_ticket::parse(text);
+        REQUIRE_FALSE(read.has_value());
+        REQUIRE(read.error() == bide::durable_errc::invalid_argument);
+    }
+    const auto later = durable_ticket::parse(R"({"v":2,"holderId":"a","nonce":"n","weight":1})");
+    REQUIRE_FALSE(later.has_value());
+    REQUIRE(later.error() == bide::durable_errc::unsupported_record_version);
+}
+
+TEST_CASE("ticket: no two nonces are the same") {
+    std::set<std::string> seen;
+    for (int i = 0; i < 1000; ++i) {
+        const std::string nonce = bide::detail::fresh_nonce();
+        REQUIRE(nonce.size() == 32);
+        REQUIRE(seen.insert(nonce).second);
+    }
+}
+
+TEST_CASE("ticket: names are UTF-8, well formed and no more") {
+    for (const char* good :
+         {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xed\x9f\xbf"}) {
+        REQUIRE(bide::detail::is_utf8(good));
+    }
+    for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
+                            "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "a\xff", "\xe2\x82"}) {
+        REQUIRE_FALSE(bide::detail::is_utf8(bad));
+    }
+}

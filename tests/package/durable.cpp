@@ -1,0 +1,8 @@
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/slots/memory.hpp>
+
+int main() {
+    bide::durable_mutex m(bide::memory_slot{});
+    const auto held = m.acquire();
+    return held && held->fence() == 1 && !m.try_acquire() ? 0 : 1;
+}

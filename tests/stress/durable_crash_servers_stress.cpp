@@ -1,0 +1,103 @@
+// Durable locks among processes that are killed and stopped at any time, over the slots of servers,
+// where these are installed. See durable_crash_stress.cpp for how to let it run for long.
+
+#include <support/catch.hpp>
+
+#if defined(__linux__)
+
+#include <bide/durable/slots/etcd.hpp>
+#include <bide/durable/slots/postgres.hpp>
+#include <bide/durable/slots/redis.hpp>
+#include <support/crash_harness.hpp>
+#include <support/servers.hpp>
+#include <support/servers_kv.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+test::crash_options by_liveness() {
+    test::crash_options o;
+    o.lease = 300ms; // a server's answer may take its time
+    o.waiter_ttl = 300ms;
+    o.kills = 8;
+    o.pauses = 1;
+    o.hear_environment();
+    return o;
+}
+
+test::crash_options by_lease() {
+    test::crash_options o = by_liveness();
+    o.process_bound = false;
+    if (o.time > 0ms) {
+        o.kills = 3;
+    }
+    return o;
+}
+
+template <class Open> void survives(const char* name, Open open, const test::crash_options& o) {
+    const test::crash_report found = test::crash_storm(open, o);
+    std::fprintf(stderr, "%s\n", found.summary(name).c_str());
+    INFO(found.summary(name));
+    INFO(found.all_faults());
+    CHECK(found.faults.empty());
+    CHECK(found.stale_accepted == 0);
+    CHECK(found.kills >= o.kills);
+    CHECK(found.pauses >= o.pauses);
+    CHECK(found.acquisitions > found.kills);
+}
+
+} // namespace
+
+TEST_CASE("durable locks: kills and pauses over a postgres_slot") {
+    if (!test::crash_wants("postgres")) {
+        return;
+    }
+    if (!test::postgres_server::is_available()) {
+        std::fputs("skipped: PostgreSQL is not installed\n", stderr);
+        return;
+    }
+    test::postgres_server server;
+    REQUIRE(server.is_running());
+    const auto open = [&](const char* key) {
+        return bide::slot_ref(bide::postgres_slot(server.conninfo(), key));
+    };
+    survives("postgres,liveness", [&] { return open("liveness"); }, by_liveness());
+    survives("postgres,lease", [&] { return open("lease"); }, by_lease());
+}
+
+TEST_CASE("durable locks: kills and pauses over a redis_slot") {
+    if (!test::crash_wants("redis") || !test::redis_server::available()) {
+        return;
+    }
+    test::redis_server server;
+    const int port = server.port();
+    const auto open = [&](const char* key) {
+        return bide::slot_ref(bide::allow_relaxed, bide::redis_slot("127.0.0.1", port, key));
+    };
+    survives("redis,liveness", [&] { return open("liveness"); }, by_liveness());
+    survives("redis,lease", [&] { return open("lease"); }, by_lease());
+}
+
+TEST_CASE("durable locks: kills and pauses over an etcd_slot") {
+    if (!test::crash_wants("etcd") || !test::etcd_server::available()) {
+        return;
+    }
+    test::etcd_server server;
+    const std::string endpoint = "http://127.0.0.1:" + std::to_string(server.port());
+    const auto open = [&](const char* key) {
+        return bide::slot_ref(bide::etcd_slot(endpoint, key));
+    };
+    survives("etcd,liveness", [&] { return open("liveness"); }, by_liveness());
+    survives("etcd,lease", [&] { return open("lease"); }, by_lease());
+}
+
+#else
+
+TEST_CASE("durable locks: kills and pauses over servers are tried on Linux only") {}
+
+#endif

@@ -1,0 +1,140 @@
+// Durable locks among processes that are killed and stopped at any time, over the slots that need no
+// server. To go on for long, by hand:
+//
+//   BIDE_CRASH_KILLS=2000 BIDE_CRASH_PAUSES=200 durable_crash_stress
+//   BIDE_CRASH_SLOTS=sqlite ... for one of them; BIDE_TEST_SEED=... to repeat
+//
+// One line on stderr says how each storm went.
+
+#include <support/catch.hpp>
+
+#if defined(__linux__)
+
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/durable/slots/sqlite.hpp>
+#include <support/crash_harness.hpp>
+#include <support/server_process.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+test::crash_options by_liveness() {
+    test::crash_options o;
+    o.hear_environment();
+    return o;
+}
+
+test::crash_options by_lease() {
+    test::crash_options o;
+    o.process_bound = false;
+    o.lease = 100ms;
+    o.waiter_ttl = 100ms;
+    o.kills = 6;
+    o.pauses = 1;
+    o.hear_environment();
+    return o;
+}
+
+template <class Open>
+test::crash_report storm(const char* name, Open open, const test::crash_options& o) {
+    const test::crash_report found = test::crash_storm(open, o);
+    std::fprintf(stderr, "%s\n", found.summary(name).c_str());
+    return found;
+}
+
+// All that a lock promises, and that there was something to promise.
+template <class Open> void survives(const char* name, Open open, const test::crash_options& o) {
+    if (!test::crash_wants(std::string(name).substr(0, std::string(name).find(',')))) {
+        return;
+    }
+    const test::crash_report found = storm(name, open, o);
+    INFO(found.summary(name));
+    INFO(found.all_faults());
+    CHECK(found.faults.empty());
+    CHECK(found.stale_accepted == 0);
+    CHECK(found.kills >= o.kills);
+    CHECK(found.pauses >= o.pauses);
+    CHECK(found.acquisitions > found.kills);
+}
+
+auto file_in(const test::temp_directory& in) {
+    return [path = in.path() + "/lock"] { return bide::slot_ref(bide::file_slot(path)); };
+}
+auto sqlite_in(const test::temp_directory& in) {
+    return [path = in.path() + "/db"] { return bide::slot_ref(bide::sqlite_slot(path, "lock")); };
+}
+
+} // namespace
+
+TEST_CASE("durable locks: kills and pauses over a file_slot, found out by liveness") {
+    const test::temp_directory in("crash");
+    survives("file,liveness", file_in(in), by_liveness());
+}
+
+TEST_CASE("durable locks: kills and pauses over a file_slot, found out by the lease") {
+    const test::temp_directory in("crash");
+    survives("file,lease", file_in(in), by_lease());
+}
+
+TEST_CASE("durable locks: kills and pauses among three holders over a file_slot") {
+    const test::temp_directory in("crash");
+    test::crash_options o = by_liveness();
+    o.permits = 3;
+    survives("file,semaphore", file_in(in), o);
+}
+
+TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by liveness") {
+    const test::temp_directory in("crash");
+    survives("sqlite,liveness", sqlite_in(in), by_liveness());
+}
+
+TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by the lease") {
+    const test::temp_directory in("crash");
+    survives("sqlite,lease", sqlite_in(in), by_lease());
+}
+
+// ---- whether the harness would see it
+
+TEST_CASE("crash harness: without a gate a stopped holder's late writes are counted") {
+    const test::temp_directory in("crash");
+    test::crash_options o;
+    o.is_gated = false;
+    o.pauses_holders_only = true;
+    o.renews = false; // else it may be stopped with the file locked, and nobody follows
+    o.lease = 100ms;
+    o.waiter_ttl = 100ms;
+    o.kills = 0;
+    o.pauses = 3;
+    o.time = 0ms;
+    const test::crash_report found = storm("file,no gate", file_in(in), o);
+    INFO(found.summary("no gate") << '\n' << found.all_faults());
+    CHECK(found.faults.empty());
+    CHECK(found.stale_attempted > 0);
+    CHECK(found.stale_accepted == found.stale_attempted);
+}
+
+TEST_CASE("crash harness: processes that each have a lock of their own are found out") {
+    test::crash_options o;
+    o.kills = 2;
+    o.pauses = 1;
+    o.lease = 50ms;
+    o.time = 200ms;
+    o.slack = 300ms; // for there is no record in the end
+    const test::crash_report found =
+        storm("nothing in common", [] { return bide::slot_ref(bide::memory_slot()); }, o);
+    INFO(found.summary("nothing in common"));
+    CHECK(found.overlaps > 0);
+    CHECK_FALSE(found.faults.empty());
+}
+
+#else
+
+TEST_CASE("durable locks: kills and pauses are tried on Linux only") {}
+
+#endif

@@ -1,0 +1,87 @@
+#ifndef BIDE_TESTS_SUPPORT_CANNED_SERVER_HPP
+#define BIDE_TESTS_SUPPORT_CANNED_SERVER_HPP
+
+// A server of 127.0.0.1 that understands nothing: it answers the requests of a connection with
+// these words, one after the other, and hangs up. Serves one connection at a time. Its thread ends
+// in the destructor, once the client has closed its connection.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace test {
+
+class canned_server {
+public:
+    // A request has come whole; all of one that was read at once, say.
+    using whole = bool (*)(std::string_view request);
+    static bool any(std::string_view) noexcept { return true; }
+
+    explicit canned_server(std::vector<std::string> answers, whole is_whole = &any)
+        : answers_(std::move(answers)), is_whole_(is_whole) {
+        listening_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        if (::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+            ::listen(listening_, 16) != 0 ||
+            ::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+            std::abort();
+        }
+        port_ = ntohs(address.sin_port);
+        thread_ = std::thread([this] { run(); });
+    }
+    canned_server(const canned_server&) = delete;
+    canned_server& operator=(const canned_server&) = delete;
+    ~canned_server() {
+        ::shutdown(listening_, SHUT_RDWR);
+        thread_.join();
+        ::close(listening_);
+    }
+
+    std::uint16_t port() const noexcept { return port_; }
+    int requests() const noexcept { return requests_.load(); }
+
+private:
+    void run() {
+        for (int fd; (fd = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+            char some[4096];
+            for (const std::string& answer : answers_) {
+                std::string request;
+                for (ssize_t n; (request.empty() || !is_whole_(request)) &&
+                                (n = ::recv(fd, some, sizeof some, 0)) > 0;) {
+                    request.append(some, static_cast<std::size_t>(n));
+                }
+                requests_ += request.empty() ? 0 : 1;
+                ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+            }
+            ::shutdown(fd, SHUT_WR);
+            while (::recv(fd, some, sizeof some, 0) > 0) { // or what was sent last is taken back
+            }
+            ::close(fd);
+        }
+    }
+
+    const std::vector<std::string> answers_;
+    const whole is_whole_;
+    int listening_;
+    std::uint16_t port_;
+    std::atomic<int> requests_{0};
+    std::thread thread_;
+};
+
+} // namespace test
+
+#endif

@@ -1,0 +1,637 @@
+#ifndef BIDE_TESTS_SUPPORT_CRASH_HARNESS_HPP
+#define BIDE_TESTS_SUPPORT_CRASH_HARNESS_HPP
+
+// A storm over one durable lock: processes that acquire, use a resource, and release, while their
+// parent kills and stops them. What they do to each other is judged in support/crash_arena.hpp; here
+// are the processes, and what the parent does to them. Linux.
+//
+//   const crash_report found = crash_storm([] { return bide::slot_ref(...); }, options);
+//
+// The function opens one more slot object, in the process that asks. No other thread may be running:
+// the processes are forked. BIDE_CRASH_KILLS and BIDE_CRASH_PAUSES ask for so many instead of a short
+// time; BIDE_CRASH_SLOTS=file,sqlite for these only.
+
+#include <bide/core/result.hpp>
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/slot.hpp>
+#include <support/children.hpp>
+#include <support/crash_arena.hpp>
+#include <support/jitter.hpp>
+#include <support/stress.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <csignal>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// ThreadSanitizer lets the child of a process that had threads start none.
+#define BIDE_TESTS_FORKS_NO_THREADS 0
+#if defined(__SANITIZE_THREAD__)
+#undef BIDE_TESTS_FORKS_NO_THREADS
+#define BIDE_TESTS_FORKS_NO_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef BIDE_TESTS_FORKS_NO_THREADS
+#define BIDE_TESTS_FORKS_NO_THREADS 1
+#endif
+#endif
+
+namespace test {
+
+struct crash_options {
+    int workers = 6;
+    std::int64_t permits = 1; // 1: a durable_mutex; more: a durable_semaphore
+
+    // Whether others go on at once when a process is gone; else when its lease is over.
+    bool process_bound = true;
+    std::chrono::milliseconds lease{200};
+    std::chrono::milliseconds waiter_ttl{200};
+
+    // Whether guards renew their leases.
+    bool renews = true;
+
+    // Whether the resource checks tokens. Without, a stopped holder does damage: the control.
+    bool is_gated = true;
+
+    // Only who is inside is stopped, and always goes on later.
+    bool pauses_holders_only = false;
+
+    // At least so many, and for at least so long; none of both: nobody comes to harm.
+    long kills = 12;
+    long pauses = 2;
+    std::chrono::milliseconds time = stress_time::length();
+
+    // Besides lease and waiter_ttl, for one to acquire after whatever happened.
+    std::chrono::milliseconds slack{20'000};
+    std::uint32_t seed = run_seed();
+
+    static std::optional<long> from_environment(const char* name) {
+        const char* const given = std::getenv(name);
+        return given != nullptr ? std::optional(std::strtol(given, nullptr, 10)) : std::nullopt;
+    }
+    void hear_environment() {
+        const auto more_kills = from_environment("BIDE_CRASH_KILLS");
+        const auto more_pauses = from_environment("BIDE_CRASH_PAUSES");
+        kills = more_kills.value_or(kills);
+        pauses = more_pauses.value_or(pauses);
+        if (more_kills || more_pauses) {
+            time = {};
+        }
+    }
+};
+
+// BIDE_CRASH_SLOTS is not set, or names it.
+inline bool crash_wants(std::string_view slot) {
+    const char* const given = std::getenv("BIDE_CRASH_SLOTS");
+    const std::string all = ',' + std::string(given != nullptr ? given : "") + ',';
+    return given == nullptr || all.find(',' + std::string(slot) + ',') != std::string::npos;
+}
+
+struct crash_report {
+    long kills = 0;
+    long holders_killed = 0; // of these, while they stood still inside
+    long pauses = 0;
+    std::int64_t acquisitions = 0;
+    std::int64_t overlaps = 0;
+    std::int64_t stale_attempted = 0;
+    std::int64_t stale_accepted = 0;
+    std::int64_t told_lost = 0;
+    std::int64_t longest_gap_us = 0; // without an acquisition by anybody
+    std::int64_t longest_wait_us = 0;
+    std::vector<std::int64_t> recovery_us{}; // from the kill of a holder to the next grant; sorted
+    std::uint32_t seed = 0;
+
+    // Promises that were broken, a sentence each; stale writes are not among them.
+    std::vector<std::string> faults{};
+
+    std::int64_t recovery(double part) const {
+        const auto last = static_cast<double>(recovery_us.size() - 1);
+        return recovery_us.empty() ? 0 : recovery_us[static_cast<std::size_t>(last * part)];
+    }
+    std::string summary(std::string_view name) const {
+        std::ostringstream out;
+        out << name << ": " << kills << " kills (" << holders_killed << " of a holder inside), "
+            << pauses << " pauses, " << acquisitions << " acquisitions, " << overlaps
+            << " overlaps, stale writes " << stale_attempted << " attempted " << stale_accepted
+            << " accepted, " << told_lost
+            << " told that it was lost; longest without an acquisition " << longest_gap_us / 1'000
+            << " ms, longest wait " << longest_wait_us / 1'000 << " ms, after a holder's kill p50 "
+            << recovery(0.5) << " us p99 " << recovery(0.99) << " us; seed " << seed;
+        return out.str();
+    }
+    std::string all_faults() const {
+        std::string all;
+        for (const std::string& fault : faults) {
+            all += fault + '\n';
+        }
+        return all;
+    }
+};
+
+// ---- what a process does
+
+template <class Lock> class crash_worker {
+public:
+    crash_worker(Lock& lock, crash_arena& arena, int me, const crash_options& o, std::uint32_t seed)
+        : lock_(lock), arena_(arena), me_(me), options_(o), chance_(seed) {}
+
+    // Until the parent ends it, and once more.
+    void run() {
+        while (!arena_.is_ending) {
+            ::alarm(children::longest_life);
+            if (!turn(chance_.below(8))) {
+                std::this_thread::yield();
+            }
+        }
+        arena_.cell[static_cast<std::size_t>(me_)].has_finished = turn(2);
+    }
+
+private:
+    using guard = bide::durable_guard;
+
+    bool turn(std::uint32_t kind) {
+        const std::int64_t newest = arena_.newest_grant;
+        const std::int64_t asked = boottime_ns();
+        bide::acquire_request request;
+        request.timeout = options_.lease + options_.waiter_ttl + options_.slack;
+        if (kind == 1) {
+            request.timeout = std::chrono::microseconds(chance_.below(5'000));
+        }
+        auto got = kind == 0 ? lock_.try_acquire() : lock_.acquire(std::move(request));
+        if (!got) {
+            if (kind > 1 || got.error() != bide::errc::timeout) {
+                arena_.complain("acquire", got.error().message());
+            }
+            return false;
+        }
+        crash_arena::raise(arena_.longest_wait, boottime_ns() - asked);
+
+        guard& held = *got;
+        arena_.enter(me_, held.fence(), held.lane(), until(held), newest);
+        std::uint32_t acts = chance_.below(16) == 0 ? 30 : 1 + chance_.below(4);
+        for (; acts != 0; --acts) {
+            arena_.act(me_, until(held));
+            stand_still(held);
+            chance_.dawdle(17);
+        }
+        arena_.leave(me_);
+        if (chance_.below(4) != 0) {
+            const auto released = held.release();
+            if (!released && released.error() == bide::durable_errc::lock_lost) {
+                ++arena_.told_lost;
+            } else if (!released) {
+                arena_.complain("release", released.error().message());
+            }
+        }
+        return true;
+    }
+
+    // Rather too early than too late.
+    static std::int64_t until(const guard& held) {
+        const std::int64_t now = boottime_ns();
+        return now + std::chrono::nanoseconds(held.remaining()).count();
+    }
+
+    // If the parent wants somebody to: until it says otherwise, or for ever.
+    void stand_still(guard& held) {
+        int nobody = crash_arena::anybody;
+        if (!arena_.stand_still.compare_exchange_strong(nobody, me_ + 1)) {
+            return;
+        }
+        while (arena_.stand_still == me_ + 1) {
+            arena_.act(me_, until(held));
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+        // It was stopped meanwhile, for longer than its lease, and others have been here. It does
+        // not know, and writes.
+        arena_.act(me_, until(held));
+        arena_.believers += held.is_held() ? 1 : 0;
+        const auto lost = held.lost();
+        arena_.deaf += eventually([&] { return lost.stop_requested(); }) ? 0 : 1;
+    }
+
+    Lock& lock_;
+    crash_arena& arena_;
+    const int me_;
+    const crash_options& options_;
+    jitter chance_;
+};
+
+inline bide::durable_options crash_lock_options(const crash_options& o) {
+    bide::durable_options told;
+    told.lease = o.lease;
+    told.waiter_ttl = o.waiter_ttl;
+    told.process_bound = o.process_bound;
+    told.auto_renew = o.renews;
+    return told;
+}
+
+// Calls f with a lock over a newly opened slot.
+template <class Open, class F> void with_crash_lock(const Open& open, const crash_options& o, F f) {
+    if (o.permits == 1) {
+        bide::durable_mutex lock(open(), crash_lock_options(o));
+        f(lock);
+    } else {
+        bide::durable_semaphore lock(open(), o.permits, crash_lock_options(o));
+        f(lock);
+    }
+}
+
+// ---- what the parent does
+
+template <class Open> class crash_director {
+public:
+    crash_director(Open open, const crash_options& o)
+        : open_(std::move(open)), options_(o), chance_(o.seed) {
+        arena_->is_gated = o.is_gated;
+        arena_->lease_outlives_kill = !o.process_bound;
+        report_.seed = o.seed;
+    }
+
+    crash_report run() {
+        use_once(); // what a parent keeps is not to be taken for its children's own
+        arena_->last_grant_at = boottime_ns();
+        workers_.resize(static_cast<std::size_t>(options_.workers));
+        for (worker& w : workers_) {
+            spawn(w);
+        }
+        const auto end = std::chrono::steady_clock::now() + options_.time;
+        while (good_ && (report_.kills < options_.kills || report_.pauses < options_.pauses ||
+                         std::chrono::steady_clock::now() < end)) {
+            doze(chance_.below(6'000));
+            next();
+        }
+        if (good_) {
+            finish();
+        }
+        for (worker& w : workers_) {
+            if (w.pid > 0) {
+                ::kill(w.pid, SIGKILL);
+                ::waitpid(w.pid, nullptr, 0);
+            }
+        }
+        if (good_) {
+            look_at_record();
+        }
+        conclude();
+        return std::move(report_);
+    }
+
+private:
+    struct worker {
+        pid_t pid = 0;
+        int cell = -1;
+    };
+
+    // ---- helpers
+
+    void fault(const std::string& what) { report_.faults.push_back(what); }
+
+    static void doze(std::uint32_t us) {
+        std::this_thread::sleep_for(std::chrono::microseconds(us));
+    }
+
+    std::chrono::milliseconds limit() const {
+        return options_.lease + options_.waiter_ttl + options_.slack;
+    }
+
+    // Watches the processes meanwhile; where it is not so in time, the storm is over.
+    template <class Question> bool await(const char* what, Question question) {
+        const auto begin = std::chrono::steady_clock::now();
+        const auto end = begin + limit();
+        bool is_told = false;
+        while (good_ && !question()) {
+            for (worker& w : workers_) {
+                int status = 0;
+                if (w.pid > 0 && !is_expected_to_end_ &&
+                    ::waitpid(w.pid, &status, WNOHANG) == w.pid) {
+                    fault("a process ended by itself, with status " + std::to_string(status));
+                    w.pid = 0;
+                    good_ = false;
+                }
+            }
+            if (!is_told && std::chrono::steady_clock::now() > begin + std::chrono::seconds(3)) {
+                is_told = true;
+                tell(what);
+            }
+            if (std::chrono::steady_clock::now() > end) {
+                fault(std::string("stuck: ") + what);
+                good_ = false;
+            }
+            doze(100);
+        }
+        return good_;
+    }
+
+    // What can be seen of a storm that has come to a halt; and how long the store took to say it.
+    void tell(const char* waiting_for) {
+        const std::int64_t before = bide::durable::boottime_ms();
+        bide::slot_ref slot = open_();
+        const auto there = slot.load();
+        const std::int64_t now = bide::durable::boottime_ms();
+        std::fprintf(stderr, "3 s of \"%s\"; order %d; processes", waiting_for,
+                     arena_->stand_still.load());
+        for (const worker& w : workers_) {
+            const auto fence = w.cell >= 0
+                                   ? arena_->cell[static_cast<std::size_t>(w.cell)].inside.load()
+                                   : std::int64_t{-1};
+            std::fprintf(stderr, " %d:%lld", static_cast<int>(w.pid),
+                         static_cast<long long>(fence));
+        }
+        std::fprintf(stderr, "; boottime %lld, read in %lld ms: %s\n", static_cast<long long>(now),
+                     static_cast<long long>(now - before),
+                     there ? there->value.c_str() : there.error().message().c_str());
+    }
+
+    bool await_grant_after(std::int64_t acquisitions) {
+        return await("nobody acquires the lock any more",
+                     [&] { return arena_->acquisitions > acquisitions; });
+    }
+
+    // In this process; under a thread sanitizer, which wants no fork where threads have been, in
+    // one of its own.
+    template <class F> void with_lock(F f) {
+        const auto in_words = [&] {
+            try {
+                with_crash_lock(open_, options_, f);
+            } catch (const std::exception& e) {
+                arena_->complain("exception", e.what());
+            }
+        };
+#if BIDE_TESTS_FORKS_NO_THREADS
+        const pid_t apart = ::fork();
+        if (apart == 0) {
+            ::alarm(children::longest_life);
+            in_words();
+            ::_exit(0);
+        }
+        int status = -1;
+        ::waitpid(apart, &status, 0);
+        if (status != 0) {
+            arena_->complain("status of a process", std::to_string(status));
+        }
+#else
+        in_words();
+#endif
+        good_ = good_ && arena_->errors == 0;
+    }
+
+    void use_once() {
+        with_lock([this](auto& lock) {
+            const auto got = lock.acquire();
+            if (!got) {
+                arena_->complain("the parent's acquire", got.error().message());
+            }
+        });
+    }
+
+    // ---- processes
+
+    void spawn(worker& w) {
+        await("no cell is free", [&] { return (w.cell = arena_->take_cell()) >= 0; });
+        const std::uint32_t seed = options_.seed + ++spawned_ * 7'919;
+        const pid_t parent = ::getpid();
+        w.pid = good_ ? ::fork() : 0;
+        if (w.pid < 0) {
+            fault("no process could be started");
+            good_ = false;
+        }
+        if (w.pid == 0 && good_) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (::getppid() != parent) {
+                ::_exit(1);
+            }
+            ::_exit(live(w.cell, seed));
+        }
+    }
+
+    int live(int cell, std::uint32_t seed) {
+        ::signal(SIGALRM, SIG_DFL);
+        ::alarm(children::longest_life);
+        try {
+            with_crash_lock(open_, options_, [&](auto& lock) {
+                crash_worker(lock, *arena_, cell, options_, seed).run();
+            });
+        } catch (const std::exception& e) {
+            arena_->complain("exception", e.what());
+            return 3;
+        }
+        return 0;
+    }
+
+    worker& any() { return workers_[chance_.below(static_cast<std::uint32_t>(workers_.size()))]; }
+    worker* in_cell(int cell) {
+        const auto it = std::find_if(workers_.begin(), workers_.end(),
+                                     [&](const worker& w) { return w.cell == cell; });
+        return it != workers_.end() ? &*it : nullptr;
+    }
+
+    // The one that obeys an order to stand still inside; nullptr: the storm is over.
+    worker* freeze_holder() {
+        arena_->stand_still = crash_arena::anybody;
+        const bool obeyed =
+            await("nobody is inside any more", [&] { return arena_->stand_still > 0; });
+        return obeyed ? in_cell(arena_->stand_still - 1) : nullptr;
+    }
+
+    // ---- what happens to them
+
+    void next() {
+        if (options_.kills + options_.pauses == 0) {
+            return;
+        }
+        const long kills_left = std::max(options_.kills - report_.kills, 0L);
+        const long pauses_left = std::max(options_.pauses - report_.pauses, 0L);
+        const long all = kills_left + pauses_left;
+        const bool is_pause =
+            all != 0
+                ? static_cast<long>(chance_.below(static_cast<std::uint32_t>(all))) < pauses_left
+                : chance_.below(32) == 0;
+        const bool is_holder =
+            chance_.below(2) == 0 ||
+            (is_pause && (chance_.below(4) != 0 || options_.pauses_holders_only));
+        const std::int64_t before = arena_->acquisitions;
+        worker* const victim = is_holder ? freeze_holder() : &any();
+        if (victim == nullptr) {
+            return;
+        }
+        if (is_pause) {
+            pause(*victim);
+        } else {
+            kill(*victim, before);
+        }
+    }
+
+    enum class then { await_grant, go_on };
+
+    // A zombie, sometimes, until somebody else has acquired.
+    void kill(worker& victim, std::int64_t before, then what = then::await_grant) {
+        crash_cell& c = arena_->cell[static_cast<std::size_t>(victim.cell)];
+        const bool is_inside = arena_->stand_still == victim.cell + 1;
+        const bool is_reaped_late = chance_.below(4) == 0;
+        if (is_inside) {
+            ++report_.holders_killed;
+            before = arena_->acquisitions;
+            arena_->holder_killed_at = options_.permits == 1 ? boottime_ns() : 0;
+        }
+        c.is_doomed = true;
+        ::kill(victim.pid, SIGKILL);
+        const pid_t pid = std::exchange(victim.pid, 0);
+        if (!is_reaped_late) {
+            ::waitpid(pid, nullptr, 0);
+        }
+        if (is_inside) {
+            arena_->stand_still = 0;
+        }
+        ++report_.kills;
+        if (what == then::await_grant) {
+            await_grant_after(before);
+        }
+        if (is_reaped_late) {
+            ::waitpid(pid, nullptr, 0);
+        }
+        c.is_taken = false;
+        spawn(victim);
+    }
+
+    // For 1.5 leases, inside or wherever it is. It may have the store's own lock, itself or by its
+    // thread that renews, and then nobody gets anywhere before it goes on; else somebody else
+    // acquires.
+    void pause(worker& victim) {
+        const bool is_inside = arena_->stand_still == victim.cell + 1;
+        ::kill(victim.pid, SIGSTOP);
+        const auto end = std::chrono::steady_clock::now() + options_.lease * 3 / 2;
+        await("a process does not stop", [&] {
+            int status = 0;
+            return ::waitpid(victim.pid, &status, WUNTRACED | WNOHANG) == victim.pid;
+        });
+        ++report_.pauses;
+        if (chance_.below(2) == 0) { // as if this was not enough
+            worker& other = any();
+            if (good_ && &other != &victim) {
+                kill(other, 0, then::go_on);
+            }
+        }
+        std::this_thread::sleep_until(end);
+        if (is_inside) {
+            const std::int64_t others = arena_->acquisitions;
+            const auto enough = end + std::chrono::seconds(1);
+            await("never: the time is over before", [&] {
+                return arena_->acquisitions > others || std::chrono::steady_clock::now() > enough;
+            });
+            arena_->stand_still = 0;
+        }
+        const std::int64_t before = arena_->acquisitions;
+        if (is_inside && chance_.below(8) == 0 && !options_.pauses_holders_only) {
+            kill(victim, before);
+        } else {
+            ::kill(victim.pid, SIGCONT);
+            await_grant_after(before);
+        }
+    }
+
+    // Everybody acquires once more, and leaves.
+    void finish() {
+        is_expected_to_end_ = true;
+        arena_->is_ending = true;
+        for (worker& w : workers_) {
+            int status = -1;
+            if (!await("a process does not come to its end",
+                       [&] { return ::waitpid(w.pid, &status, WNOHANG) == w.pid; })) {
+                return;
+            }
+            w.pid = 0;
+            if (status != 0) {
+                fault("a process ended with status " + std::to_string(status));
+            } else if (!arena_->cell[static_cast<std::size_t>(w.cell)].has_finished) {
+                fault("a process could not acquire once more");
+            }
+        }
+    }
+
+    // The last of the dead are still in it, until their time is over.
+    void look_at_record() {
+        with_lock([this](auto& lock) {
+            std::string last = "entries do not expire";
+            if (!await("the record is not empty in the end", [&] {
+                    const auto seen = lock.inspect();
+                    last = seen ? last : seen.error().message();
+                    return seen && *seen && (*seen)->live.holders.empty() &&
+                           (*seen)->live.waiters.empty();
+                })) {
+                arena_->complain("the record in the end", last);
+            }
+        });
+    }
+
+    void conclude() {
+        report_.acquisitions = arena_->acquisitions;
+        report_.overlaps = arena_->overlaps;
+        report_.stale_attempted = arena_->stale_attempted;
+        report_.stale_accepted = arena_->stale_accepted;
+        report_.told_lost = arena_->told_lost;
+        report_.longest_gap_us = arena_->longest_gap / 1'000;
+        report_.longest_wait_us = arena_->longest_wait / 1'000;
+        const std::size_t n = std::min<std::size_t>(arena_->recoveries, arena_->recovery.size());
+        for (std::size_t i = 0; i < n; ++i) {
+            report_.recovery_us.push_back(arena_->recovery[i] / 1'000);
+        }
+        std::sort(report_.recovery_us.begin(), report_.recovery_us.end());
+
+        const auto none = [&](std::int64_t count, const std::string& what) {
+            if (count != 0) {
+                fault(std::to_string(count) + " times: " + what);
+            }
+        };
+        none(arena_->overlaps, std::string("two held at once; first ") + arena_->first_overlap);
+        none(arena_->fences_not_later,
+             "a fence was not later than one granted before it was asked for");
+        none(arena_->fences_twice, "a fence was granted twice");
+        none(arena_->wrong_lanes, "a lane was not one of the lock's");
+        none(arena_->refused_in_time, "the gate refused a holder in its lease");
+        none(arena_->believers, "a guard took a lost lock for held");
+        none(arena_->deaf, "a guard did not say that its lock was lost");
+        none(arena_->errors, std::string("an operation failed; first ") + arena_->first_error);
+        if (report_.longest_gap_us > std::chrono::microseconds(limit()).count()) {
+            fault("nobody acquired for " + std::to_string(report_.longest_gap_us) + " us");
+        }
+    }
+
+    Open open_;
+    const crash_options options_;
+    jitter chance_;
+    shared_with_children<crash_arena> arena_;
+    std::vector<worker> workers_;
+    std::uint32_t spawned_ = 0;
+    bool good_ = true;
+    bool is_expected_to_end_ = false;
+    crash_report report_;
+};
+
+template <class Open> crash_report crash_storm(Open open, const crash_options& o) {
+    return crash_director<Open>(std::move(open), o).run();
+}
+
+} // namespace test
+
+#endif

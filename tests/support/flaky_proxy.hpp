@@ -1,0 +1,300 @@
+#ifndef BIDE_TESTS_SUPPORT_FLAKY_PROXY_HPP
+#define BIDE_TESTS_SUPPORT_FLAKY_PROXY_HPP
+
+// A network between a client and a server of 127.0.0.1 that does what networks do: it loses a
+// reply, swallows what is sent, cuts connections. What it is told holds for every byte that comes
+// after the call. Its thread ends in the destructor.
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace test {
+
+class flaky_proxy {
+public:
+    enum class afterwards { stays, is_cut };
+
+    explicit flaky_proxy(std::uint16_t server) : server_(server) {
+        listening_ = made(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        wake_ = made(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        sockaddr_in address = local(0);
+        socklen_t size = sizeof address;
+        made(::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size));
+        made(::listen(listening_, 64));
+        made(::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size));
+        port_ = ntohs(address.sin_port);
+        thread_ = std::thread([this] { run(); });
+    }
+    flaky_proxy(const flaky_proxy&) = delete;
+    flaky_proxy& operator=(const flaky_proxy&) = delete;
+    ~flaky_proxy() {
+        {
+            const std::lock_guard lock(mutex_);
+            is_over_ = true;
+        }
+        wake();
+        thread_.join();
+        for (connection& each : connections_) {
+            each.close();
+        }
+        ::close(listening_);
+        ::close(wake_);
+    }
+
+    // Where the client connects to.
+    std::uint16_t port() const noexcept { return port_; }
+
+    // As a good network, which it is at first.
+    void forward() {
+        const std::lock_guard lock(mutex_);
+        swallows_ = false;
+        drops_reply_ = false;
+    }
+
+    // Nothing that is sent arrives, on any connection, and none is closed. What was swallowed stays
+    // lost.
+    void hang() {
+        const std::lock_guard lock(mutex_);
+        swallows_ = true;
+    }
+
+    // The next reply of the server is lost, after the server has done what it was asked for. Its
+    // connection is then cut, or it stays and nothing more comes from the server.
+    void drop_next_reply(afterwards then) {
+        const std::lock_guard lock(mutex_);
+        drops_reply_ = true;
+        then_ = then;
+    }
+
+    // Ends all connections that there are. New ones are welcome. What is on its way may be lost.
+    void cut() {
+        {
+            const std::lock_guard lock(mutex_);
+            for (connection& each : connections_) {
+                each.end();
+            }
+        }
+        wake();
+    }
+
+    // So far.
+    int connections() const {
+        const std::lock_guard lock(mutex_);
+        return accepted_;
+    }
+    int dropped_replies() const {
+        const std::lock_guard lock(mutex_);
+        return dropped_;
+    }
+
+private:
+    // One way of a connection: what was read and not yet written.
+    struct way {
+        std::string held{};
+        bool has_ended = false;
+    };
+
+    struct connection {
+        int client;
+        int server;
+        way to_server{};
+        way to_client{};
+        bool is_mute = false; // the server's words are lost
+        bool is_over = false;
+
+        // The descriptors stay until the thread is done with them.
+        void end() noexcept {
+            is_over = true;
+            ::shutdown(client, SHUT_RDWR);
+            ::shutdown(server, SHUT_RDWR);
+        }
+        void close() const noexcept {
+            ::close(client);
+            ::close(server);
+        }
+    };
+
+    static int made(int fd) {
+        if (fd < 0) {
+            std::perror("flaky_proxy");
+            std::abort();
+        }
+        return fd;
+    }
+
+    static sockaddr_in local(std::uint16_t port) noexcept {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        return address;
+    }
+
+    void wake() const noexcept {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);
+    }
+
+    void run() {
+        std::vector<pollfd> looked;
+        for (;;) {
+            looked.assign({{wake_, POLLIN, 0}, {listening_, POLLIN, 0}});
+            {
+                const std::lock_guard lock(mutex_);
+                if (is_over_) {
+                    return;
+                }
+                for (const connection& each : connections_) {
+                    looked.push_back(look(each.client, each.to_server, each.to_client));
+                    looked.push_back(look(each.server, each.to_client, each.to_server));
+                }
+            }
+            if (::poll(looked.data(), static_cast<nfds_t>(looked.size()), -1) < 0) {
+                continue; // EINTR
+            }
+            std::uint64_t ignored;
+            [[maybe_unused]] const ssize_t n = ::read(wake_, &ignored, sizeof ignored);
+
+            const std::lock_guard lock(mutex_);
+            // Only this thread adds and removes, so they are in the order of `looked`.
+            std::size_t at = 2;
+            for (auto each = connections_.begin(); each != connections_.end(); at += 2) {
+                serve(*each, looked[at].revents, looked[at + 1].revents);
+                if (each->is_over) {
+                    each->close();
+                    each = connections_.erase(each);
+                } else {
+                    ++each;
+                }
+            }
+            accept();
+        }
+    }
+
+    // What one end is asked for: bytes to pass on, or room for what is held for it. Nothing: it is
+    // left out, because it would say again and again that it has hung up.
+    static pollfd look(int fd, const way& from, const way& to) noexcept {
+        const int events =
+            (from.held.empty() && !from.has_ended ? POLLIN : 0) | (to.held.empty() ? 0 : POLLOUT);
+        return {events == 0 ? -1 : fd, static_cast<short>(events), 0};
+    }
+
+    void serve(connection& c, short client, short server) {
+        constexpr short something = POLLIN | POLLHUP | POLLERR;
+        if (!c.is_over && (client & something) != 0 && takes(c.client, c.to_server) && swallows_) {
+            c.to_server.held.clear();
+        }
+        if (!c.is_over && (server & something) != 0 && takes(c.server, c.to_client)) {
+            if (drops_reply_) {
+                drops_reply_ = false;
+                ++dropped_;
+                c.is_mute = true;
+                if (then_ == afterwards::is_cut) {
+                    c.end();
+                }
+            }
+            if (c.is_mute || swallows_) {
+                c.to_client.held.clear();
+            }
+        }
+        if (!c.is_over) {
+            gives(c, c.server, c.to_server);
+            gives(c, c.client, c.to_client);
+        }
+        // An end that has hung up ends the other, once all that it said has arrived; but nothing is
+        // heard of the server's end while everything is swallowed.
+        if ((c.to_server.has_ended && c.to_server.held.empty()) ||
+            (c.to_client.has_ended && c.to_client.held.empty() && !swallows_)) {
+            c.is_over = true;
+        }
+    }
+
+    // False: there was nothing to take.
+    static bool takes(int from, way& into) {
+        if (!into.held.empty() || into.has_ended) {
+            return false;
+        }
+        char some[16 * 1024];
+        const ssize_t n = ::recv(from, some, sizeof some, MSG_DONTWAIT);
+        if (n > 0) {
+            into.held.assign(some, static_cast<std::size_t>(n));
+            return true;
+        }
+        into.has_ended = n == 0 || (errno != EAGAIN && errno != EINTR);
+        return false;
+    }
+
+    static void gives(connection& c, int to, way& from) noexcept {
+        if (from.held.empty()) {
+            return;
+        }
+        const ssize_t n =
+            ::send(to, from.held.data(), from.held.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n >= 0) {
+            from.held.erase(0, static_cast<std::size_t>(n));
+        } else if (errno != EAGAIN && errno != EINTR) {
+            c.is_over = true;
+        }
+    }
+
+    // The server is not there: the client finds its connection closed.
+    void accept() {
+        for (;;) {
+            const int client = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+            if (client < 0) {
+                return;
+            }
+            ++accepted_;
+            const int server = made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            const sockaddr_in address = local(server_);
+            if (::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+                0) {
+                ::close(client);
+                ::close(server);
+                continue;
+            }
+            const int on = 1;
+            ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            ::setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            connections_.push_back({client, server});
+        }
+    }
+
+    const std::uint16_t server_;
+    std::uint16_t port_ = 0;
+    int listening_ = -1;
+    int wake_ = -1;
+
+    mutable std::mutex mutex_; // over all that follows
+    std::list<connection> connections_;
+    bool swallows_ = false;
+    bool drops_reply_ = false;
+    afterwards then_ = afterwards::stays;
+    bool is_over_ = false;
+    int accepted_ = 0;
+    int dropped_ = 0;
+
+    std::thread thread_;
+};
+
+} // namespace test
+
+#endif

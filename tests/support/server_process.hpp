@@ -1,0 +1,319 @@
+#ifndef BIDE_TESTS_SUPPORT_SERVER_PROCESS_HPP
+#define BIDE_TESTS_SUPPORT_SERVER_PROCESS_HPP
+
+// What starting a real server for a test takes: a directory, a port, and a child process that never
+// outlives the test, not even one that crashed. Linux.
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iostream>
+#include <random>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace test {
+
+// Asks again and again until the answer is yes, or the time is over.
+template <class Question> bool asks_until(std::chrono::milliseconds limit, Question question) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!question()) {
+        if (std::chrono::steady_clock::now() >= end) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }
+    return true;
+}
+
+// The first of these that is a program, or nothing.
+inline std::string find_program(std::initializer_list<const char*> paths) {
+    for (const char* const path : paths) {
+        if (::access(path, X_OK) == 0) {
+            return path;
+        }
+    }
+    return {};
+}
+
+// A fresh directory under /tmp that anybody may pass through. Removed by the process that made it.
+class temp_directory {
+public:
+    explicit temp_directory(const std::string& name) {
+        std::string pattern = "/tmp/bide-test-" + name + "-XXXXXX";
+        if (::mkdtemp(pattern.data()) == nullptr || ::chmod(pattern.c_str(), 0755) != 0) {
+            std::perror("mkdtemp");
+            std::abort();
+        }
+        path_ = std::move(pattern);
+    }
+    temp_directory(const temp_directory&) = delete;
+    temp_directory& operator=(const temp_directory&) = delete;
+    ~temp_directory() {
+        if (::getpid() == owner_) {
+            std::error_code ignored;
+            std::filesystem::remove_all(path_, ignored);
+        }
+    }
+
+    const std::string& path() const noexcept { return path_; }
+
+    // Below it, with this content.
+    std::string write(const std::string& name, const std::string& content) const {
+        const std::string file = path_ + "/" + name;
+        std::ofstream(file) << content;
+        return file;
+    }
+
+private:
+    pid_t owner_ = ::getpid();
+    std::string path_;
+};
+
+// A port of 127.0.0.1 that nobody listens at, below those that the system gives to clients: it is
+// still free when the server comes back.
+inline std::uint16_t free_port() {
+    std::random_device chance;
+    for (int tries = 0; tries < 1'000; ++tries) {
+        const auto port = static_cast<std::uint16_t>(15'000 + chance() % 17'000);
+        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const int yes = 1;
+        ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        const bool is_free =
+            ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+        ::close(fd);
+        if (is_free) {
+            return port;
+        }
+    }
+    std::fputs("no free port\n", stderr);
+    std::abort();
+}
+
+// Somebody listens at this port of 127.0.0.1.
+inline bool accepts(std::uint16_t port) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool yes =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    return yes;
+}
+
+// Any process below this one, the process itself included, as long as it is there.
+inline std::vector<pid_t> process_tree(pid_t root) {
+    std::vector<pid_t> found{root};
+    std::vector<std::array<pid_t, 2>> all; // {process, parent}
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+        const std::string name = entry.path().filename().string();
+        if (name.find_first_not_of("0123456789") != std::string::npos) {
+            continue;
+        }
+        std::string line;
+        std::getline(std::ifstream(entry.path() / "stat"), line);
+        const auto behind = line.rfind(')'); // "17 (its name) S 16 ..."
+        if (behind != std::string::npos && behind + 4 < line.size()) {
+            all.push_back({static_cast<pid_t>(std::atoi(name.c_str())),
+                           static_cast<pid_t>(std::atoi(line.c_str() + behind + 4))});
+        }
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        for (const auto& [process, parent] : all) {
+            if (parent == found[i]) {
+                found.push_back(process);
+            }
+        }
+    }
+    return found;
+}
+
+// A child process that runs a server: in the foreground, what it prints goes to a log. Start it on
+// the main thread: the system ends it when the thread that started it ends, however that happened.
+class server_process {
+public:
+    struct command {
+        std::vector<std::string> words; // the program with its path, and arguments
+        std::string log;                // a file
+        std::string user{};             // who runs it where we are root; nothing: we
+        int when_orphaned = SIGKILL;    // what it gets when the test is gone
+    };
+
+    server_process() = default;
+    server_process(const server_process&) = delete;
+    server_process& operator=(const server_process&) = delete;
+    ~server_process() { kill9(); }
+
+    // Returns at once: see asks_until(). An earlier one must have ended.
+    void start(const command& what) {
+        const pid_t parent = ::getpid();
+        uid_t uid = 0;
+        gid_t gid = 0;
+        const bool changes_user = ::getuid() == 0 && !what.user.empty() && ids(what.user, uid, gid);
+        std::vector<char*> words;
+        for (const std::string& word : what.words) {
+            words.push_back(const_cast<char*>(word.c_str()));
+        }
+        words.push_back(nullptr);
+
+        const pid_t child = ::fork();
+        if (child < 0) {
+            std::perror("fork");
+            std::abort();
+        }
+        if (child == 0) { // from here on only what a signal handler may call
+            const int in = ::open("/dev/null", O_RDONLY);
+            const int out = ::open(what.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+            ::dup2(in, 0);
+            ::dup2(out, 1);
+            ::dup2(out, 2);
+            for (int fd = 3; fd < 1'024; ++fd) {
+                ::close(fd);
+            }
+            sigset_t none;
+            sigemptyset(&none);
+            ::sigprocmask(SIG_SETMASK, &none, nullptr);
+            if (changes_user &&
+                (::setgroups(0, nullptr) != 0 || ::setgid(gid) != 0 || ::setuid(uid) != 0)) {
+                ::_exit(126);
+            }
+            ::prctl(PR_SET_PDEATHSIG, what.when_orphaned); // forgotten where the user changes
+            if (::getppid() == parent) {
+                ::execv(words[0], words.data());
+            }
+            ::_exit(127);
+        }
+        pid_ = child;
+        owner_ = parent;
+    }
+
+    // Waits for its end. The exit status, or -1: it was ended by a signal, or it was not in time
+    // and was killed.
+    int wait(std::chrono::milliseconds limit) {
+        int status = -1;
+        if (!is_ours() || asks_until(limit, [&] { return has_ended(status); })) {
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        }
+        kill9();
+        return -1;
+    }
+
+    pid_t pid() const noexcept { return pid_; }
+
+    // It was started, by this process, and has not ended.
+    bool is_running() {
+        int status = 0;
+        return is_ours() && !has_ended(status);
+    }
+
+    void signal(int number) const noexcept {
+        if (is_ours()) {
+            ::kill(pid_, number);
+        }
+    }
+
+    // As a crash of the machine would: all its processes, without a word.
+    void kill9() noexcept {
+        if (!is_ours()) {
+            return;
+        }
+        ::kill(pid_, SIGSTOP); // makes no new ones meanwhile
+        for (const pid_t each : process_tree(pid_)) {
+            ::kill(each, SIGKILL);
+        }
+        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+        }
+        pid_ = 0;
+    }
+
+    // Asks it to end, and does not take no for an answer.
+    void stop(int number = SIGTERM,
+              std::chrono::milliseconds limit = std::chrono::milliseconds(5'000)) {
+        thaw();
+        signal(number);
+        wait(limit);
+    }
+
+    // All its processes hang, and go on. Connections to it stay, and nothing is answered.
+    void freeze() const { signal_all(SIGSTOP); }
+    void thaw() const { signal_all(SIGCONT); }
+
+private:
+    static bool ids(const std::string& user, uid_t& uid, gid_t& gid) {
+        const passwd* const found = ::getpwnam(user.c_str());
+        if (found != nullptr) {
+            uid = found->pw_uid;
+            gid = found->pw_gid;
+        }
+        return found != nullptr;
+    }
+
+    // A process that was forked from the test has the object, but the server is not its child.
+    bool is_ours() const noexcept { return pid_ > 0 && owner_ == ::getpid(); }
+
+    bool has_ended(int& status) noexcept {
+        if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+            pid_ = 0;
+            return true;
+        }
+        return false;
+    }
+
+    void signal_all(int number) const {
+        if (is_ours()) {
+            for (const pid_t each : process_tree(pid_)) {
+                ::kill(each, number);
+            }
+        }
+    }
+
+    pid_t pid_ = 0;
+    pid_t owner_ = 0;
+};
+
+// Runs a command to its end. True: it said that all went well.
+inline bool runs(const server_process::command& what,
+                 std::chrono::milliseconds limit = std::chrono::milliseconds(30'000)) {
+    server_process process;
+    process.start(what);
+    return process.wait(limit) == 0;
+}
+
+// Prints what a server that did not start had to say.
+inline void show_log(const std::string& file) {
+    std::cerr << file << ":\n" << std::ifstream(file).rdbuf() << std::endl;
+}
+
+} // namespace test
+
+#endif

@@ -1,0 +1,285 @@
+#ifndef BIDE_TESTS_SUPPORT_SERVERS_KV_HPP
+#define BIDE_TESTS_SUPPORT_SERVERS_KV_HPP
+
+// Real key-value servers for tests: each object is one server with a directory and a port of its
+// own, started when it is first asked for, gone with the object. On the main thread.
+
+#include <support/server_process.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/time.h>
+#include <unistd.h>
+
+namespace test {
+
+// One exchange of bytes with a port of 127.0.0.1: what was answered until this was in it, the other
+// side closed, or it took too long.
+inline std::string asks_port(std::uint16_t port, std::string_view request, std::string_view until) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const timeval limit{5, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::string answer;
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+        ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(request.size())) {
+        char some[4096];
+        for (ssize_t n;
+             answer.find(until) == answer.npos && (n = ::recv(fd, some, sizeof some, 0)) > 0;) {
+            answer.append(some, static_cast<std::size_t>(n));
+        }
+    }
+    ::close(fd);
+    return answer;
+}
+
+// What the two have in common. The derived class says what to run, and when it is ready.
+template <class Server> class kv_server {
+public:
+    kv_server(const kv_server&) = delete;
+    kv_server& operator=(const kv_server&) = delete;
+
+    // The program is installed. Says on stderr that a test is skipped where it is not.
+    static bool available() {
+        if (!Server::program().empty()) {
+            return true;
+        }
+        std::fprintf(stderr, "skipped: there is no %s\n", Server::name);
+        return false;
+    }
+
+    // Started with the first call.
+    std::uint16_t port() {
+        if (!was_ready_) {
+            start();
+        }
+        return port_;
+    }
+
+    // As a crash would: nothing is written that was not written yet. It stays down until restart().
+    void kill9() noexcept { process_.kill9(); }
+
+    // With what its directory holds, at the same port.
+    void restart() {
+        process_.kill9();
+        start();
+    }
+
+    // It hangs, and goes on. Connections to it stay, and nothing is answered.
+    void freeze() const { process_.freeze(); }
+    void thaw() const { process_.thaw(); }
+
+    const std::string& directory() const noexcept { return directory_.path(); }
+
+protected:
+    kv_server() : directory_(Server::name) {}
+    ~kv_server() = default;
+
+    void start() {
+        Server& self = static_cast<Server&>(*this);
+        const std::string log = directory_.path() + "/log";
+        for (int tries = 0; tries < 3; ++tries) { // somebody may have been faster at the port
+            process_.start({self.words(), log});
+            if (asks_until(std::chrono::seconds(30),
+                           [&] { return !process_.is_running() || self.is_ready(); }) &&
+                process_.is_running()) {
+                return;
+            }
+            process_.kill9();
+            if (was_ready_) {
+                break;
+            }
+            self.moves();
+        }
+        show_log(log);
+        std::fprintf(stderr, "%s did not start\n", Server::name);
+        std::abort();
+    }
+
+    void was_ready() noexcept { was_ready_ = true; }
+
+    temp_directory directory_;
+    std::uint16_t port_ = free_port();
+    server_process process_;
+    bool was_ready_ = false;
+};
+
+class redis_server : public kv_server<redis_server> {
+public:
+    static constexpr const char* name = "redis-server";
+
+    static std::string program() {
+        return find_program({"/usr/bin/redis-server", "/usr/local/bin/redis-server"});
+    }
+
+    // More arguments: {"--requirepass", "secret"}.
+    explicit redis_server(std::vector<std::string> more = {}) : more_(std::move(more)) {}
+
+    std::string unix_socket() const { return directory() + "/socket"; }
+
+    // One command, "SET key value", and what is answered until this is in it.
+    std::string says(const std::string& command, std::string_view until = "\r\n") {
+        return asks_port(port(), command + "\r\n", until);
+    }
+
+    // It has what the server at this port has, and gets what that will get.
+    bool follows(std::uint16_t master) {
+        says("REPLICAOF 127.0.0.1 " + std::to_string(master));
+        return asks_until(std::chrono::seconds(30), [&] {
+            return says("INFO replication", "repl_backlog_histlen").find("master_link_status:up") !=
+                   std::string::npos;
+        });
+    }
+
+private:
+    friend kv_server;
+
+    std::vector<std::string> words() const {
+        std::vector<std::string> all{program(),
+                                     "--port",
+                                     std::to_string(port_),
+                                     "--bind",
+                                     "127.0.0.1",
+                                     "--dir",
+                                     directory(),
+                                     "--unixsocket",
+                                     unix_socket(),
+                                     "--appendonly",
+                                     "yes",
+                                     "--appendfsync",
+                                     "always",
+                                     "--save",
+                                     "",
+                                     "--daemonize",
+                                     "no",
+                                     "--repl-diskless-sync-delay",
+                                     "0"};
+        all.insert(all.end(), more_.begin(), more_.end());
+        return all;
+    }
+
+    bool is_ready() {
+        const std::string answer = asks_port(port_, "PING\r\n", "\r\n");
+        const bool yes = answer == "+PONG\r\n" || answer.rfind("-NOAUTH", 0) == 0;
+        if (yes) {
+            was_ready();
+        }
+        return yes;
+    }
+
+    void moves() { port_ = free_port(); }
+
+    std::vector<std::string> more_;
+};
+
+class etcd_server : public kv_server<etcd_server> {
+public:
+    static constexpr const char* name = "etcd";
+
+    static std::string program() { return find_program({"/usr/bin/etcd", "/usr/local/bin/etcd"}); }
+
+    // The server's certificate, which clients must have too, and its key: PEM files.
+    struct tls {
+        std::string cert;
+        std::string key;
+    };
+
+    etcd_server() = default;
+    explicit etcd_server(tls files) : tls_(std::move(files)) {}
+
+    std::string endpoint() {
+        const std::uint16_t at = port();
+        return url(at, tls_.has_value());
+    }
+
+    // One request to the JSON gateway, without TLS. The whole answer, with its headers.
+    std::string posts(const std::string& path, const std::string& body) {
+        return asks_port(port(),
+                         "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
+                             "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body,
+                         "no end but the end");
+    }
+
+private:
+    friend kv_server;
+
+    static std::string url(std::uint16_t port, bool is_secret = false) {
+        return (is_secret ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port);
+    }
+
+    std::vector<std::string> words() const {
+        const std::string peers = url(peers_);
+        const std::string clients = url(port_, tls_.has_value());
+        std::vector<std::string> all{program(),
+                                     "--data-dir",
+                                     directory() + "/data",
+                                     "--name",
+                                     "one",
+                                     "--listen-client-urls",
+                                     clients,
+                                     "--advertise-client-urls",
+                                     clients,
+                                     "--listen-peer-urls",
+                                     peers,
+                                     "--initial-advertise-peer-urls",
+                                     peers,
+                                     "--initial-cluster",
+                                     "one=" + peers,
+                                     "--log-level",
+                                     "warn",
+                                     "--heartbeat-interval",
+                                     "20",
+                                     "--election-timeout",
+                                     "200"};
+        if (tls_) {
+            for (const std::string& word :
+                 {std::string("--cert-file"), tls_->cert, std::string("--key-file"), tls_->key,
+                  std::string("--trusted-ca-file"), tls_->cert, std::string("--client-cert-auth"),
+                  std::string("--listen-metrics-urls"), url(health_)}) {
+                all.push_back(word);
+            }
+        }
+        return all;
+    }
+
+    bool is_ready() {
+        const bool yes =
+            asks_port(tls_ ? health_ : port_,
+                      "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "}")
+                .find("\"health\":\"true\"") != std::string::npos;
+        if (yes) {
+            was_ready();
+        }
+        return yes;
+    }
+
+    void moves() {
+        port_ = free_port();
+        peers_ = free_port();
+        health_ = free_port();
+        std::error_code ignored;
+        std::filesystem::remove_all(directory() + "/data", ignored);
+    }
+
+    std::uint16_t peers_ = free_port();
+    std::uint16_t health_ = free_port(); // with TLS: who asks for it has none
+    std::optional<tls> tls_;
+};
+
+} // namespace test
+
+#endif

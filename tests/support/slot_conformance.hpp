@@ -1,0 +1,982 @@
+#ifndef BIDE_TESTS_SUPPORT_SLOT_CONFORMANCE_HPP
+#define BIDE_TESTS_SUPPORT_SLOT_CONFORMANCE_HPP
+
+// What every slot owes its locks (durable/slot.hpp), asked of a store that works. A store is told
+// to the suite by
+//
+//   using slot = bide::file_slot;
+//   slot open();                        one more slot object for the same place
+//   void fresh();                       from now on open() is about another place, nothing stored
+//   static constexpr std::size_t limit; the largest value the slot takes
+//   static constexpr bool processes;    forked processes may open() the same place
+//   void erase();                       optional: deletes what is stored, behind everybody's back
+//   static constexpr int scale;         optional: so many times less work, for slow stores
+//
+// The suite finds faults and says them; check_slot() asserts that there are none.
+
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#if BIDE_TESTS_CAN_FORK
+#include <cerrno>
+#include <dirent.h>
+#include <poll.h>
+#endif
+
+namespace test {
+
+template <class Store> class slot_suite {
+public:
+    using slot = typename Store::slot;
+    static_assert(bide::cas_slot<slot>);
+
+    // `wait`: for what a watch is to tell; four times that for members to come to their ends.
+    explicit slot_suite(Store& store, std::chrono::milliseconds wait = std::chrono::seconds(10))
+        : store_(store), wait_(wait) {}
+
+    void all() {
+        absent();
+        exchanges();
+        reopened();
+        moved();
+        bytes();
+        sizes();
+        too_large();
+        versions();
+        created_once();
+        torn();
+        increments();
+        if constexpr (bide::locked_slot<slot>) {
+            locked();
+        }
+        if constexpr (bide::clocked_slot<slot>) {
+            clocked();
+        }
+#if BIDE_TESTS_CAN_FORK
+        if constexpr (bide::watchable_slot<slot>) {
+            watched();
+        }
+        if constexpr (Store::processes) {
+            forked();
+        }
+        keeps_no_files();
+#endif
+    }
+
+    // What was found so far, as a sentence each.
+    const std::vector<std::string>& faults() const noexcept { return faults_; }
+
+private:
+    using clock = std::chrono::steady_clock;
+    using status = bide::cas_status;
+    using version = bide::slot_version;
+
+    enum class crew { threads, processes };
+
+    static constexpr int members = 4;
+
+    static constexpr int times(int n) {
+        if constexpr (requires { Store::scale; }) {
+            return std::max(n / Store::scale, 3);
+        } else {
+            return n;
+        }
+    }
+
+    // ---- saying
+
+    void begin(std::string_view part) {
+        part_ = part;
+        found_ = faults_.size();
+        store_.fresh();
+    }
+
+    bool expect(bool is_so, const std::string& what) {
+        const std::string fault = part_ + ": " + what;
+        if (!is_so && std::find(faults_.begin(), faults_.end(), fault) == faults_.end()) {
+            faults_.push_back(fault);
+        }
+        return is_so;
+    }
+
+    bool is_well() const { return faults_.size() == found_; } // this part, so far
+
+    // Lines with a leading '!' are faults.
+    void expect_none(const std::vector<std::string>& reports) {
+        for (const std::string& report : reports) {
+            std::istringstream lines(report);
+            for (std::string line; std::getline(lines, line);) {
+                expect(line.empty() || line[0] != '!', line);
+            }
+        }
+    }
+
+    static const char* name(status s) {
+        switch (s) {
+        case status::stored: return "stored";
+        case status::conflict: return "conflict";
+        case status::failed: return "failed";
+        case status::indeterminate: return "indeterminate";
+        }
+        return "?";
+    }
+
+    static std::string told(const bide::cas_result& r) {
+        return std::string(name(r.status)) + (r.error ? " (" + r.error.message() + ")" : "");
+    }
+
+    clock::time_point soon() const { return clock::now() + 4 * wait_; }
+
+    // ---- one step each, with what must always be so
+
+    bide::slot_snapshot load(slot& s) {
+        auto read = s.load();
+        if (!expect(read.has_value(), "load() fails: " + (read ? "" : read.error().message()))) {
+            return {};
+        }
+        expect(!read->fell_back, "load() says it fell back, and nothing was lost");
+        expect(read->version != 0 || read->value.empty(), "a value without a version");
+        return std::move(*read);
+    }
+
+    void expect_there(slot& s, version v, std::string_view value, const std::string& when) {
+        const bide::slot_snapshot there = load(s);
+        expect(there.version == v, "load() says another version, " + when);
+        expect(there.value == value, "load() says another value, " + when);
+    }
+
+    // The new version; 0 if it was not stored.
+    version store_to(slot& s, version v, std::string_view value, const std::string& when) {
+        const bide::cas_result r = s.compare_exchange(v, value);
+        if (!expect(r.status == status::stored, told(r) + ", " + when)) {
+            return 0;
+        }
+        expect(!r.error, "an error with `stored`, " + when);
+        expect(r.version != 0 && r.version != v, "`stored` with no version of its own, " + when);
+        expect_there(s, r.version, value, when);
+        return r.version;
+    }
+
+    void expect_conflict(slot& s, version v, std::string_view value, const std::string& when) {
+        const bide::slot_snapshot before = load(s);
+        const bide::cas_result r = s.compare_exchange(v, value);
+        expect(r.status == status::conflict, told(r) + " instead of conflict, " + when);
+        if (r.current) {
+            expect(r.current->version == before.version && r.current->value == before.value,
+                   "the conflict's `current` is not what is there, " + when);
+            expect(!r.current->fell_back, "the conflict's `current` fell back, " + when);
+        }
+        expect_there(s, before.version, before.value, "after a conflict, " + when);
+    }
+
+public:
+    // ---- the parts, which may be called alone: one object
+
+    void absent() {
+        begin("absent");
+        slot s = store_.open();
+        expect_there(s, 0, "", "nothing was ever stored");
+        expect_conflict(s, 1, "x", "version 1 of nothing");
+        expect_conflict(s, 0x123456789, "x", "some version of nothing");
+        slot other = store_.open();
+        expect_there(other, 0, "", "nothing was stored yet, another object");
+        if (const version v = store_to(other, 0, "first", "the first value")) {
+            expect_there(s, v, "first", "the first value, another object");
+        }
+    }
+
+    void exchanges() {
+        begin("exchanges");
+        slot one = store_.open();
+        slot two = store_.open();
+        const version v1 = store_to(one, 0, "a", "the first value");
+        expect_conflict(two, 0, "b", "the value is there");
+        expect_conflict(two, 0, "a", "the same value is there");
+        const version v2 = store_to(two, v1, "b", "by another object");
+        expect_conflict(one, v1, "c", "the version is an older one");
+        expect_conflict(one, v1, "b", "the version is an older one, the value the same");
+        const version v3 = store_to(one, v2, "b", "the same value again");
+        expect_conflict(two, v2, "b", "the version is an older one of the same value");
+        const version v4 = store_to(two, v3, "a", "the first value again");
+        expect_conflict(one, v1, "x", "the version is another one of the same value");
+        expect_conflict(one, v4 + 1, "x", "a version that is not there yet");
+        expect_conflict(one, v4 + (version(1) << 32), "x",
+                        "a version that differs in its upper half");
+        store_to(one, store_to(two, v4, "", "no bytes"), "full", "after no bytes");
+    }
+
+    void reopened() {
+        begin("reopened");
+        version v = 0;
+        for (int i = 0; i < 3; ++i) {
+            slot s = store_.open();
+            const std::string value = "kept " + std::to_string(i);
+            v = store_to(s, v, value, "by a new object");
+            slot next = store_.open();
+            expect_there(next, v, value, "by an object that was made after");
+        }
+        slot last = store_.open();
+        expect_there(last, v, "kept 2", "after all others are gone");
+    }
+
+    void moved() {
+        begin("moved");
+        slot first = store_.open();
+        const version v1 = store_to(first, 0, "a", "before it moves");
+        slot second = std::move(first);
+        const version v2 = store_to(second, v1, "b", "after it moved");
+        slot third = store_.open();
+        expect_there(third, v2, "b", "the other object");
+        third = std::move(second);
+        const version v3 = store_to(third, v2, "c", "after it moved into a used one");
+        second = store_.open();
+        store_to(second, v3, "d", "assigned anew");
+    }
+
+    // ---- any bytes
+
+private:
+    static std::string some_bytes(std::size_t size, std::uint32_t seed) {
+        jitter chance(seed);
+        std::string bytes;
+        bytes.reserve(size);
+        while (bytes.size() < std::min<std::size_t>(size, 4099)) {
+            bytes.push_back(static_cast<char>(chance.below(256)));
+        }
+        while (bytes.size() < size) {
+            bytes.append(bytes, 0, std::min(bytes.size(), size - bytes.size()));
+        }
+        return bytes;
+    }
+
+public:
+    void bytes() {
+        begin("bytes");
+        std::string all;
+        for (int i = 0; i < 256; ++i) {
+            all.push_back(static_cast<char>(i));
+        }
+        using namespace std::string_literals;
+        version v = 0;
+        slot s = store_.open();
+        slot other = store_.open();
+        for (const std::string& value :
+             {all, "\0"s, "\0\0in\0side\0"s, "'; drop table locks; --"s, "%s %n \\x41 $1 ? :a"s,
+              "\r\n"s, " "s, "\xff\xfe"s, "{\"v\":1,\"text\":\"\\u0000\"}"s}) {
+            if (value.size() <= Store::limit) {
+                v = store_to(s, v, value, "bytes of all kinds");
+                expect_there(other, v, value, "bytes of all kinds, another object");
+            }
+        }
+    }
+
+    void sizes() {
+        begin("sizes");
+        version v = 0;
+        slot s = store_.open();
+        slot other = store_.open();
+        std::vector<std::size_t> all{0,
+                                     1,
+                                     511,
+                                     512,
+                                     513,
+                                     4095,
+                                     4096,
+                                     4097,
+                                     8191,
+                                     8192,
+                                     8193,
+                                     16383,
+                                     16384,
+                                     16385,
+                                     65535,
+                                     65536,
+                                     Store::limit,
+                                     3,
+                                     Store::limit - 1,
+                                     0,
+                                     600};
+        for (const std::size_t size : all) {
+            if (size <= Store::limit) {
+                const std::string value = some_bytes(size, static_cast<std::uint32_t>(size) + 1);
+                v = store_to(s, v, value, std::to_string(size) + " bytes");
+                expect_there(other, v, value, std::to_string(size) + " bytes, another object");
+            }
+        }
+    }
+
+    void too_large() {
+        begin("too large");
+        const std::string large = some_bytes(Store::limit + 1, 7);
+        slot s = store_.open();
+        const auto refuse = [&](version v, std::string_view value) {
+            const bide::cas_result r = s.compare_exchange(v, large);
+            expect(r.status == status::failed, told(r) + " instead of failed");
+            expect(r.error == bide::durable_errc::too_large, told(r) + ": not too_large");
+            expect_there(s, v, value, "after one that was too large");
+        };
+        refuse(0, "");
+        refuse(store_to(s, 0, "small", "after one that was too large"), "small");
+    }
+
+    // ---- versions
+
+    void versions() {
+        begin("versions");
+        std::set<version> seen{0};
+        std::vector<version> lately{0};
+        version v = 0;
+        slot one = store_.open();
+        slot two = store_.open();
+        const auto next = [&](slot& s, const std::string& value) {
+            v = store_to(s, v, value, "one of many");
+            expect(seen.insert(v).second, "a version was there before");
+            lately.push_back(v);
+        };
+        for (int i = 0; i < times(50); ++i) {
+            next(i % 2 ? one : two, i % 3 ? "x" : "y");
+        }
+        if constexpr (requires { store_.erase(); }) {
+            for (int i = 0; i < times(12); ++i) {
+                store_.erase();
+                const std::vector<version> erased = std::exchange(lately, {0});
+                v = load(one).version;
+                expect(v == 0 || !seen.contains(v), "an old version of what was deleted");
+                next(one, "x");
+                expect_there(two, v, "x", "made again by another object");
+                slot three = store_.open();
+                expect_there(three, v, "x", "made again before the object was");
+                for (const version old : erased) {
+                    expect_conflict(two, old, "x", "a version of what was deleted");
+                }
+                next(two, "y");
+                next(one, "x");
+                if (i % 2) {
+                    next(three, "x");
+                }
+            }
+        }
+    }
+
+    // ---- many at a time
+
+private:
+    // Runs work(i, slot) for members i, each with an object of its own; what they report.
+    template <class Work> std::vector<std::string> at_once(crew how, int n, Work work) {
+        if (how == crew::threads) {
+            std::vector<slot> slots;
+            for (int i = 0; i < n; ++i) {
+                slots.push_back(store_.open());
+            }
+            std::vector<std::string> reports(static_cast<std::size_t>(n));
+            run_threads(
+                n,
+                [&](int i) {
+                    const auto at = static_cast<std::size_t>(i);
+                    reports[at] = work(i, slots[at]);
+                },
+                std::chrono::seconds(90));
+            return reports;
+        }
+#if BIDE_TESTS_CAN_FORK
+        children all(n, [&](int i, auto gate) {
+            std::string said;
+            {
+                slot s = store_.open();
+                gate();
+                said = work(i, s);
+            }
+            return said;
+        });
+        return all.reports();
+#else
+        return {};
+#endif
+    }
+
+    static std::vector<crew> crews() {
+        if (Store::processes && BIDE_TESTS_CAN_FORK) {
+            return {crew::threads, crew::processes};
+        }
+        return {crew::threads};
+    }
+
+public:
+    void created_once() {
+        for (const crew how : crews()) {
+            for (int round = 0; round < times(6); ++round) {
+                begin(how == crew::threads ? "created once, threads" : "created once, processes");
+                const auto reports = at_once(how, members, [](int i, slot& s) {
+                    const bide::cas_result r = s.compare_exchange(0, "by " + std::to_string(i));
+                    switch (r.status) {
+                    case status::stored: return "stored " + std::to_string(r.version);
+                    case status::conflict: return std::string("conflict");
+                    default: return "! " + told(r);
+                    }
+                });
+                expect_none(reports);
+                slot s = store_.open();
+                const bide::slot_snapshot there = load(s);
+                int stored = 0;
+                for (std::size_t i = 0; i < reports.size(); ++i) {
+                    const auto at = reports[i].find("stored ");
+                    if (at != std::string::npos) {
+                        ++stored;
+                        expect(there.value == "by " + std::to_string(i),
+                               "another's value is there");
+                        expect(std::to_string(there.version) == reports[i].substr(at + 7),
+                               "another's version is there");
+                    }
+                }
+                expect(stored == 1, std::to_string(stored) + " of them made the value");
+            }
+        }
+    }
+
+private:
+    // Adds one to the number that is there; what went wrong.
+    template <class Exchange>
+    static std::string add_one(slot& s, clock::time_point end, Exchange exchange) {
+        std::optional<bide::slot_snapshot> there;
+        for (int tries = 0; tries == 0 || clock::now() < end; ++tries) {
+            if (!there || tries % 4 == 3) {
+                auto read = s.load();
+                if (!read) {
+                    return "! load() fails: " + read.error().message() + "\n";
+                }
+                there = std::move(*read);
+            }
+            bide::cas_result r = exchange(s, *there, add_one_to(*there));
+            if (r.status == status::stored) {
+                return "";
+            }
+            if (r.status != status::conflict) {
+                return "! " + told(r) + "\n";
+            }
+            there = std::move(r.current);
+            std::this_thread::yield();
+        }
+        return "! others kept writing first\n";
+    }
+
+    static std::string add_one_to(const bide::slot_snapshot& there) {
+        return std::to_string(number(there) + 1);
+    }
+    static long number(const bide::slot_snapshot& there) {
+        return std::strtol(there.value.c_str(), nullptr, 10);
+    }
+
+    std::string add_ones(slot& s, int n) const {
+        std::string said;
+        const auto end = soon();
+        for (int i = 0; i < n && said.size() < 1000; ++i) {
+            said += add_one(
+                s, end, [](slot& to, const bide::slot_snapshot& there, const std::string& value) {
+                    return to.compare_exchange(there.version, value);
+                });
+        }
+        return said;
+    }
+
+    void expect_number(long n) {
+        slot s = store_.open();
+        const long there = number(load(s));
+        expect(there == n,
+               std::to_string(there) + " instead of " + std::to_string(n) + " increments");
+    }
+
+public:
+    void increments() {
+        const int each = times(50);
+        for (const crew how : crews()) {
+            begin(how == crew::threads ? "increments, threads" : "increments, processes");
+            expect_none(at_once(how, members, [&](int, slot& s) { return add_ones(s, each); }));
+            expect_number(long(members) * each);
+        }
+    }
+
+    // ---- value and version from one read
+
+private:
+    static std::uint64_t sum(std::string_view bytes) {
+        std::uint64_t h = 14695981039346656037u;
+        for (const char c : bytes) {
+            h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+        }
+        return h;
+    }
+
+    // "serial after sum|bytes": the serial number of the store, the version that it replaced, and a
+    // check of the bytes.
+    struct told_value {
+        std::uint64_t serial = 0;
+        version after = 0;
+        bool is_whole = true;
+    };
+
+    static std::string tell(std::uint64_t serial, version after) {
+        const std::string bytes = some_bytes(std::min<std::size_t>((serial * 397) % 1500, room),
+                                             static_cast<std::uint32_t>(serial + after) | 1);
+        return std::to_string(serial) + ' ' + std::to_string(after) + ' ' +
+               std::to_string(sum(bytes)) + '|' + bytes;
+    }
+    static constexpr std::size_t room = Store::limit > 100 ? Store::limit - 100 : 0;
+
+    static told_value parse(const bide::slot_snapshot& there) {
+        told_value told;
+        if (there.version == 0) {
+            return told;
+        }
+        char* at = nullptr;
+        told.serial = std::strtoull(there.value.c_str(), &at, 10);
+        told.after = std::strtoull(at, &at, 10);
+        const std::uint64_t check = std::strtoull(at, &at, 10);
+        const auto used = static_cast<std::size_t>(at - there.value.c_str()) + 1;
+        told.is_whole = used <= there.value.size() && *at == '|' &&
+                        sum(std::string_view(there.value).substr(used)) == check;
+        return told;
+    }
+
+    struct board {
+        std::atomic<int> writing{0};
+        std::atomic<int> asked{0};
+    };
+#if BIDE_TESTS_CAN_FORK
+    using shared_board = shared_with_children<board>;
+#else
+    struct shared_board {
+        board* operator->() noexcept { return &it; }
+        board& operator*() noexcept { return it; }
+        board it;
+    };
+#endif
+
+    // What was seen: version and sum of the value.
+    using sights = std::set<std::pair<version, std::uint64_t>>;
+
+    static std::string see(const bide::slot_snapshot& there, sights& seen) {
+        seen.insert({there.version, sum(there.value)});
+        return parse(there).is_whole ? "" : "! a value that nobody stored\n";
+    }
+
+    // Stores n times, and says each: "S version after serial sum".
+    std::string write_many(slot& s, int n, sights& seen) const {
+        std::ostringstream said;
+        const auto end = soon();
+        while (n > 0 && clock::now() < end) {
+            const auto there = s.load();
+            if (!there) {
+                return said.str() + "! load() fails: " + there.error().message() + "\n";
+            }
+            said << see(*there, seen);
+            const std::uint64_t serial = parse(*there).serial + 1;
+            const std::string value = tell(serial, there->version);
+            const bide::cas_result r = s.compare_exchange(there->version, value);
+            if (r.status == status::stored) {
+                said << "S " << r.version << ' ' << there->version << ' ' << serial << ' '
+                     << sum(value) << '\n';
+                --n;
+            } else if (r.status != status::conflict) {
+                return said.str() + "! " + told(r) + "\n";
+            } else {
+                if (r.current) {
+                    said << see(*r.current, seen);
+                }
+                std::this_thread::yield();
+            }
+        }
+        return said.str() + (n > 0 ? "! others kept writing first\n" : "");
+    }
+
+    std::string read_many(slot& s, board& b, sights& seen) const {
+        std::string said;
+        const auto end = soon();
+        while (b.writing.load() > 0 && clock::now() < end) {
+            const auto there = s.load();
+            if (!there) {
+                return said + "! load() fails: " + there.error().message() + "\n";
+            }
+            said += see(*there, seen);
+            if (said.size() > 1000) {
+                break;
+            }
+        }
+        return said;
+    }
+
+public:
+    void torn() {
+        constexpr int writers = 3;
+        const int each = times(80);
+        for (const crew how : crews()) {
+            begin(how == crew::threads ? "one read, threads" : "one read, processes");
+            shared_board b;
+            b->writing = writers;
+            const auto reports = at_once(how, writers + 1, [&](int i, slot& s) {
+                sights seen;
+                std::string said;
+                if (i < writers) {
+                    said = write_many(s, each, seen);
+                    --b->writing;
+                } else {
+                    said = read_many(s, *b, seen);
+                }
+                for (const auto& [v, value] : seen) {
+                    said += "O " + std::to_string(v) + ' ' + std::to_string(value) + '\n';
+                }
+                return said;
+            });
+            expect_none(reports);
+            judge(reports, std::uint64_t(writers) * static_cast<std::uint64_t>(each));
+        }
+    }
+
+private:
+    struct written {
+        version after = 0;
+        std::uint64_t serial = 0;
+        std::uint64_t value = sum("");
+    };
+
+    void judge(const std::vector<std::string>& reports, std::uint64_t total) {
+        std::map<version, written> all{{0, written{}}};
+        std::set<version> replaced;
+        sights seen;
+        for (const std::string& report : reports) {
+            std::istringstream lines(report);
+            for (std::string line; std::getline(lines, line);) {
+                std::istringstream words(line.size() > 2 ? line.substr(2) : "");
+                version v = 0;
+                written w;
+                if (line.starts_with("S ") && words >> v >> w.after >> w.serial >> w.value) {
+                    expect(all.insert({v, w}).second, "a version was given to two values");
+                    expect(replaced.insert(w.after).second, "a version was replaced twice");
+                } else if (line.starts_with("O ") && words >> v >> w.value) {
+                    seen.insert({v, w.value});
+                }
+            }
+        }
+        for (const auto& [v, w] : all) {
+            const auto before = all.find(w.after);
+            expect(before != all.end() && (v == 0 || before->second.serial + 1 == w.serial),
+                   "a value was made of another one than it replaced");
+        }
+        for (const auto& [v, value] : seen) {
+            const auto as_written = all.find(v);
+            expect(as_written != all.end() && as_written->second.value == value,
+                   "a version was read with the value of another");
+        }
+        slot s = store_.open();
+        const std::uint64_t last = parse(load(s)).serial;
+        expect(last == total, std::to_string(last) + " of " + std::to_string(total) +
+                                  " stores are in the last value");
+    }
+
+    // ---- what a slot may offer besides
+
+public:
+    // Templates, so that they are compiled for slots that offer it.
+
+    template <class S = slot> void locked() {
+        begin("locked");
+        S s = store_.open();
+        S other = store_.open();
+        const bide::slot_update leave = [](const bide::slot_snapshot&) { return std::nullopt; };
+        bide::cas_result r = s.update_locked(leave);
+        expect(r.status == status::stored && r.version == 0, told(r) + ": leaving what is absent");
+        expect_there(other, 0, "", "an update stored nothing");
+        r = s.update_locked([&](const bide::slot_snapshot& there) {
+            expect(there.version == 0 && there.value.empty(), "an update of nothing saw something");
+            return std::string("1");
+        });
+        expect(r.status == status::stored && r.version != 0, told(r) + ": making it");
+        expect_there(other, r.version, "1", "an update stored");
+        const version v1 = r.version;
+        r = other.update_locked(leave);
+        expect(r.status == status::stored && r.version == v1, told(r) + ": leaving what is there");
+        expect_there(s, v1, "1", "an update stored nothing");
+        r = other.update_locked([&](const bide::slot_snapshot& there) {
+            expect(there.version == v1 && there.value == "1", "an update saw something else");
+            return std::string("2");
+        });
+        expect(r.status == status::stored && r.version != v1, told(r) + ": changing it");
+        expect_there(s, r.version, "2", "an update stored");
+        expect_conflict(s, v1, "x", "an update came first");
+        const version v2 = r.version;
+        r = s.update_locked(
+            [](const bide::slot_snapshot&) { return some_bytes(Store::limit + 1, 3); });
+        expect(r.status == status::failed && r.error == bide::durable_errc::too_large,
+               told(r) + " instead of too_large");
+        expect_there(s, v2, "2", "an update was too large");
+        store_to(s, v2, "3", "after updates");
+
+        const int each = times(50);
+        for (const crew how : crews()) {
+            begin(how == crew::threads ? "locked, threads" : "locked, processes");
+            expect_none(at_once(how, members, [&](int i, S& mine) {
+                return i == 0 ? add_ones(mine, each) : add_ones_locked(mine, each);
+            }));
+            expect_number(long(members) * each);
+        }
+    }
+
+private:
+    template <class S> static std::string add_ones_locked(S& s, int n) {
+        std::string said;
+        for (int i = 0; i < n; ++i) {
+            const bide::cas_result r = s.update_locked(add_one_to);
+            if (r.status != status::stored) {
+                said += "! " + told(r) + "\n";
+            }
+        }
+        return said;
+    }
+
+public:
+    template <class S = slot> void clocked() {
+        begin("clocked");
+        S s = store_.open();
+        version v = 0;
+        for (int i = 0; i < 3; ++i) {
+            const auto before = s.server_now();
+            const bide::slot_snapshot there = load(s);
+            const auto after = s.server_now();
+            if (!expect(before && after, "server_now() fails")) {
+                return;
+            }
+            expect(*before > 1'500'000'000'000, "server_now() is not in milliseconds since 1970");
+            expect(*before <= *after, "server_now() went back");
+            if (expect(there.server_ms.has_value(), "load() does not bring the store's clock")) {
+                expect(*before - 1 <= *there.server_ms && *there.server_ms <= *after + 1,
+                       "load() brings another clock than server_now()");
+            }
+            v = store_to(s, v, "x", "on the store's clock");
+        }
+    }
+
+#if BIDE_TESTS_CAN_FORK
+private:
+    // Readable within the time?
+    static bool readable(int fd, std::chrono::milliseconds within) {
+        const auto end = clock::now() + within;
+        for (;;) {
+            const auto left =
+                std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()).count();
+            pollfd file{fd, POLLIN, 0};
+            const int n = ::poll(&file, 1, static_cast<int>(std::max<long long>(left, 0)));
+            if (n > 0 || (n == 0 && left <= 0) || (n < 0 && errno != EINTR)) {
+                return n > 0 && (file.revents & POLLIN) != 0;
+            }
+        }
+    }
+
+    // It may be readable for nothing, but not for ever.
+    bool goes_quiet(bide::slot_watch& w) {
+        const auto end = clock::now() + wait_;
+        do {
+            if (!expect(!w.drain(), "drain() fails")) {
+                return false;
+            }
+            if (!readable(w.fd(), std::chrono::milliseconds(20))) {
+                return true;
+            }
+        } while (clock::now() < end);
+        return false;
+    }
+
+public:
+    template <class S = slot> void watched() {
+        begin("watched");
+        S watching = store_.open();
+        S other = store_.open();
+        version v = 0;
+        for (int i = 0; i < 3 && is_well(); ++i) { // a new watch each time, of nothing at first
+            auto one = watching.watch();
+            auto two = watching.watch();
+            if (!expect(one && two && *one && *two, "watch() fails")) {
+                return;
+            }
+            for (S* const by : {&other, &watching}) {
+                v = store_to(*by, v, std::to_string(i), "watched");
+                for (bide::slot_watch* const w : {one->get(), two->get()}) {
+                    expect(readable(w->fd(), wait_), "a change does not make it readable");
+                    expect(goes_quiet(*w), "drained, and readable without a change");
+                }
+            }
+        }
+        for (const crew how : crews()) {
+            begin(how == crew::threads ? "watched, a thread" : "watched, a process");
+            follow(how);
+        }
+    }
+
+private:
+    // One waits for each change of another, which comes just when it drains, loads and waits.
+    template <class S = slot> void follow(crew how) {
+        const int changes = times(40);
+        shared_board b;
+        expect_none(at_once(how, 2, [&](int i, S& s) {
+            if (i == 0) {
+                auto end = soon() + wait_; // the other one's is over first
+                while (b->asked.load() < 1 + changes) {
+                    if (clock::now() > end) {
+                        return std::string("! a change was not asked for in time\n");
+                    }
+                    if (b->writing.load() == b->asked.load()) {
+                        std::this_thread::yield();
+                        continue;
+                    }
+                    if (const std::string said = add_ones(s, 1); !said.empty()) {
+                        return said;
+                    }
+                    ++b->writing;
+                    end = soon() + wait_;
+                }
+                return std::string();
+            }
+            const std::string said = watch_changes(s, *b, changes);
+            b->asked = 1 + changes;
+            return said;
+        }));
+    }
+
+    template <class S> std::string watch_changes(S& s, board& b, int changes) const {
+        auto made = s.watch();
+        if (!made) {
+            return "! watch() fails: " + made.error().message() + "\n";
+        }
+        bide::slot_watch& w = **made;
+        for (int i = 1; i <= changes; ++i) {
+            const auto end = soon();
+            b.asked = i;
+            for (int step = 0; step < i % 4; ++step) {
+                std::this_thread::yield();
+            }
+            for (;;) {
+                if (w.drain()) {
+                    return "! drain() fails\n";
+                }
+                const auto there = s.load();
+                if (!there) {
+                    return "! load() fails: " + there.error().message() + "\n";
+                }
+                if (number(*there) >= i) {
+                    break;
+                }
+                if (!readable(w.fd(), wait_) || clock::now() > end) {
+                    return "! a change was missed\n";
+                }
+            }
+        }
+        return "";
+    }
+
+public:
+    // An object that was made, and used, before the fork.
+    void forked() {
+        const int each = times(20);
+        begin("forked");
+        std::optional<slot> s(store_.open());
+        store_to(*s, 0, "0", "before the fork");
+        for (const bool is_used : {true, false}) {
+            {
+                children child(1, [&](int, auto gate) {
+                    gate();
+                    const std::string said = is_used ? add_ones(*s, each) : "";
+                    s.reset();
+                    return said;
+                });
+                child.go();
+                expect_none({add_ones(*s, each)});
+                expect_none(child.reports());
+            }
+            expect_none({add_ones(*s, each)});
+        }
+        expect_number(5L * each);
+
+        begin("forked, and opened by the child alone");
+        children child(1, [&](int, auto) {
+            slot mine = store_.open();
+            return add_ones(mine, 1);
+        });
+        expect_none(child.reports());
+        expect_number(1);
+    }
+
+private:
+    static int open_files() {
+        int n = 0;
+        if (DIR* const all = ::opendir("/proc/self/fd")) {
+            while (::readdir(all)) {
+                ++n;
+            }
+            ::closedir(all);
+        }
+        return n;
+    }
+
+public:
+    void keeps_no_files() {
+        begin("files");
+        const auto use = [&] {
+            slot s = store_.open();
+            store_to(s, load(s).version, "x", "once more");
+            static_cast<void>(s.compare_exchange(0, "y"));
+            if constexpr (bide::watchable_slot<slot>) {
+                expect(s.watch().has_value(), "watch() fails");
+            }
+            const slot moved_to [[maybe_unused]] = std::move(s);
+        };
+        use();
+        use();
+        const int before = open_files();
+        for (int i = 0; i < 4; ++i) {
+            use();
+        }
+        expect(open_files() <= before, "files are left open");
+    }
+#endif
+
+private:
+    Store& store_;
+    const std::chrono::milliseconds wait_;
+    std::string part_;
+    std::size_t found_ = 0; // before this part
+    std::vector<std::string> faults_;
+};
+
+template <class Store> void check_slot(Store& store) {
+    slot_suite<Store> suite(store);
+    suite.all();
+    for (const std::string& fault : suite.faults()) {
+        UNSCOPED_INFO(fault);
+    }
+    REQUIRE(suite.faults().empty());
+}
+
+} // namespace test
+
+#endif
