@@ -1,6 +1,6 @@
 # README.md is true: every ```cpp block of it compiles as a program of its own, and runs where it has a
 # main(); every test that it names is there.
-# cmake -DREADME=... -DINCLUDE=... -DTESTS=... -DCXX=... -DWORK=... -P readme.cmake
+# cmake -DREADME=... -DINCLUDE=... -DTESTS=... -DCXX=... -DDURABLE=... -DWORK=... -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 file(READ "${README}" text)
@@ -18,6 +18,10 @@ while(TRUE)
     string(SUBSTRING "${text}" ${end} -1 text)
 
     math(EXPR count "${count} + 1")
+    if(NOT DURABLE AND snippet MATCHES "<bide/durable/")
+        message(STATUS "README.md: snippet ${count} skipped, JSON was not found")
+        continue()
+    endif()
     set(source "${WORK}/snippet_${count}.cpp")
     file(WRITE "${source}" "${snippet}\n")
     set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic -Werror "-I${INCLUDE}" "${source}")
@@ -43,12 +47,13 @@ set(tests "")
 foreach(source IN LISTS sources)
     file(READ "${source}" content)
     string(REGEX REPLACE "\"[ \n]+\"" "" content "${content}") # a name over several lines
+    string(REGEX REPLACE "[(][ \n]+\"" "(\"" content "${content}")
     string(APPEND tests "${content}")
 endforeach()
-file(STRINGS "${README}" rows REGEX "^[|].*`[a-z_]+: ")
+file(STRINGS "${README}" rows REGEX "^[|].*`[a-z_ ]+: ")
 set(named 0)
 foreach(row IN LISTS rows)
-    string(REGEX MATCHALL "`[a-z_]+: [^`]+`" names "${row}")
+    string(REGEX MATCHALL "`[a-z_ ]+: [^`]+`" names "${row}")
     foreach(name IN LISTS names)
         string(REPLACE "`" "" name "${name}")
         string(FIND "${tests}" "(\"${name}\"" at)

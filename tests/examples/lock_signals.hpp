@@ -1,0 +1,135 @@
+#ifndef BIDE_TESTS_EXAMPLES_LOCK_SIGNALS_HPP
+#define BIDE_TESTS_EXAMPLES_LOCK_SIGNALS_HPP
+
+// Signals, as something that one can wait for beside other things.
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace lock_parts {
+
+using steady = std::chrono::steady_clock;
+
+[[noreturn]] inline void throw_errno(const char* what) {
+    throw std::system_error(errno, std::generic_category(), what);
+}
+
+// A pipe that is not inherited.
+struct private_pipe {
+    int in = -1, out = -1;
+
+    private_pipe() {
+        int ends[2];
+        if (::pipe(ends) != 0)
+            throw_errno("pipe");
+        in = ends[0], out = ends[1];
+        ::fcntl(in, F_SETFD, FD_CLOEXEC);
+        ::fcntl(out, F_SETFD, FD_CLOEXEC);
+    }
+    private_pipe(const private_pipe&) = delete;
+    private_pipe& operator=(const private_pipe&) = delete;
+    ~private_pipe() { ::close(in), close_out(); }
+    void close_out() {
+        if (out >= 0)
+            ::close(out);
+        out = -1;
+    }
+};
+
+// What has happened: a signal came, or somebody called wake().
+struct event {
+    int signal = 0;        // 0: wake()
+    bool is_typed = false; // on the terminal: the whole foreground got it, not only we
+};
+
+inline volatile std::sig_atomic_t inbox_end = -1; // for the handler
+
+// Gets the signals that ask us to stop, and those about children, and hands them out one by one.
+// Whoever started us may want us to ignore some of them, as nohup does: then we do.
+class inbox {
+public:
+    inbox() {
+        ::fcntl(pipe_.out, F_SETFL, O_NONBLOCK); // a handler must not wait
+        inbox_end = pipe_.out;
+        sigset_t mine;
+        ::sigemptyset(&mine);
+        for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD}) {
+            struct sigaction before{}, action{};
+            ::sigaction(signal, nullptr, &before);
+            if (before.sa_handler == SIG_IGN && signal != SIGCHLD)
+                continue;
+            action.sa_sigaction = &handle;
+            action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP;
+            ::sigfillset(&action.sa_mask);
+            ::sigaction(signal, &action, nullptr);
+            ::sigaddset(&mine, signal);
+        }
+        ::pthread_sigmask(SIG_UNBLOCK, &mine, nullptr);
+    }
+
+    inbox(const inbox&) = delete;
+    inbox& operator=(const inbox&) = delete;
+    ~inbox() { inbox_end = -1; } // from now on they are ignored
+
+    void wake() noexcept { post({}); } // from any thread
+
+    // Waits for the next event; none: not until then.
+    std::optional<event> next(std::optional<steady::time_point> until = {}) {
+        for (;;) {
+            pollfd readable{pipe_.in, POLLIN, 0};
+            int ms = -1;
+            if (until) {
+                using std::chrono::milliseconds;
+                const auto left = std::chrono::ceil<milliseconds>(*until - steady::now()).count();
+                ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
+            }
+            event e;
+            if (::poll(&readable, 1, ms) > 0 && ::read(pipe_.in, &e, sizeof e) == sizeof e)
+                return e;
+            if (until && steady::now() >= *until)
+                return std::nullopt;
+        }
+    }
+
+private:
+    static void post(const event& e) noexcept {
+        const int before = errno;
+        // It fails where thousands were not read yet: then this one changes nothing.
+        [[maybe_unused]] const auto n = ::write(inbox_end, &e, sizeof e);
+        errno = before;
+    }
+    static void handle(int signal, siginfo_t* info, void*) {
+#if defined(SI_KERNEL)
+        post({signal, info->si_code == SI_KERNEL});
+#else
+        post({signal, info->si_pid == 0});
+#endif
+    }
+
+    private_pipe pipe_;
+};
+
+// Ends as if the signal had not been caught: a shell that waits for us wants to know whether its
+// script was interrupted, and tells its own caller 128 + signal.
+[[noreturn]] inline void die_of(int signal) {
+    const rlimit none{0, 0}; // no core: it is not we who failed
+    ::setrlimit(RLIMIT_CORE, &none);
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+    std::_Exit(128 + signal);
+}
+
+} // namespace lock_parts
+
+#endif

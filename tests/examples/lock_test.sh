@@ -1,0 +1,457 @@
+# sh lock_test.sh <bide-lock> <scratch directory> <slot kinds: "file", or "file sqlite">
+#
+# Runs bide-lock alone and against itself. Events are put in order by FIFOs: a command under the
+# lock says by one that it runs, and waits at another until it may end. Where something is to be
+# seen in the record, a loop looks until it is there.
+
+set -eu
+LC_ALL=C
+TSAN_OPTIONS="${TSAN_OPTIONS-} atexit_sleep_ms=0" # else each run of bide-lock takes a second
+export LC_ALL TSAN_OPTIONS
+
+# Without a terminal, and not for ever.
+if [ "${LOCK_TEST_INSIDE-}" != yes ]; then
+    for tool in mkfifo timeout setsid awk; do
+        command -v $tool > /dev/null || { echo "lock_test: skipped, there is no $tool"; exit 0; }
+    done
+    LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 100 sh "$0" "$@"
+fi
+
+lock=$1
+work=$2
+kinds=$3
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+
+case_name=
+children=
+finish() {
+    status=$?
+    trap - EXIT
+    if [ $status != 0 ]; then
+        echo "lock_test: $case_name: failed ($status)"
+        for child in $children; do kill -TERM "$child" 2> /dev/null || :; done
+    fi
+    exit $status
+}
+trap finish EXIT
+trap 'exit 124' TERM
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+# Each case has new FIFOs and a new lock: n.
+count=0
+begin() {
+    case_name="$1 ($kind)"
+    echo "lock_test: $case_name"
+    children=
+    count=$((count + 1))
+    mkdir "$work/$count"
+    cd "$work/$count"
+    case $kind in
+    file) BIDE_LOCK_SLOT=file:. ;;
+    sqlite) BIDE_LOCK_SLOT=sqlite:locks.db ;;
+    esac
+    export BIDE_LOCK_SLOT
+    mkfifo held go more
+    # Both ends are open here, so that nobody finds the other one closed.
+    exec 4<> held 5<> go
+}
+
+# expect STATUS COMMAND...: runs it, with its output in ./out and ./err.
+expect() {
+    wanted=$1
+    shift
+    status=0
+    "$@" > out 2> err || status=$?
+    [ $status = "$wanted" ] || { cat out err; fail "status $status instead of $wanted: $*"; }
+}
+
+says() { # FILE TEXT
+    grep -F -q -e "$2" "$1" || { cat "$1"; fail "$1 does not say: $2"; }
+}
+
+quiet() {
+    [ ! -s out ] && [ ! -s err ] || { cat out err; fail "not quiet"; }
+}
+
+until_true() {
+    tries=0
+    while ! "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 1500 ] || { "$lock" inspect n; fail "never: $*"; }
+        sleep 0.02
+    done
+}
+
+# in_background OPTIONS... -- COMMAND: runs it as $child, with its output in ./bg.$child.
+in_background() {
+    { "$lock" "$@" > bg 2>&1 & } < /dev/null
+    child=$!
+    children="$children $child"
+}
+
+# ends STATUS PID
+ends() {
+    status=0
+    wait "$2" || status=$?
+    [ $status = "$1" ] || { cat bg; fail "status $status instead of $1"; }
+}
+
+# What a holder does: it says its token and lane, and waits to be let go.
+hold='echo $BIDE_FENCE $BIDE_LANE > held; read go < go'
+held() { read -r fence lane <&4; }
+let_go() { echo >&5; }
+
+waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ]; }
+
+# ---- For each kind of slot
+
+contention_cases() {
+
+begin "passes the command's status on"
+expect 0 "$lock" n -- true
+quiet
+expect 7 "$lock" n -- sh -c 'exit 7'
+expect 137 "$lock" n -- sh -c 'kill -KILL $$'
+quiet
+expect 143 "$lock" n -- sh -c 'kill -TERM $$'
+echo input > in
+expect 0 "$lock" n -- cat < in
+cmp out in
+
+begin "tells the command what it holds, with a token that grows"
+last=0
+for run in 1 2 3; do
+    expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE $BIDE_LANE $BIDE_LOCK_NAME'
+    read -r fence lane name < out
+    [ "$fence" -gt $last ] && [ "$lane" = 0 ] && [ "$name" = n ] || fail "$run: $(cat out)"
+    last=$fence
+done
+
+begin "lets one command run at a time"
+echo 0 > counter
+increments='for i in 1 2 3; do
+    "$0" n -- sh -c "mkdir inside && read -r c < counter && echo \$((c + 1)) > counter &&
+        rmdir inside"
+done'
+pids=
+for one in 1 2 3 4; do
+    sh -e -c "$increments" "$lock" > out.$one 2>&1 &
+    pids="$pids $!"
+done
+for pid in $pids; do wait $pid || { cat out.*; fail "two at once"; }; done
+[ "$(cat counter)" = 12 ] || fail "$(cat counter) instead of 12"
+
+begin "serves in the order of coming"
+in_background n -- sh -c "$hold"
+holder=$child
+held
+pids=
+for one in 1 2 3; do
+    in_background n -- sh -c "echo $one >> order"
+    pids="$pids $child"
+    until_true waiters $one
+done
+let_go
+for pid in $holder $pids; do ends 0 $pid; done
+[ "$(tr -d '\n' < order)" = 123 ] || fail "in the order $(cat order)"
+
+begin "fails at once, or after a time, and leaves no trace"
+in_background n -- sh -c "$hold"
+held
+expect 1 "$lock" -n n -- touch ran
+quiet
+expect 1 "$lock" -w 0 n -- touch ran
+expect 1 "$lock" --timeout=30ms n -- touch ran
+quiet
+expect 42 "$lock" -n -E 42 n -- touch ran
+expect 9 "$lock" -w.03s -E9 --verbose n -- touch ran
+says err "bide-lock: n: not to be had after 0."
+waiters 0 || fail "somebody waits: $(cat seen)"
+let_go
+ends 0 $child
+expect 0 "$lock" -n n -- true
+[ ! -e ran ] || fail "it ran without the lock"
+
+begin "has as many holders as permits, each in its lane"
+in_background --permits 2 n -- sh -c "$hold"
+first=$child
+held
+[ "$lane" = 0 ] || fail "lane $lane"
+in_background --permits 2 n -- sh -c "$hold"
+second=$child
+held
+[ "$lane" = 1 ] || fail "lane $lane"
+expect 1 "$lock" --permits 2 -n n -- true
+expect 78 "$lock" --permits 3 -n n -- true
+says err "bide-lock: n: "
+let_go
+let_go
+ends 0 $first
+ends 0 $second
+expect 0 "$lock" --permits 2 --weight 2 -n n -- true
+
+begin "shares with those who share"
+in_background -s n -- sh -c "$hold"
+held
+expect 0 "$lock" -s -n n -- true
+expect 1 "$lock" -x -n n -- true
+let_go
+ends 0 $child
+in_background -x n -- sh -c "$hold"
+held
+expect 1 "$lock" -s -n n -- true
+let_go
+ends 0 $child
+
+begin "terminates the command when the lock is taken away"
+in_background --lease 1s n -- sh -c '
+    trap "echo terminated; exit 0" TERM
+    echo 1 0 > held
+    sleep 99 & wait'
+held
+expect 0 "$lock" release --all n
+ends 75 $child
+says bg "bide-lock: n: the lock was lost (fence "
+says bg "terminated"
+
+begin "goes on after a crash when the lease is over"
+in_background --lease 500ms n -- sh -c "$hold"
+held
+kill -KILL $child
+ends 137 $child
+expect 0 "$lock" -w 30 n -- sh -c 'echo $BIDE_FENCE'
+[ "$(cat out)" -gt "$fence" ] || fail "the token does not grow"
+}
+
+for kind in $kinds; do contention_cases; done
+
+# ---- For one
+
+kind=file
+
+begin "does not go on after a crash before the lease is over"
+in_background n -- sh -c 'exec 3> more; echo 1 0 > held; exec sleep 99'
+cat more & # until nobody can write into it any more: the command has ended
+reader=$!
+held
+kill -KILL $child
+ends 137 $child
+if [ "$(uname)" = Linux ]; then wait $reader; else kill $reader; fi
+expect 1 "$lock" -n n -- true
+expect 0 "$lock" release --all n
+expect 0 "$lock" -n n -- true
+
+begin "kills what does not end, and what it has started"
+in_background --lease 1s --kill-after 100ms -v n -- sh -c '
+    trap "" TERM
+    { exec 3> more; echo 1 0 > held; exec sleep 99; } &
+    while :; do sleep 99; done'
+cat more &
+reader=$!
+held
+expect 0 "$lock" release --force 1 -v n
+says err "bide-lock: n: released fence 1"
+ends 75 $child
+says bg "killing the command"
+wait $reader
+
+begin "gives what the command has started the same time, and no more"
+in_background --lease 1s --kill-after 100ms n -- sh -c '
+    sh -c "trap \"\" TERM; exec 3> more; echo 1 0 > held; exec sleep 99" &
+    wait'
+cat more &
+reader=$!
+held
+expect 0 "$lock" release --force 1 n
+ends 75 $child
+wait $reader
+
+begin "leaves the queue at a signal"
+in_background n -- sh -c "$hold"
+holder=$child
+held
+for signal in TERM:143 HUP:129; do
+    in_background n -- touch ran
+    until_true waiters 1
+    kill -${signal%:*} $child
+    ends ${signal#*:} $child
+    waiters 0 || fail "it still waits: $(cat seen)"
+done
+let_go
+ends 0 $holder
+[ ! -e ran ] || fail "it ran"
+
+begin "ignores what its caller ignores"
+trap '' HUP
+in_background n -- sh -c "$hold; kill -HUP \$\$; exit 5"
+trap - HUP
+held
+kill -HUP $child
+let_go
+ends 5 $child
+
+begin "hands signals on to all of the command, and waits for it"
+in_background n -- sh -c '
+    trap "echo hangup; exit 9" HUP
+    { exec 3> more; echo 1 0 > held; exec sleep 99; } &
+    wait'
+cat more &
+reader=$!
+held
+kill -HUP $child
+ends 9 $child
+says bg hangup
+wait $reader
+in_background n -- sh -c 'echo 1 0 > held; exec sleep 99'
+held
+kill -TERM $child
+ends 143 $child
+expect 0 "$lock" -n n -- true
+
+begin "tells who holds it and who waits"
+expect 0 "$lock" inspect n
+says out "n: never used"
+expect 0 "$lock" inspect --json n
+says out null
+in_background --holder 'web 1' n -- sh -c "$hold"
+holder=$child
+held
+in_background --holder 'web 2' n -- true
+until_true waiters 1
+expect 0 "$lock" inspect n
+says out "n: 0 of 1 permits free, 1 waiting"
+for line in 'holder  fence=1 lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
+    'waiter  place=1 weight=1 left=[0-9.]+s host=[^ ]+ id=web 2'; do
+    grep -E -q "^$line\$" out || { cat out; fail "no such line: $line"; }
+done
+expect 0 "$lock" inspect --json n
+for field in '"v":1' '"permits":1' '"fence":1' '"holderId":"web 1"' '"holderId":"web 2"' \
+    '"name":"n"' '"free":0' '"expired":[]' '"now":'; do
+    says out "$field"
+done
+let_go
+ends 0 $holder
+ends 0 $child
+
+begin "takes it away from one holder, and keeps who did so"
+in_background n -- sh -c "$hold"
+held
+expect 1 "$lock" release --force 77 n
+says err "bide-lock: n: nobody holds it so"
+expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
+expect 0 "$lock" inspect n
+says out "note    ops: force_release $fence: host lost"
+expect 0 "$lock" -n n -- true
+let_go
+ends 75 $child
+says bg "shortly before the command ended"
+expect 1 "$lock" release --all n
+says err "nobody holds it"
+
+begin "repairs what cannot be read, on request only"
+expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
+expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+[ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
+expect 0 "$lock" inspect n
+says out "note    ops: repair: file lost"
+expect 1 "$lock" repair --min-fence 90 n
+says err "bide-lock: n: the record can be read"
+for kind in $kinds; do
+    [ $kind = sqlite ] && command -v sqlite3 > /dev/null || continue
+    BIDE_LOCK_SLOT=sqlite:locks.db
+    expect 0 "$lock" n -- true
+    sqlite3 locks.db "update bide_lock set value = x'00'"
+    expect 65 "$lock" -n n -- true
+    expect 65 "$lock" inspect n
+    says err "bide-lock: n: the stored record is corrupt"
+    expect 0 "$lock" repair --min-fence 50 --by ops n
+    expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+    [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
+done
+kind=file
+
+begin "says which command it could not run"
+expect 127 "$lock" n -- ./no-such-command
+says err "bide-lock: ./no-such-command: No such file"
+touch plain
+expect 126 "$lock" n -- ./plain
+says err "bide-lock: ./plain: Permission denied"
+expect 0 "$lock" -n n -- true
+
+begin "says what is wrong with the slot"
+expect 66 "$lock" --slot file:no-such-directory n -- true
+says err "bide-lock: n: No such file"
+expect 64 "$lock" --slot file: n -- true
+expect 64 "$lock" --slot files:. n -- true
+says err "not one of file"
+expect 64 "$lock" --slot redis:localhost:6379 n -- true
+for bad in redis:localhost redis:localhost:0 redis:6379; do
+    expect 64 "$lock" --relaxed --slot $bad n -- true
+done
+
+begin "refuses what makes no sense"
+wrong() {
+    expect 64 "$lock" "$@"
+    says err "Try: bide-lock --help"
+    [ ! -s out ] || fail "something on stdout"
+}
+for arguments in '' n -- 'n --' '-- true' 'n m -- true' 'inspect' 'inspect n m' \
+    'inspect n -- true' 'lock n' 'release n' 'release --all --force 1 n' 'release --force 0 n' \
+    'repair n' \
+    '--json n -- true' '--all n -- true' '-n inspect n' '--bogus n -- true' '-q n -- true' \
+    '--permits 0 n -- true' '--permits 1x n -- true' '--permits -1 n -- true' '--permits' \
+    '--weight 2 n -- true' '--shared --permits 2 n -- true' '-s -x n -- true' '-nv n -- true' \
+    '--json=1 inspect n' '-E 256 n -- true' '-E -1 n -- true' '--lease 0 n -- true' \
+    '--lease 1s --kill-after 600ms n -- true' '-w -1 n -- true' '-w 1.2.3 n -- true' \
+    '-w . n -- true' '-w 1y n -- true' '-w 99999999999999999999 n -- true' '-w= n -- true' \
+    '-w inf n -- true' '--slot -- true'; do
+    wrong $arguments
+done
+for name in '' . .. .hidden a/b /etc -n "$(printf 'a\tb')" "$(printf %201s x)"; do
+    wrong "$name" -- true
+done
+BIDE_LOCK_SLOT= wrong n -- true
+for name in a.lock 'a b' a.bide "$(printf %200s x)" 'é' inspect; do
+    expect 0 "$lock" "$name" -- true
+done
+expect 0 "$lock" --help
+says out "usage: bide-lock"
+
+begin "understands times"
+for time in 1 0.5 .5 20ms 1.5s 2m 1h 1d; do expect 0 "$lock" -w $time --lease=1h n -- true; done
+
+begin "gives the command what it was given, and nothing of its own"
+if [ -d /proc/self/fd ]; then
+    exec 7> seven
+    sh -c 'ls /proc/$$/fd' < /dev/null > expected 2> err
+    expect 0 "$lock" n -- sh -c 'ls /proc/$$/fd' < /dev/null
+    diff expected out || fail "other descriptors"
+    exec 7>&-
+fi
+"$lock" -v n -- true 2>&-
+"$lock" -v n -- true <&- >&- 2>&-
+if grep -q bide-lock n.bide*; then fail "it printed into its files"; fi
+expect 0 "$lock" inspect n
+says out "n: 1 of 1 permits free, 0 waiting"
+
+# A terminal's Ctrl-C is for the command, which may read from it, too.
+begin "keeps the terminal working"
+if script --version 2>&1 | grep -q util-linux; then
+    # Who types is in the background: what is there gets no Ctrl-C.
+    { echo hello >&5; held; printf '\003' >&5; } &
+    expect 5 script -qec "'$lock' n -- sh -c 'trap \"echo interrupted; exit 5\" INT
+        read -r line < /dev/tty; echo \"got \$line\"; echo 1 0 > held; sleep 99 & wait'" typed < go
+    says out "got hello"
+    says out interrupted
+else
+    echo "not checked: no script(1)"
+fi
+
+case_name=
+echo "lock_test: all passed"
