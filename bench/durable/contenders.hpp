@@ -1,0 +1,62 @@
+#ifndef BIDE_BENCH_DURABLE_CONTENDERS_HPP
+#define BIDE_BENCH_DURABLE_CONTENDERS_HPP
+
+// Locks between processes, bide's and what there is besides, in one shape.
+
+#include "durable/crew.hpp"
+#include "durable/meter.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+// One that wants the lock, in a process of its own; or a thread.
+class contender {
+public:
+    contender() = default;
+    contender(const contender&) = delete;
+    contender& operator=(const contender&) = delete;
+    virtual ~contender() = default;
+
+    // The token; 0 where there are none. Throws what goes wrong, and when it takes too long.
+    virtual std::int64_t acquire() = 0;
+    virtual void release() = 0;
+};
+
+struct lock_terms {
+    std::int64_t permits = 1;
+    std::chrono::milliseconds lease{30'000};
+    bool process_bound = true;
+};
+
+// A kind of lock.
+struct lock_kind {
+    std::string name;
+    members shared_by = members::processes;
+    bool is_ours = true; // else it counts nothing, and takes no terms
+    bool is_variant = false;
+    std::function<void()> prepare;
+    std::function<std::unique_ptr<contender>(const std::string& place, slot_meter&,
+                                             const lock_terms&)>
+        join;
+};
+
+// Those of bide, over each store.
+const std::vector<lock_kind>& our_locks();
+
+// flock(2), whose owner is a process on this machine and which is gone with it; PostgreSQL's
+// advisory lock, whose owner is a connection. Neither has a lease, so one that hangs holds for
+// ever, nor a token by which a resource could tell; neither remembers anything.
+const std::vector<lock_kind>& other_locks();
+
+inline const char* const flock_row = "flock(2)";
+inline const char* const advisory_row = "pg_advisory_lock";
+
+} // namespace bench
+
+#endif

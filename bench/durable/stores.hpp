@@ -1,0 +1,54 @@
+#ifndef BIDE_BENCH_DURABLE_STORES_HPP
+#define BIDE_BENCH_DURABLE_STORES_HPP
+
+// Where slots can be had on this machine: what was compiled in and is installed. Servers are
+// started when they are first needed, with settings by which what they acknowledge is on disk.
+
+#include "durable/crew.hpp"
+#include "durable/meter.hpp"
+
+#include <bide/durable/slot.hpp>
+
+#include <string>
+#include <vector>
+
+namespace bench {
+
+class store {
+public:
+    store() = default;
+    store(const store&) = delete;
+    store& operator=(const store&) = delete;
+    virtual ~store() = default;
+
+    virtual const char* name() const = 0;
+
+    // Who can share it.
+    virtual members shared_by() const { return members::processes; }
+
+    // It only differs from another one in that changes are told.
+    virtual bool is_variant() const { return false; }
+
+    // By the parent, before anybody opens it.
+    virtual void prepare() {}
+
+    // In a process of its own.
+    virtual bide::slot_ref open(const std::string& place) = 0;
+    virtual bide::slot_ref open(const std::string& place, slot_meter& meter) = 0;
+};
+
+// All of them, or only those that take no server but PostgreSQL. They live as long as the program;
+// stop_servers() before its end.
+const std::vector<store*>& stores();
+void use_few_stores(); // before the first use
+void stop_servers();
+
+// For libpq; empty where there is no server. Starts it.
+std::string postgres_conninfo();
+
+// One line.
+std::string describe_stores();
+
+} // namespace bench
+
+#endif
