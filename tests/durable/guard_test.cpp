@@ -9,11 +9,10 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/temp_directory.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -198,59 +197,51 @@ TEST_CASE("guard: detached it stays held, and who has the ticket goes on with it
 }
 
 TEST_CASE("guard: a child of fork() does not give back what its parent holds") {
-    std::string directory = (std::filesystem::temp_directory_path() / "bide-guard-XXXXXX").string();
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    {
-        durable_mutex m(bide::file_slot(directory + "/lock"));
-        auto g = m.acquire();
-        REQUIRE(g.has_value());
-        const pid_t child = ::fork();
-        if (child == 0) {
-            const bool right = !g->is_held();
-            {
-                const auto dropped = std::move(g);
-            }
-            ::_exit(right ? 0 : 1);
+    const test::temp_directory directory("guard");
+    durable_mutex m(bide::file_slot(directory.path() + "/lock"));
+    auto g = m.acquire();
+    REQUIRE(g.has_value());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool right = !g->is_held();
+        {
+            const auto dropped = std::move(g);
         }
-        int status = -1;
-        ::waitpid(child, &status, 0);
-        REQUIRE(status == 0);
-        REQUIRE(g->is_held());
-        REQUIRE(m.try_acquire().error() == errc::timeout);
-        REQUIRE(g->renew().has_value());
+        ::_exit(right ? 0 : 1);
     }
-    std::filesystem::remove_all(directory);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    REQUIRE(status == 0);
+    REQUIRE(g->is_held());
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+    REQUIRE(g->renew().has_value());
 }
 
 TEST_CASE("guard: what a process held that was killed is free at once where it was bound to it") {
-    std::string directory = (std::filesystem::temp_directory_path() / "bide-guard-XXXXXX").string();
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    {
-        durable_options o;
-        o.lease = std::chrono::hours(1);
-        int told[2];
-        REQUIRE(::pipe(told) == 0);
-        const pid_t child = ::fork();
-        if (child == 0) {
-            durable_mutex m(bide::file_slot(directory + "/lock"), o);
-            const auto g = m.acquire();
-            static_cast<void>(!::write(told[1], "x", g.has_value() ? 1 : 0));
-            ::close(told[1]);
-            for (;;) {
-                ::pause();
-            }
-        }
+    const test::temp_directory directory("guard");
+    durable_options o;
+    o.lease = std::chrono::hours(1);
+    int told[2];
+    REQUIRE(::pipe(told) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        durable_mutex m(bide::file_slot(directory.path() + "/lock"), o);
+        const auto g = m.acquire();
+        static_cast<void>(!::write(told[1], "x", g.has_value() ? 1 : 0));
         ::close(told[1]);
-        char x = 0;
-        REQUIRE(::read(told[0], &x, 1) == 1);
-        ::close(told[0]);
-        durable_mutex m(bide::file_slot(directory + "/lock"), o);
-        REQUIRE(m.try_acquire().error() == errc::timeout);
-        std::thread killer([&] { ::kill(child, SIGKILL); });
-        const auto g = m.acquire(); // within the hour
-        killer.join();
-        ::waitpid(child, nullptr, 0);
-        REQUIRE(g.has_value());
+        for (;;) {
+            ::pause();
+        }
     }
-    std::filesystem::remove_all(directory);
+    ::close(told[1]);
+    char x = 0;
+    REQUIRE(::read(told[0], &x, 1) == 1);
+    ::close(told[0]);
+    durable_mutex m(bide::file_slot(directory.path() + "/lock"), o);
+    REQUIRE(m.try_acquire().error() == errc::timeout);
+    std::thread killer([&] { ::kill(child, SIGKILL); });
+    const auto g = m.acquire(); // within the hour
+    killer.join();
+    ::waitpid(child, nullptr, 0);
+    REQUIRE(g.has_value());
 }

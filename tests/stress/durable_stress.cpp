@@ -16,6 +16,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
+#include <support/temp_directory.hpp>
 
 #include <array>
 #include <atomic>
@@ -23,9 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -54,24 +53,10 @@ private:
 
 class in_file {
 public:
-    in_file() {
-        char made[] = "/tmp/bide-durable-XXXXXX";
-        if (::mkdtemp(made) == nullptr) {
-            std::abort();
-        }
-        directory_ = made;
-    }
-    in_file(const in_file&) = delete;
-    in_file& operator=(const in_file&) = delete;
-    ~in_file() {
-        std::error_code ignored;
-        std::filesystem::remove_all(directory_, ignored);
-    }
-
-    bide::slot_ref open() { return bide::slot_ref(bide::file_slot(directory_ + "/lock")); }
+    bide::slot_ref open() { return bide::slot_ref(bide::file_slot(directory_.path() + "/lock")); }
 
 private:
-    std::string directory_;
+    test::temp_directory directory_{"durable"};
 };
 
 bide::durable_options quick() {

@@ -4,6 +4,8 @@
 // What starting a real server for a test takes: a directory, a port, and a child process that never
 // outlives the test, not even one that crashed. Linux.
 
+#include <support/temp_directory.hpp>
+
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -58,40 +60,6 @@ inline std::string find_program(std::initializer_list<const char*> paths) {
     }
     return {};
 }
-
-// A fresh directory under /tmp that anybody may pass through. Removed by the process that made it.
-class temp_directory {
-public:
-    explicit temp_directory(const std::string& name) {
-        std::string pattern = "/tmp/bide-test-" + name + "-XXXXXX";
-        if (::mkdtemp(pattern.data()) == nullptr || ::chmod(pattern.c_str(), 0755) != 0) {
-            std::perror("mkdtemp");
-            std::abort();
-        }
-        path_ = std::move(pattern);
-    }
-    temp_directory(const temp_directory&) = delete;
-    temp_directory& operator=(const temp_directory&) = delete;
-    ~temp_directory() {
-        if (::getpid() == owner_) {
-            std::error_code ignored;
-            std::filesystem::remove_all(path_, ignored);
-        }
-    }
-
-    const std::string& path() const noexcept { return path_; }
-
-    // Below it, with this content.
-    std::string write(const std::string& name, const std::string& content) const {
-        const std::string file = path_ + "/" + name;
-        std::ofstream(file) << content;
-        return file;
-    }
-
-private:
-    pid_t owner_ = ::getpid();
-    std::string path_;
-};
 
 // A port of 127.0.0.1 that nobody listens at, below those that the system gives to clients: it is
 // still free when the server comes back.

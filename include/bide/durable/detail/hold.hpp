@@ -28,7 +28,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class renewer;
 class acquisition;
 
 class hold final : public watched, public std::enable_shared_from_this<hold> {

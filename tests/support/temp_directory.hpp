@@ -1,0 +1,53 @@
+#ifndef BIDE_TESTS_SUPPORT_TEMP_DIRECTORY_HPP
+#define BIDE_TESTS_SUPPORT_TEMP_DIRECTORY_HPP
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace test {
+
+// A fresh directory under /tmp that anybody may pass through. Removed by the process that made it.
+class temp_directory {
+public:
+    explicit temp_directory(const std::string& name) {
+        std::string pattern = "/tmp/bide-test-" + name + "-XXXXXX";
+        if (::mkdtemp(pattern.data()) == nullptr || ::chmod(pattern.c_str(), 0755) != 0) {
+            std::perror("mkdtemp");
+            std::abort();
+        }
+        path_ = std::move(pattern);
+    }
+    temp_directory(const temp_directory&) = delete;
+    temp_directory& operator=(const temp_directory&) = delete;
+    ~temp_directory() {
+        if (::getpid() == owner_) {
+            std::error_code ignored;
+            std::filesystem::remove_all(path_, ignored);
+        }
+    }
+
+    const std::string& path() const noexcept { return path_; }
+
+    // Below it, with this content.
+    std::string write(const std::string& name, const std::string& content) const {
+        const std::string file = path_ + "/" + name;
+        std::ofstream(file) << content;
+        return file;
+    }
+
+private:
+    pid_t owner_ = ::getpid();
+    std::string path_;
+};
+
+} // namespace test
+
+#endif
