@@ -105,18 +105,21 @@ public:
     }
     ~advisory_contender() override { ::PQfinish(connection_); }
 
-    std::int64_t acquire() override { return execute(lock_); }
-    void release() override { execute(unlock_); }
+    std::int64_t acquire() override {
+        execute(lock_, "");
+        return 0;
+    }
+    void release() override { execute(unlock_, "t"); }
 
 private:
-    std::int64_t execute(const std::string& sql) {
+    void execute(const std::string& sql, const std::string& expected) {
         PGresult* const answer = ::PQexec(connection_, sql.c_str());
-        const bool done = ::PQresultStatus(answer) == PGRES_TUPLES_OK;
+        const bool done =
+            ::PQresultStatus(answer) == PGRES_TUPLES_OK && ::PQgetvalue(answer, 0, 0) == expected;
         ::PQclear(answer);
         if (!done) {
-            throw std::runtime_error(::PQerrorMessage(connection_));
+            throw std::runtime_error(sql + ": " + ::PQerrorMessage(connection_));
         }
-        return 0;
     }
 
     PGconn* connection_;

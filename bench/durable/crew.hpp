@@ -2,7 +2,8 @@
 #define BIDE_BENCH_DURABLE_CREW_HPP
 
 // Processes, or the threads of one, that work together and leave their results in memory that they
-// share with their parent. None outlives it, nor a minute and a half.
+// share with their parent. None outlives it, nor a minute and a half. A program that is interrupted
+// learns that where it waits for them.
 //
 // The parent has one thread besides, the watchdog, which sleeps with no lock held that a child
 // would take.
@@ -34,6 +35,39 @@ namespace bench {
 using test::shared_with_children;
 
 enum class members { processes, threads };
+
+// Turns requests to end into exceptions, so that servers and files are cleared away; the second one
+// ends the program at once.
+class interruption {
+public:
+    static void begin_to_notice() {
+        struct sigaction what{};
+        what.sa_handler = [](int) { was_requested() = 1; };
+        what.sa_flags = static_cast<int>(SA_RESETHAND);
+        for (const int number : requests) {
+            ::sigaction(number, &what, nullptr);
+        }
+    }
+    static void leave_to_system() {
+        for (const int number : requests) {
+            ::signal(number, SIG_DFL);
+        }
+    }
+    static bool is_requested() noexcept { return was_requested() != 0; }
+    static void check() {
+        if (is_requested()) {
+            throw std::runtime_error("interrupted");
+        }
+    }
+
+private:
+    static constexpr int requests[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+
+    static volatile std::sig_atomic_t& was_requested() noexcept {
+        static volatile std::sig_atomic_t it = 0;
+        return it;
+    }
+};
 
 class crew {
 public:
@@ -109,6 +143,7 @@ public:
     void await(Question question, std::chrono::milliseconds patience = std::chrono::seconds(30)) {
         const std::int64_t end = now_ns() + patience.count() * 1'000'000;
         while (!question()) {
+            interruption::check();
             reap();
             if (failed_ || (started_.empty() && !question())) {
                 throw std::runtime_error("a process of a row failed");
@@ -152,6 +187,7 @@ private:
         if (::getppid() != parent) {
             ::_exit(1);
         }
+        interruption::leave_to_system();
         ::signal(SIGALRM, SIG_DFL);
         ::alarm(longest_life);
     }

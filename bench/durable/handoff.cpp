@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -36,7 +37,10 @@ void wait_until_queued(const lock_kind& kind, const two_players::player& other) 
         return other.wants && (!kind.is_ours || other.meter.first_returned != 0);
     };
     const std::int64_t end = now_ns() + 10'000'000'000;
-    while (!is_queued() && now_ns() < end) {
+    while (!is_queued()) {
+        if (now_ns() >= end) {
+            throw std::runtime_error("the other one did not come");
+        }
         rest(std::chrono::microseconds(50));
     }
     rest(until_it_sleeps);
@@ -86,14 +90,14 @@ sample hand_off(const lock_kind& kind, std::chrono::nanoseconds duration) {
 } // namespace
 
 void add_handoff(harness& h) {
-    const std::chrono::nanoseconds duration = h.make_setting(800, 60).duration;
+    const std::chrono::nanoseconds duration = h.make_setting(500, 60).duration;
     table t{"handoff",
             "two processes (memory: threads), from the release in one to the return in the other",
             {{"p50", "us", 0}, {"p99", "us", 0}, {"handoffs", "", 0}},
             {}};
     for (const auto* const kinds : {&other_locks(), &our_locks()}) {
         for (const lock_kind& kind : *kinds) {
-            t.add(kind.name, [&kind, duration] { return hand_off(kind, duration); });
+            add_row(t, kind.name, [&kind, duration] { return hand_off(kind, duration); });
         }
     }
     h.add(std::move(t));

@@ -53,6 +53,20 @@ void hold_first(herd& all, contender& lock) {
     lock.release();
 }
 
+// To queue, one behind the other: a hundred at a time would be in each other's way for long.
+void wait_for_turn(const herd& all, std::size_t i) {
+    for (;;) {
+        std::size_t queued = 0;
+        while (queued < i && all.of[queued].stores != 0) {
+            ++queued;
+        }
+        if (all.is_held && queued == i) {
+            return;
+        }
+        rest(std::chrono::milliseconds(1 + (i - queued) / 4));
+    }
+}
+
 sample stampede(const lock_kind& kind, std::size_t size) {
     const std::string place = begin_place(kind);
     const shared_with_children<herd> all;
@@ -62,9 +76,7 @@ sample stampede(const lock_kind& kind, std::size_t size) {
         if (is_first) {
             hold_first(*all, *lock);
         } else {
-            while (!all->is_held) {
-                rest(std::chrono::milliseconds(1));
-            }
+            wait_for_turn(*all, i);
             lock->acquire();
             if (++all->acquired == 1) {
                 all->acquired_at = now_ns();
@@ -103,7 +115,7 @@ void add_herd(harness& h) {
             {}};
     for (const lock_kind& kind : our_locks()) {
         if (is_for_many(h, kind)) {
-            t.add(kind.name, [&kind, size] { return stampede(kind, size); });
+            add_row(t, kind.name, [&kind, size] { return stampede(kind, size); });
         }
     }
     h.add(std::move(t));

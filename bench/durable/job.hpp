@@ -4,17 +4,24 @@
 // What the workloads have in common.
 
 #include "durable/contenders.hpp"
+#include "durable/crew.hpp"
 #include "durable/directory.hpp"
 #include "durable/stores.hpp"
 #include "support/harness.hpp"
+#include "support/options.hpp"
 #include "support/stats.hpp"
+#include "support/table.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -53,10 +60,35 @@ inline double percentile_us(std::vector<std::int64_t> times, double share) {
 // A few numbers that a child leaves.
 struct numbers {
     double of[4] = {not_measured, not_measured, not_measured, not_measured};
-    bool is_done = false;
 };
 
 inline void rest(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
+
+// How many measurements have failed.
+inline std::size_t& failures() noexcept {
+    static std::size_t count = 0;
+    return count;
+}
+
+// Adds a row that may fail: it says why, nothing stands in its place, and the program fails in the
+// end; the other rows are measured all the same.
+inline void add_row(table& to, std::string name, std::function<sample()> measure) {
+    const std::size_t width = to.columns.size();
+    const std::string full_name = to.name + '/' + name;
+    to.add(std::move(name), [=, measure = std::move(measure)] {
+        interruption::check();
+        try {
+            return measure();
+        } catch (const usage_error&) {
+            throw;
+        } catch (const std::exception& wrong) {
+            interruption::check();
+            ++failures();
+            std::fprintf(stderr, "bench: %s failed: %s\n", full_name.c_str(), wrong.what());
+            return sample(width, not_measured);
+        }
+    });
+}
 
 } // namespace bench
 

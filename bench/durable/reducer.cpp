@@ -111,7 +111,8 @@ void add_reducer(harness& h) {
         if (h.opts().quick && waiters > 1000) {
             continue;
         }
-        t.add(std::to_string(waiters), [waiters, duration] { return step(waiters, duration); });
+        add_row(t, std::to_string(waiters),
+                [waiters, duration] { return step(waiters, duration); });
     }
     h.add(std::move(t));
 }

@@ -216,7 +216,8 @@ void stop_servers() {
 std::string postgres_conninfo() {
 #if defined(BIDE_BENCH_HAS_POSTGRES)
     if (postgres == nullptr) {
-        postgres = std::make_unique<test::postgres_server>(test::postgres_server::speed::durable);
+        postgres = std::make_unique<test::postgres_server>(test::postgres_server::speed::durable,
+                                                           "max_connections = 500");
         if (!postgres->is_running()) {
             throw std::runtime_error("PostgreSQL did not start");
         }

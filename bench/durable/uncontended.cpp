@@ -48,7 +48,7 @@ sample acquire_and_release(const lock_kind& kind, std::chrono::nanoseconds durat
 } // namespace
 
 void add_uncontended(harness& h) {
-    const std::chrono::nanoseconds duration = h.make_setting(400, 40).duration;
+    const std::chrono::nanoseconds duration = h.make_setting(250, 40).duration;
     table t{"uncontended",
             "acquire and release by one process; flock(2) and pg_advisory_lock keep no record: no "
             "lease, no token, no place in a queue that a crash leaves as it was",
@@ -57,7 +57,8 @@ void add_uncontended(harness& h) {
     for (const auto* const kinds : {&other_locks(), &our_locks()}) {
         for (const lock_kind& kind : *kinds) {
             if (!kind.is_variant) {
-                t.add(kind.name, [&kind, duration] { return acquire_and_release(kind, duration); });
+                add_row(t, kind.name,
+                        [&kind, duration] { return acquire_and_release(kind, duration); });
             }
         }
     }

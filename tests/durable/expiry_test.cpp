@@ -129,3 +129,24 @@ TEST_CASE("expiry: whose process is gone is over, in front of the queue and with
     h.from = self;
     REQUIRE_FALSE(judge.expired(h, 0));
 }
+
+TEST_CASE("expiry: who is known to run is not asked for again; who is not known to, is") {
+    struct : process_knowledge {
+        bool runs(const origin&) const noexcept override { return it_does; }
+        bool it_does = false;
+    } known;
+    origin self = here();
+    self.pid = 1;
+    holder h = held(2000);
+    h.from.pid = 0x7fff'ffff; // there is none
+    const expiry_judge judge(lock_clock::boottime, 1000, self);
+#if defined(__linux__)
+    REQUIRE(judge.expired(h, 0));
+    REQUIRE(judge.knowing(&known).expired(h, 0));
+    REQUIRE(judge.knowing(nullptr).expired(h, 0));
+#endif
+    known.it_does = true;
+    REQUIRE_FALSE(judge.knowing(&known).expired(h, 0));
+    h.expires_at = 1000; // a lease is over all the same
+    REQUIRE(judge.knowing(&known).expired(h, 0));
+}

@@ -27,6 +27,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <optional>
 #include <span>
@@ -70,21 +71,28 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     const auto begin = steady::now();
     int caught = 0;
     std::optional<guard_or_error> got;
+    std::exception_ptr trouble;
     {
-        std::stop_source stop;
         bide::acquire_request wanted;
         wanted.weight = o.weight;
         if (o.timeout)
             wanted.timeout = *o.timeout;
-        wanted.stop = stop.get_token();
-        std::jthread waits([&] { got.emplace(look_and_wait(lock, wanted)), events.wake(); });
+        std::jthread waits([&](std::stop_token stop) {
+            wanted.stop = std::move(stop);
+            try {
+                got.emplace(look_and_wait(lock, wanted));
+            } catch (...) { // no memory, or no thread to renew it
+                trouble = std::current_exception();
+            }
+            events.wake();
+        });
         while (const int signal = events.next()->signal) {
             if (signal == SIGCHLD)
                 continue;
             if (signal == caught)
                 die_of(signal); // for the second time: it takes too long
             caught = signal;
-            stop.request_stop();
+            waits.request_stop();
         }
     }
     const std::chrono::duration<double> seconds = steady::now() - begin;
@@ -93,6 +101,8 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
         got.reset(); // it may have come at the last moment
         die_of(caught);
     }
+    if (trouble)
+        std::rethrow_exception(trouble);
     if (!*got) {
         const std::error_code error = got->error();
         if (error == bide::errc::timeout) {
@@ -125,31 +135,36 @@ child start(const options& o, const durable_guard& held, const inheritance& inhe
 }
 
 // Until the command has ended: hands on signals, and ends it when the lock is lost. True: it was
-// lost. (A command that was stopped has to go on in order to be terminated.)
-bool supervise(const options& o, const durable_guard& held, child& command, inbox& events) {
+// lost. (A command that was stopped has to go on in order to be terminated.) Nothing is thrown: the
+// lock is not to be released while the command runs.
+bool supervise(const options& o, const durable_guard& held, child& command,
+               inbox& events) noexcept {
+    events.wake();         // what was typed before that was, perhaps, before the command was there
+    bool is_there = false; // and gets itself what is typed
     const std::stop_callback on_loss(held.lost(), [&events] { events.wake(); });
     std::optional<steady::time_point> kill_at;
     bool lost = false;
     const auto kill_in_time = [&] {
         if (!kill_at || steady::now() < *kill_at)
             return;
-        if (o.verbose)
-            complain(o.name + ": killing the command");
         command.send(SIGKILL);
         kill_at.reset();
+        if (o.verbose)
+            complain(o.name + ": killing the command");
     };
     while (!command.has_ended()) {
         if (!lost && held.lost().stop_requested()) {
             lost = true;
-            complain(o.name + ": the lock was lost (fence " + std::to_string(held.fence()) +
-                     "): terminating the command");
             command.send(SIGTERM);
             command.send(SIGCONT);
             kill_at = steady::now() + o.grace();
+            complain(o.name + ": the lock was lost (fence " + std::to_string(held.fence()) +
+                     "): terminating the command");
         }
         kill_in_time();
         const auto e = events.next(kill_at);
-        if (e && e->signal != 0 && e->signal != SIGCHLD && !e->is_typed)
+        is_there = is_there || (e && e->signal == 0);
+        if (e && e->signal != 0 && e->signal != SIGCHLD && !(e->is_typed && is_there))
             command.send(e->signal);
     }
     // What the command had started gets the same time. It is nobody's child here, so nobody tells
@@ -163,6 +178,8 @@ bool supervise(const options& o, const durable_guard& held, child& command, inbo
 
 int run(const options& o, bide::durable_semaphore& lock, inbox& events,
         const inheritance& inherited) {
+    for (const int signal : {SIGPIPE, SIGTTOU}) // to say something must neither end nor stop us
+        ::signal(signal, SIG_IGN);
     durable_guard held = acquire(o, lock, events);
     child command = start(o, held, inherited);
     bool lost = supervise(o, held, command, events);

@@ -32,6 +32,8 @@ class inheritance {
 public:
     inheritance() {
         ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+        ::sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
+        ::sigaction(SIGTTOU, nullptr, &on_background_output_);
         std::error_code error; // not everybody has this directory
         for (std::filesystem::directory_iterator at("/proc/self/fd", error), end;
              !error && at != end; at.increment(error)) {
@@ -56,11 +58,14 @@ public:
         if (is_known_)
             ::close_range(from, ~0U, CLOSE_RANGE_CLOEXEC);
 #endif
+        ::sigaction(SIGPIPE, &on_broken_pipe_, nullptr);
+        ::sigaction(SIGTTOU, &on_background_output_, nullptr);
         ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     }
 
 private:
     sigset_t mask_{};
+    struct sigaction on_broken_pipe_{}, on_background_output_{};
     std::vector<unsigned> files_;
     bool is_known_ = false;
 };

@@ -4,6 +4,7 @@
 // What bide-lock is told on its command line, and what it answers with its exit status.
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
@@ -17,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 namespace lock_parts {
 
@@ -60,7 +63,8 @@ How to look after it:
   release --force FENCE       take it away from this holder; its command is then terminated
   release --all               take it away from all
   repair --min-fence N        make a new record where it cannot be read; N is to be larger than
-                              every BIDE_FENCE that was given out
+                              every BIDE_FENCE that was given out; with the lock's --permits,
+                              1024 where it is one for -s and -x
   --by WHO, --reason TEXT     what the record keeps of who did this (user@host), and why
 
 TIME is a number and one of ms, s, m, h, d: 500ms, 1.5h; without a unit, of seconds. A NAME has at
@@ -83,8 +87,14 @@ Status: the command's, or 128+n where signal n ended it, or bide-lock while it w
                                           127  there is no such command
 )";
 
+// Where nobody reads stderr it is not said: there is a command to be ended in time.
 inline void complain(const std::string& what) {
-    std::fputs(("bide-lock: " + what + "\n").c_str(), stderr);
+    pollfd room{STDERR_FILENO, POLLOUT, 0};
+    int found = 0;
+    while ((found = ::poll(&room, 1, 100)) < 0 && errno == EINTR) {
+    }
+    if (found != 0)
+        std::fputs(("bide-lock: " + what + "\n").c_str(), stderr);
 }
 
 // Why there is nothing more to do.

@@ -111,10 +111,12 @@ private:
     }
     static void handle(int signal, siginfo_t* info, void*) {
 #if defined(SI_KERNEL)
-        post({signal, info->si_code == SI_KERNEL});
+        const bool by_kernel = info->si_code == SI_KERNEL;
 #else
-        post({signal, info->si_pid == 0});
+        const bool by_kernel = info->si_pid == 0;
 #endif
+        // That the terminal is gone is told to the leader of its session only.
+        post({signal, by_kernel && signal != SIGHUP});
     }
 
     private_pipe pipe_;

@@ -11,7 +11,7 @@ export LC_ALL TSAN_OPTIONS
 
 # Without a terminal, and not for ever.
 if [ "${LOCK_TEST_INSIDE-}" != yes ]; then
-    for tool in mkfifo timeout setsid awk; do
+    for tool in mkfifo timeout setsid; do
         command -v $tool > /dev/null || { echo "lock_test: skipped, there is no $tool"; exit 0; }
     done
     LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 100 sh "$0" "$@"
@@ -88,7 +88,7 @@ until_true() {
     done
 }
 
-# in_background OPTIONS... -- COMMAND: runs it as $child, with its output in ./bg.$child.
+# in_background OPTIONS... -- COMMAND: runs it as $child, with its output in ./bg.
 in_background() {
     { "$lock" "$@" > bg 2>&1 & } < /dev/null
     child=$!
@@ -101,6 +101,14 @@ ends() {
     wait "$2" || status=$?
     [ $status = "$1" ] || { cat bg; fail "status $status instead of $1"; }
 }
+
+# To be started before who writes into ./more; gone says that nobody can any more.
+reader() {
+    cat more &
+    reader=$!
+    children="$children $reader"
+}
+gone() { wait $reader; }
 
 # What a holder does: it says its token and lane, and waits to be let go.
 hold='echo $BIDE_FENCE $BIDE_LANE > held; read go < go'
@@ -171,7 +179,7 @@ expect 1 "$lock" --timeout=30ms n -- touch ran
 quiet
 expect 42 "$lock" -n -E 42 n -- touch ran
 expect 9 "$lock" -w.03s -E9 --verbose n -- touch ran
-says err "bide-lock: n: not to be had after 0."
+says err "bide-lock: n: not to be had after "
 waiters 0 || fail "somebody waits: $(cat seen)"
 let_go
 ends 0 $child
@@ -210,7 +218,7 @@ let_go
 ends 0 $child
 
 begin "terminates the command when the lock is taken away"
-in_background --lease 1s n -- sh -c '
+in_background --lease 4s n -- sh -c '
     trap "echo terminated; exit 0" TERM
     echo 1 0 > held
     sleep 99 & wait'
@@ -221,7 +229,7 @@ says bg "bide-lock: n: the lock was lost (fence "
 says bg "terminated"
 
 begin "goes on after a crash when the lease is over"
-in_background --lease 500ms n -- sh -c "$hold"
+in_background --lease 2s n -- sh -c "$hold"
 held
 kill -KILL $child
 ends 137 $child
@@ -237,40 +245,56 @@ kind=file
 
 begin "does not go on after a crash before the lease is over"
 in_background n -- sh -c 'exec 3> more; echo 1 0 > held; exec sleep 99'
-cat more & # until nobody can write into it any more: the command has ended
-reader=$!
+reader
 held
 kill -KILL $child
 ends 137 $child
-if [ "$(uname)" = Linux ]; then wait $reader; else kill $reader; fi
+if [ "$(uname)" = Linux ]; then gone; else kill $reader; fi
 expect 1 "$lock" -n n -- true
 expect 0 "$lock" release --all n
 expect 0 "$lock" -n n -- true
 
 begin "kills what does not end, and what it has started"
-in_background --lease 1s --kill-after 100ms -v n -- sh -c '
+in_background --lease 3s --kill-after 100ms -v n -- sh -c '
     trap "" TERM
     { exec 3> more; echo 1 0 > held; exec sleep 99; } &
     while :; do sleep 99; done'
-cat more &
-reader=$!
+reader
 held
 expect 0 "$lock" release --force 1 -v n
 says err "bide-lock: n: released fence 1"
 ends 75 $child
 says bg "killing the command"
-wait $reader
+gone
 
 begin "gives what the command has started the same time, and no more"
-in_background --lease 1s --kill-after 100ms n -- sh -c '
+in_background --lease 3s --kill-after 100ms n -- sh -c '
     sh -c "trap \"\" TERM; exec 3> more; echo 1 0 > held; exec sleep 99" &
     wait'
-cat more &
-reader=$!
+reader
 held
 expect 0 "$lock" release --force 1 n
 ends 75 $child
-wait $reader
+gone
+
+begin "ends the command though nobody reads what it says"
+mkfifo deaf
+exec 6<> deaf
+for how in full broken; do
+    { "$lock" --lease 3s --kill-after 100ms -v n -- sh -c '
+        trap "" TERM
+        echo $BIDE_FENCE 0 > held
+        exec sleep 99' > bg 2> deaf 6>&- & } < /dev/null
+    child=$!
+    children="$children $child"
+    held
+    case $how in
+    full) dd if=/dev/zero of=deaf bs=4096 oflag=nonblock 2> /dev/null || : ;;
+    broken) exec 6>&- ;;
+    esac
+    expect 0 "$lock" release --force "$fence" n
+    ends 75 $child
+done
 
 begin "leaves the queue at a signal"
 in_background n -- sh -c "$hold"
@@ -301,13 +325,12 @@ in_background n -- sh -c '
     trap "echo hangup; exit 9" HUP
     { exec 3> more; echo 1 0 > held; exec sleep 99; } &
     wait'
-cat more &
-reader=$!
+reader
 held
 kill -HUP $child
 ends 9 $child
 says bg hangup
-wait $reader
+gone
 in_background n -- sh -c 'echo 1 0 > held; exec sleep 99'
 held
 kill -TERM $child
@@ -340,7 +363,7 @@ ends 0 $holder
 ends 0 $child
 
 begin "takes it away from one holder, and keeps who did so"
-in_background n -- sh -c "$hold"
+in_background --lease 10m n -- sh -c "$hold"
 held
 expect 1 "$lock" release --force 77 n
 says err "bide-lock: n: nobody holds it so"
@@ -436,7 +459,7 @@ if [ -d /proc/self/fd ]; then
 fi
 "$lock" -v n -- true 2>&-
 "$lock" -v n -- true <&- >&- 2>&-
-if grep -q bide-lock n.bide*; then fail "it printed into its files"; fi
+if grep -q 'bide-lock: ' n.bide*; then fail "it printed into its files"; fi
 expect 0 "$lock" inspect n
 says out "n: 1 of 1 permits free, 0 waiting"
 
@@ -446,10 +469,23 @@ if script --version 2>&1 | grep -q util-linux; then
     # Who types is in the background: what is there gets no Ctrl-C. (exec: else the shell that script
     # starts gets it, too, and what that returns differs from shell to shell.)
     { echo hello >&5; held; printf '\003' >&5; } &
+    children=$!
+    SHELL=/bin/sh
+    export SHELL
     expect 5 script -qec "exec '$lock' n -- sh -c 'trap \"echo interrupted; exit 5\" INT
         read -r line < /dev/tty; echo \"got \$line\"; echo 1 0 > held; sleep 99 & wait'" typed < go
     says out "got hello"
     says out interrupted
+
+    begin "tells the command that the terminal has gone"
+    reader
+    script -qec "exec '$lock' n -- sh -c 'trap \"exit 5\" HUP
+        exec 3> more; echo 1 0 > held; sleep 99 3>&- & wait'" typed < go > out 2>&1 &
+    terminal=$!
+    children="$children $terminal"
+    held
+    kill -KILL $terminal
+    gone
 else
     echo "not checked: no script(1)"
 fi

@@ -1,7 +1,9 @@
 // What of the durable locks is decided between threads: who waits for a change is told of every one
-// that its look has not seen; a gate admits no token behind a larger one.
+// that its look has not seen, also where all of a process listen to one file; a gate admits no token
+// behind a larger one.
 
 #include <bide/durable/detail/change_signal.hpp>
+#include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/fence_gate.hpp>
 #include <model/sync_support.hpp>
 #include <support/catch.hpp>
@@ -9,6 +11,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <system_error>
 #include <vector>
 
 using namespace sync_model;
@@ -40,7 +44,159 @@ struct place {
     }
 };
 
+// A slot's file as poll(2) and epoll(7), once for each arming, tell of it.
+struct kernel {
+    bide::basic_mutex<platform> lock;
+    bool is_readable = false, is_armed = false; // under lock
+    bide::basic_semaphore<platform> epoll{0};   // to look whether it is both
+    std::shared_ptr<change_signal> told;
+
+    void set(bool& what) {
+        const std::lock_guard held(lock);
+        what = true;
+        if (is_readable && is_armed) {
+            epoll.release();
+        }
+    }
+    // What the vigil does when epoll_wait(2) returns.
+    void tell() {
+        {
+            const std::lock_guard held(lock);
+            if (!is_readable || !is_armed) {
+                return; // drained meanwhile
+            }
+            is_armed = false;
+        }
+        told->signal();
+    }
+};
+
+struct ears {
+    using signal = change_signal;
+    struct listener {
+        kernel* of = nullptr;
+
+        bool add(int, const std::shared_ptr<signal>& who) const {
+            if (of != nullptr) { // of another, a process's, nobody is told here
+                of->told = who;
+                of->set(of->is_armed);
+            }
+            return of != nullptr;
+        }
+        void rearm(int) const { of->set(of->is_armed); }
+        void remove(int) const {
+            const std::lock_guard held(of->lock);
+            of->is_armed = false;
+        }
+    };
+    static listener& vigil() {
+        static listener one;
+        return one;
+    }
+    static constexpr bool sees_files = true;
+    static bool is_silent(int) {
+        const std::lock_guard held(vigil().of->lock);
+        return !vigil().of->is_readable;
+    }
+};
+
+struct watched_slot {
+    struct watch_of final : bide::slot_watch {
+        int fd() const noexcept override { return 0; }
+        std::error_code drain() noexcept override {
+            kernel& k = *ears::vigil().of;
+            const std::lock_guard held(k.lock);
+            k.is_readable = false;
+            return {};
+        }
+    };
+
+    bide::result<bide::slot_snapshot, std::error_code> load() { return bide::slot_snapshot{}; }
+    bide::cas_result compare_exchange(std::uint64_t, std::string_view) { return {}; }
+    static constexpr bide::slot_guarantees guarantees{.keeps_acknowledged = true};
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+        return std::unique_ptr<bide::slot_watch>(new watch_of);
+    }
+};
+
+// A process that waits for what others do.
+struct process {
+    kernel file;
+    platform::atomic<int> record{0};
+    bide::basic_mutex<platform> turn;
+    bide::slot_ref slot{watched_slot()};
+    std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
+    std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
+    bide::detail::basic_change_watch<ears> watch{changes};
+
+    process() {
+        ears::vigil().of = &file;
+        watch.open(slot);
+    }
+    ~process() { watch.close(); }
+
+    // Of somebody else: first the record, then what tells of it.
+    void change(int to) {
+        record.store(to, std::memory_order_release);
+        file.set(file.is_readable);
+    }
+    // True: it is as wanted; else there is something to wait for.
+    bool look(int wanted, std::shared_ptr<change_signal::event>& until) {
+        until = changes->next();
+        const std::lock_guard held(turn);
+        taken.push_back(until);
+        watch.drain();
+        if (record.load(std::memory_order_acquire) >= wanted) {
+            return true;
+        }
+        watch.follow({}, {});
+        return false;
+    }
+    void await(int wanted) {
+        for (std::shared_ptr<change_signal::event> change; !look(wanted, change);) {
+            change->wait();
+        }
+    }
+};
+
+// `others` look once each, whose turn it never is, while one waits for the last of `changes`.
+void listen(int others, int changes) {
+    process p;
+    platform::atomic<bool> over{false};
+    model::thread vigil([&] {
+        for (p.file.epoll.acquire(); !over.load(std::memory_order_acquire);
+             p.file.epoll.acquire()) {
+            p.file.tell();
+        }
+    });
+    model::thread changing([&] {
+        for (int i = 1; i <= changes; ++i) {
+            p.change(i);
+        }
+    });
+    model::thread looking([&] {
+        for (int i = 0; i < others; ++i) {
+            std::shared_ptr<change_signal::event> change;
+            p.look(1000, change);
+        }
+    });
+    p.await(changes);
+    changing.join();
+    looking.join();
+    over.store(true, std::memory_order_release);
+    p.file.epoll.release();
+    vigil.join();
+}
+
 } // namespace
+
+TEST_CASE(
+    "durable: what one of a process takes from the file they all listen to is told to the others",
+    "[durable]") {
+    model::check("durable: one waits, another looks", random(10'000), [] { listen(1, 1); });
+    model::check("durable: the other looks twice", random(10'000), [] { listen(2, 1); });
+    model::check("durable: there are two changes", random(10'000), [] { listen(1, 2); });
+}
 
 TEST_CASE("durable: who waits for a change is told of each that its look has not seen",
           "[durable]") {

@@ -6,6 +6,7 @@
 // after the call. Its thread ends in the destructor.
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -67,6 +68,7 @@ public:
         const std::lock_guard lock(mutex_);
         swallows_ = false;
         drops_reply_ = false;
+        trickles_ = false;
     }
 
     // Nothing that is sent arrives, on any connection, and none is closed. What was swallowed stays
@@ -74,6 +76,12 @@ public:
     void hang() {
         const std::lock_guard lock(mutex_);
         swallows_ = true;
+    }
+
+    // What the server says arrives byte by byte, with 15 ms after each.
+    void trickle() {
+        const std::lock_guard lock(mutex_);
+        trickles_ = true;
     }
 
     // The next reply of the server is lost, after the server has done what it was asked for. Its
@@ -173,7 +181,7 @@ private:
             std::uint64_t ignored;
             [[maybe_unused]] const ssize_t n = ::read(wake_, &ignored, sizeof ignored);
 
-            const std::lock_guard lock(mutex_);
+            std::unique_lock lock(mutex_);
             // Only this thread adds and removes, so they are in the order of `looked`.
             std::size_t at = 2;
             for (auto each = connections_.begin(); each != connections_.end(); at += 2) {
@@ -186,6 +194,10 @@ private:
                 }
             }
             accept();
+            if (trickles_) {
+                lock.unlock();
+                std::this_thread::sleep_for(std::chrono::milliseconds(15));
+            }
         }
     }
 
@@ -216,8 +228,8 @@ private:
             }
         }
         if (!c.is_over) {
-            gives(c, c.server, c.to_server);
-            gives(c, c.client, c.to_client);
+            gives(c, c.server, c.to_server, c.to_server.held.size());
+            gives(c, c.client, c.to_client, trickles_ ? 1 : c.to_client.held.size());
         }
         // An end that has hung up ends the other, once all that it said has arrived; but nothing is
         // heard of the server's end while everything is swallowed.
@@ -242,12 +254,11 @@ private:
         return false;
     }
 
-    static void gives(connection& c, int to, way& from) noexcept {
+    static void gives(connection& c, int to, way& from, std::size_t most) noexcept {
         if (from.held.empty()) {
             return;
         }
-        const ssize_t n =
-            ::send(to, from.held.data(), from.held.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        const ssize_t n = ::send(to, from.held.data(), most, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n >= 0) {
             from.held.erase(0, static_cast<std::size_t>(n));
         } else if (errno != EAGAIN && errno != EINTR) {
@@ -287,6 +298,7 @@ private:
     std::list<connection> connections_;
     bool swallows_ = false;
     bool drops_reply_ = false;
+    bool trickles_ = false;
     afterwards then_ = afterwards::stays;
     bool is_over_ = false;
     int accepted_ = 0;

@@ -6,6 +6,7 @@
 
 #include <support/temp_directory.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -210,18 +211,24 @@ public:
         }
     }
 
-    // As a crash of the machine would: all its processes, without a word.
-    void kill9() noexcept {
+    // As a crash of the machine would: all its processes, without a word. Waits until they have let
+    // go of what they had: their connections have ended then.
+    void kill9() {
         if (!is_ours()) {
             return;
         }
         ::kill(pid_, SIGSTOP); // makes no new ones meanwhile
-        for (const pid_t each : process_tree(pid_)) {
+        const std::vector<pid_t> all = process_tree(pid_);
+        for (const pid_t each : all) {
             ::kill(each, SIGKILL);
         }
         while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
         }
         pid_ = 0;
+        asks_until(std::chrono::seconds(5), [&] {
+            return std::none_of(all.begin(), all.end(),
+                                [](pid_t each) { return runs_still(each); });
+        });
     }
 
     // Asks it to end, and does not take no for an answer.
@@ -244,6 +251,14 @@ private:
             gid = found->pw_gid;
         }
         return found != nullptr;
+    }
+
+    // It is there, and not merely because nobody has asked how it ended.
+    static bool runs_still(pid_t process) {
+        std::string line;
+        std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
+        const auto behind = line.rfind(')'); // "17 (its name) S 16 ..."
+        return behind != std::string::npos && behind + 2 < line.size() && line[behind + 2] != 'Z';
     }
 
     // A process that was forked from the test has the object, but the server is not its child.

@@ -92,7 +92,7 @@ public:
     }
 
     // As a crash of the machine that loses nothing of what was written.
-    void kill9() noexcept { process_.kill9(); }
+    void kill9() { process_.kill9(); }
     void stop() { process_.stop(SIGINT); }
 
     // Starts it again, with what it had stored. It says that the last one may still be there until

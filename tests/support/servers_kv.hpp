@@ -71,7 +71,7 @@ public:
     }
 
     // As a crash would: nothing is written that was not written yet. It stays down until restart().
-    void kill9() noexcept { process_.kill9(); }
+    void kill9() { process_.kill9(); }
 
     // With what its directory holds, at the same port.
     void restart() {

@@ -14,11 +14,11 @@
 
 namespace test {
 
-// A fresh directory under /tmp that anybody may pass through. Removed by the process that made it.
+// A fresh directory that anybody may pass through. Removed by the process that made it.
 class temp_directory {
 public:
-    explicit temp_directory(const std::string& name) {
-        std::string pattern = "/tmp/bide-test-" + name + "-XXXXXX";
+    explicit temp_directory(const std::string& name, const std::string& under = "/tmp") {
+        std::string pattern = under + "/bide-test-" + name + "-XXXXXX";
         if (::mkdtemp(pattern.data()) == nullptr || ::chmod(pattern.c_str(), 0755) != 0) {
             std::perror("mkdtemp");
             std::abort();
@@ -35,10 +35,11 @@ public:
     }
 
     const std::string& path() const noexcept { return path_; }
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
     // Below it, with this content.
     std::string write(const std::string& name, const std::string& content) const {
-        const std::string file = path_ + "/" + name;
+        const std::string file = *this / name;
         std::ofstream(file) << content;
         return file;
     }

@@ -85,6 +85,16 @@ private:
     std::unordered_map<std::string, sighting> seen_;
 };
 
+// Who knows of processes without asking the system for each again.
+class process_knowledge {
+public:
+    // It runs for certain; false: that is not known.
+    virtual bool runs(const origin& it) const noexcept = 0;
+
+protected:
+    ~process_knowledge() = default;
+};
+
 // Judges by a clock, and by what is known of processes. Refers to what it is given.
 class expiry_judge {
 public:
@@ -98,16 +108,27 @@ public:
                  const origin& here) noexcept
         : clock_(lock_clock::observed), now_(boottime), here_(here), seen_(&seen), drift_(drift) {}
 
+    // The same, but asks there first; nullptr: it does not.
+    expiry_judge knowing(const process_knowledge* processes) const noexcept {
+        expiry_judge more = *this;
+        more.processes_ = processes;
+        return more;
+    }
+
     bool expired(const holder& h, std::int64_t grace_ms) const {
         // A process that is gone may still have something on its way: then its time counts.
-        return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && is_gone(h.from, here_));
+        return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && has_gone(h.from));
     }
     // Of those who wait only the first ones are looked up: who is not in front keeps nobody waiting.
     bool expired(const waiter& w, bool at_head) const {
-        return is_over(w, w.ttl_ms, 0) || (at_head && is_gone(w.from, here_));
+        return is_over(w, w.ttl_ms, 0) || (at_head && has_gone(w.from));
     }
 
 private:
+    bool has_gone(const origin& it) const {
+        return (processes_ == nullptr || !processes_->runs(it)) && is_gone(it, here_);
+    }
+
     template <class Entry>
     bool is_over(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
         switch (clock_) {
@@ -133,6 +154,7 @@ private:
     const origin& here_;
     const observations* seen_ = nullptr;
     double drift_ = 0;
+    const process_knowledge* processes_ = nullptr;
 };
 
 } // namespace durable

@@ -58,8 +58,10 @@ struct durable_options {
     // The name on these tickets; "<host>:<pid>" where it is empty.
     std::string holder_id{};
 
-    // The most that an operation takes while others keep changing the record, and for how long a
-    // waiting acquire() puts up with a store that fails.
+    // The most that an operation takes while others keep changing the record, or waits for another
+    // thread's call to the store, and for how long a waiting acquire() puts up with a store that
+    // fails. Also where the acquire()'s own time is shorter: it never leaves a place in the queue
+    // behind without having tried to give it back.
     std::chrono::milliseconds patience{10'000};
 
     // How often a waiting acquire() looks: after the least time while the queue moves, then, the

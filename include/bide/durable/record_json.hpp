@@ -14,11 +14,14 @@
 //
 // `clock` is one of caller, boottime, server, observed. `fence` is the next token, larger than every
 // holder's. host, boot, pid, start and space may be absent, and so may admin. Fields of other names
-// are kept as they are. Anything else that is not as shown is corrupt, and so is what is nested
-// deeper than anybody means it: a record that cannot be read is never taken for an empty one.
+// are kept as they are. Anything else that is not as shown is corrupt, and so is an object with two
+// fields of one name, and what is nested deeper than anybody means it: a record that cannot be read
+// is never taken for an empty one. The fields may come in any order; they are written by that of
+// the alphabet.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/record_reader.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
@@ -26,8 +29,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -36,165 +41,7 @@
 
 namespace bide::inline BIDE_ABI {
 namespace durable {
-
-inline constexpr std::int64_t record_format = 1;
-
 namespace detail {
-
-using json = nlohmann::json;
-
-struct clock_name {
-    lock_clock clock;
-    std::string_view name;
-};
-inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
-                                             {lock_clock::boottime, "boottime"},
-                                             {lock_clock::server, "server"},
-                                             {lock_clock::observed, "observed"}};
-
-// What the parser would not refuse: a zero byte, which it takes for the end; and more levels than
-// anybody means, as JSON is written by a function that calls itself for each one.
-inline constexpr int deepest_nesting = 64;
-inline bool is_plausible(std::string_view text) noexcept {
-    int depth = 0;
-    bool in_quotes = false;
-    for (std::size_t i = 0; i < text.size() && depth <= deepest_nesting; ++i) {
-        const char c = text[i];
-        if (c == 0) {
-            return false;
-        }
-        if (in_quotes) {
-            i += c == '\\' ? 1 : 0;
-            in_quotes = c != '"';
-        } else {
-            in_quotes = c == '"';
-            depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
-        }
-    }
-    return depth <= deepest_nesting;
-}
-
-// Takes known fields out of an object, and says whether all of them were as they should be. What is
-// left is unknown.
-class field_reader {
-public:
-    explicit field_reader(json& object) : object_(object), good_(object.is_object()) {}
-
-    std::int64_t number(const char* name, std::int64_t least, std::int64_t most) {
-        return read_number(name, least, most, true, 0);
-    }
-    std::int64_t number_or(const char* name, std::int64_t least, std::int64_t most,
-                           std::int64_t otherwise) {
-        return read_number(name, least, most, false, otherwise);
-    }
-
-    std::string text(const char* name, bool required, std::size_t most = longest_name) {
-        json value;
-        if (!take(name, required, value)) {
-            return {};
-        }
-        if (!value.is_string() || value.get_ref<const std::string&>().size() > most ||
-            (required && value.get_ref<const std::string&>().empty())) {
-            good_ = false;
-            return {};
-        }
-        return std::move(value.get_ref<std::string&>());
-    }
-
-    bool take(const char* name, bool required, json& into) {
-        if (!good_) {
-            return false;
-        }
-        const auto found = object_.find(name);
-        if (found == object_.end()) {
-            good_ = !required;
-            return false;
-        }
-        into = std::move(*found);
-        object_.erase(found);
-        return true;
-    }
-
-    void fail() noexcept { good_ = false; }
-    bool good() const noexcept { return good_; }
-
-    // What nobody asked for.
-    std::string rest() const { return good_ && !object_.empty() ? object_.dump() : std::string(); }
-
-private:
-    std::int64_t read_number(const char* name, std::int64_t least, std::int64_t most, bool required,
-                             std::int64_t otherwise) {
-        json value;
-        if (!take(name, required, value)) {
-            return otherwise;
-        }
-        // Unsigned ones beyond the signed would come out negative.
-        const bool fits = value.is_number_integer() &&
-                          (!value.is_number_unsigned() ||
-                           value.get<std::uint64_t>() <= std::uint64_t{largest_number});
-        const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
-        if (!fits || number < least || number > most) {
-            good_ = false;
-        }
-        return number;
-    }
-
-    json& object_;
-    bool good_;
-};
-
-inline origin read_origin(field_reader& in) {
-    origin from;
-    from.host = in.text("host", false);
-    from.boot = in.text("boot", false);
-    from.pid = in.number_or("pid", 1, largest_number, 0);
-    from.start = in.number_or("start", 0, largest_number, 0);
-    from.space = in.number_or("space", 0, largest_number, 0);
-    return from;
-}
-
-inline bool read_holder(json& object, holder& h) {
-    field_reader in(object);
-    h.holder_id = in.text("holderId", true);
-    h.nonce = in.text("nonce", true);
-    h.fence = in.number("fence", 1, largest_number);
-    h.lane = in.number("lane", 0, largest_permits);
-    h.weight = in.number("weight", 1, largest_permits);
-    h.lease_ms = in.number("leaseMs", 1, largest_duration);
-    h.expires_at = in.number("leaseExpiresAt", 0, largest_number);
-    h.renewals = in.number("renewals", 0, largest_number);
-    h.from = read_origin(in);
-    h.extra = in.rest();
-    return in.good();
-}
-
-inline bool read_waiter(json& object, waiter& w) {
-    field_reader in(object);
-    w.holder_id = in.text("holderId", true);
-    w.nonce = in.text("nonce", true);
-    w.weight = in.number("weight", 1, largest_permits);
-    w.ttl_ms = in.number("ttlMs", 1, largest_duration);
-    w.expires_at = in.number("expiresAt", 0, largest_number);
-    w.refreshes = in.number("refreshes", 0, largest_number);
-    w.from = read_origin(in);
-    w.extra = in.rest();
-    return in.good();
-}
-
-template <class T, class Read>
-bool read_list(field_reader& in, const char* name, std::vector<T>& into, Read read) {
-    json list;
-    if (!in.take(name, true, list) || !list.is_array()) {
-        return false;
-    }
-    into.resize(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i) {
-        if (!read(list[i], into[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 // No two of anything that there can be one of only.
 inline bool is_consistent(const record& r) {
@@ -219,123 +66,173 @@ inline bool is_consistent(const record& r) {
     return all_differ(nonces) && all_differ(fences) && all_differ(lanes);
 }
 
-inline void write_origin(json& into, const origin& from) {
-    const auto put = [&](const char* name, const auto& value, bool is_there) {
-        if (is_there) {
-            into[name] = value;
-        }
-    };
-    put("host", from.host, !from.host.empty());
-    put("boot", from.boot, !from.boot.empty());
-    put("pid", from.pid, from.pid != 0);
-    put("start", from.start, from.pid != 0 || from.start != 0);
-    put("space", from.space, from.pid != 0 || from.space != 0);
+// ---- writing
+
+inline void write_number(std::string& out, std::int64_t number) {
+    char digits[24];
+    const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), number);
+    out.append(digits, end);
 }
 
-inline json with_extra(const std::string& extra) {
-    if (extra.empty()) {
-        return json::object();
+inline void write_text(std::string& out, std::string_view text) {
+    const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+        return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+    });
+    if (is_plain) {
+        out.push_back('"');
+        out.append(text);
+        out.push_back('"');
+    } else {
+        out += json(text).dump(-1, ' ', false, json::error_handler_t::replace);
     }
-    json object = json::parse(extra, nullptr, false);
-    return object.is_object() ? object : json::object();
 }
+
+// Writes an object of the fields that it is shown, and of what is kept of unknown ones; where both
+// have a name, of the former.
+class object_writer {
+public:
+    object_writer(std::string& out, const std::string& extra) : out_(out) {
+        if (!extra.empty()) {
+            extra_ = json::parse(extra, nullptr, false);
+        }
+        if (!extra_.is_object()) {
+            extra_ = nullptr;
+        }
+        next_extra_ = extra_.cbegin();
+        out_.push_back('{');
+    }
+    object_writer(const object_writer&) = delete;
+    object_writer& operator=(const object_writer&) = delete;
+
+    // The last to be called.
+    void end() {
+        while (next_extra_ != extra_.cend()) {
+            write_extra();
+        }
+        out_.push_back('}');
+    }
+
+    bool number(std::string_view name, std::int64_t value, std::int64_t, std::int64_t) {
+        begin(name);
+        write_number(out_, value);
+        return false;
+    }
+    bool maybe_number(std::string_view name, std::int64_t value, std::int64_t least,
+                      std::int64_t most, bool has) {
+        return has && number(name, value, least, most);
+    }
+    bool text(std::string_view name, std::string_view value) {
+        begin(name);
+        write_text(out_, value);
+        return false;
+    }
+    bool maybe_text(std::string_view name, std::string_view value, std::int64_t, bool has) {
+        return has && text(name, value);
+    }
+    bool note(std::string_view name, const std::optional<admin_note>& value) {
+        if (value) {
+            begin(name);
+            object_writer inner(out_, value->extra);
+            each_note_field(*value, inner);
+            inner.end();
+        }
+        return false;
+    }
+    bool clock(std::string_view name, lock_clock value) {
+        for (const clock_name& one : clock_names) {
+            if (one.clock == value) {
+                text(name, one.name);
+            }
+        }
+        return false;
+    }
+    bool version(std::string_view name) { return number(name, record_format, 0, 0); }
+    bool holders(std::string_view name, const std::vector<holder>& all) {
+        return list(name, all,
+                    [](const holder& h, object_writer& to) { each_holder_field(h, to); });
+    }
+    bool waiters(std::string_view name, const std::vector<waiter>& all) {
+        return list(name, all,
+                    [](const waiter& w, object_writer& to) { each_waiter_field(w, to); });
+    }
+
+private:
+    // Names need no escapes, and come by the order of the alphabet, as the unknown ones do.
+    void begin(std::string_view name) {
+        while (next_extra_ != extra_.cend() && next_extra_.key() <= name) {
+            if (next_extra_.key() == name) {
+                ++next_extra_;
+            } else {
+                write_extra();
+            }
+        }
+        separate();
+        out_.push_back('"');
+        out_.append(name);
+        out_.append("\":");
+    }
+    void write_extra() {
+        separate();
+        write_text(out_, next_extra_.key());
+        out_.push_back(':');
+        out_ += next_extra_->dump(-1, ' ', false, json::error_handler_t::replace);
+        ++next_extra_;
+    }
+    void separate() {
+        if (out_.back() != '{') {
+            out_.push_back(',');
+        }
+    }
+
+    template <class T, class Write>
+    bool list(std::string_view name, const std::vector<T>& all, Write write) {
+        begin(name);
+        out_.push_back('[');
+        for (const T& one : all) {
+            if (out_.back() != '[') {
+                out_.push_back(',');
+            }
+            object_writer inner(out_, one.extra);
+            write(one, inner);
+            inner.end();
+        }
+        out_.push_back(']');
+        return false;
+    }
+
+    std::string& out_;
+    json extra_;
+    json::const_iterator next_extra_{};
+};
 
 } // namespace detail
 
 // Throws: std::bad_alloc.
 // Requires: every text of the record is UTF-8 (what is not is replaced).
 inline std::string encode(const record& r) {
-    using detail::json;
-    json out = detail::with_extra(r.extra);
-    out["v"] = record_format;
-    out["permits"] = r.permits;
-    for (const auto& [clock, name] : detail::clock_names) {
-        if (clock == r.clock) {
-            out["clock"] = name;
-        }
-    }
-    out["fence"] = r.fence;
-    json& holders = out["holders"] = json::array();
-    for (const holder& h : r.holders) {
-        json one = detail::with_extra(h.extra);
-        one["holderId"] = h.holder_id;
-        one["nonce"] = h.nonce;
-        one["fence"] = h.fence;
-        one["lane"] = h.lane;
-        one["weight"] = h.weight;
-        one["leaseMs"] = h.lease_ms;
-        one["leaseExpiresAt"] = h.expires_at;
-        one["renewals"] = h.renewals;
-        detail::write_origin(one, h.from);
-        holders.push_back(std::move(one));
-    }
-    json& waiters = out["waiters"] = json::array();
-    for (const waiter& w : r.waiters) {
-        json one = detail::with_extra(w.extra);
-        one["holderId"] = w.holder_id;
-        one["nonce"] = w.nonce;
-        one["weight"] = w.weight;
-        one["ttlMs"] = w.ttl_ms;
-        one["expiresAt"] = w.expires_at;
-        one["refreshes"] = w.refreshes;
-        detail::write_origin(one, w.from);
-        waiters.push_back(std::move(one));
-    }
-    if (r.admin) {
-        json note = detail::with_extra(r.admin->extra);
-        note["at"] = r.admin->at;
-        note["by"] = r.admin->by;
-        note["what"] = r.admin->what;
-        out["admin"] = std::move(note);
-    }
-    return out.dump(-1, ' ', false, json::error_handler_t::replace);
+    std::string out;
+    out.reserve(128 + 320 * (r.holders.size() + r.waiters.size()));
+    detail::object_writer writer(out, r.extra);
+    detail::each_record_field(r, writer);
+    writer.end();
+    return out;
 }
 
 // Errors: durable_errc::corrupt_record, unsupported_record_version.
 // Throws: std::bad_alloc.
 inline result<record, std::error_code> decode(std::string_view text) {
-    using detail::json;
     const auto corrupt = unexpected{make_error_code(durable_errc::corrupt_record)};
-    if (!detail::is_plausible(text)) {
+    record r;
+    detail::record_reader reader(r);
+    // The parser would take a zero byte for the end.
+    if (text.find('\0') != text.npos ||
+        !detail::json::sax_parse(text.begin(), text.end(), &reader) || !reader.has_version()) {
         return corrupt;
     }
-    json object = json::parse(text.begin(), text.end(), nullptr, false);
-    detail::field_reader in(object);
-    json version;
-    if (!in.take("v", true, version) || !version.is_number_integer()) {
-        return corrupt;
-    }
-    if (version != record_format) {
+    if (!reader.is_ours()) {
         return unexpected{make_error_code(durable_errc::unsupported_record_version)};
     }
-
-    record r;
-    r.permits = in.number("permits", 1, largest_permits);
-    r.fence = in.number("fence", 1, largest_number);
-    const std::string clock = in.text("clock", true);
-    const auto* const named =
-        std::find_if(std::begin(detail::clock_names), std::end(detail::clock_names),
-                     [&](const detail::clock_name& c) { return c.name == clock; });
-    if (named == std::end(detail::clock_names) ||
-        !detail::read_list(in, "holders", r.holders, &detail::read_holder) ||
-        !detail::read_list(in, "waiters", r.waiters, &detail::read_waiter)) {
-        return corrupt;
-    }
-    r.clock = named->clock;
-    json note;
-    if (in.take("admin", false, note)) {
-        detail::field_reader of(note);
-        admin_note& admin = r.admin.emplace();
-        admin.at = of.number("at", 0, largest_number);
-        admin.by = of.text("by", false, text.size());
-        admin.what = of.text("what", false, text.size());
-        admin.extra = of.rest();
-        if (!of.good()) {
-            return corrupt;
-        }
-    }
-    r.extra = in.rest();
-    if (!in.good() || !detail::is_consistent(r)) {
+    if (!reader.good() || !detail::is_consistent(r)) {
         return corrupt;
     }
     return r;

@@ -20,6 +20,10 @@
 #include <system_error>
 #include <utility>
 
+#if defined(__linux__)
+#include <sys/random.h>
+#endif
+
 namespace bide::inline BIDE_ABI {
 
 struct durable_ticket {
@@ -51,6 +55,74 @@ struct durable_ticket {
 
     friend bool operator==(const durable_ticket&, const durable_ticket&) = default;
 };
+
+namespace durable::detail {
+
+// Takes fields out of a small object that was parsed, and says whether all were as they should be.
+class field_reader {
+public:
+    explicit field_reader(json& object) : object_(object), good_(object.is_object()) {}
+
+    std::int64_t number(const char* name, std::int64_t least, std::int64_t most) {
+        return read_number(name, least, most, true, 0);
+    }
+    std::int64_t number_or(const char* name, std::int64_t least, std::int64_t most,
+                           std::int64_t otherwise) {
+        return read_number(name, least, most, false, otherwise);
+    }
+
+    std::string text(const char* name, bool required, std::size_t most = longest_name) {
+        json value;
+        if (!take(name, required, value)) {
+            return {};
+        }
+        if (!value.is_string() || value.get_ref<const std::string&>().size() > most ||
+            (required && value.get_ref<const std::string&>().empty())) {
+            good_ = false;
+            return {};
+        }
+        return std::move(value.get_ref<std::string&>());
+    }
+
+    bool take(const char* name, bool required, json& into) {
+        if (!good_) {
+            return false;
+        }
+        const auto found = object_.find(name);
+        if (found == object_.end()) {
+            good_ = !required;
+            return false;
+        }
+        into = std::move(*found);
+        object_.erase(found);
+        return true;
+    }
+
+    bool good() const noexcept { return good_; }
+
+private:
+    std::int64_t read_number(const char* name, std::int64_t least, std::int64_t most, bool required,
+                             std::int64_t otherwise) {
+        json value;
+        if (!take(name, required, value)) {
+            return otherwise;
+        }
+        // Unsigned ones beyond the signed would come out negative.
+        const bool fits = value.is_number_integer() &&
+                          (!value.is_number_unsigned() ||
+                           value.get<std::uint64_t>() <= std::uint64_t{largest_number});
+        const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
+        if (!fits || number < least || number > most) {
+            good_ = false;
+        }
+        return number;
+    }
+
+    json& object_;
+    bool good_;
+};
+
+} // namespace durable::detail
 
 inline result<durable_ticket, std::error_code> durable_ticket::parse(std::string_view text) {
     using durable::detail::json;
@@ -84,13 +156,29 @@ inline result<durable_ticket, std::error_code> durable_ticket::parse(std::string
 
 namespace detail {
 
+// Of the system. Not std::random_device where that can be helped: libstdc++'s asks the processor each
+// time what it can do, which a virtual machine's host answers in tens of microseconds.
+// Throws: what std::random_device throws.
+inline void fill_randomly(std::uint32_t (&words)[4]) {
+#if defined(__linux__)
+    if (::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words)) {
+        return;
+    }
+#endif
+    std::random_device entropy;
+    for (std::uint32_t& word : words) {
+        word = entropy();
+    }
+}
+
 // 128 bits of the system's randomness, in hexadecimal.
 // Throws: what std::random_device throws.
 inline std::string fresh_nonce() {
-    std::random_device entropy;
+    std::uint32_t words[4];
+    fill_randomly(words);
     std::string nonce;
-    for (int word = 0; word < 4; ++word) {
-        std::uint32_t bits = entropy();
+    nonce.reserve(32);
+    for (std::uint32_t bits : words) {
         for (int digit = 0; digit < 8; ++digit, bits >>= 4) {
             nonce.push_back("0123456789abcdef"[bits & 15]);
         }

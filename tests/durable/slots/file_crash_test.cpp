@@ -67,6 +67,11 @@ public:
     bool is_locked = false;          // for a writer
     std::function<void()> meanwhile; // is called in the middle of each write and sync
     std::int64_t slept = 0;
+    std::int64_t free_at = 0; // till then somebody has the lock
+    bool is_claimed = false;  // by somebody
+    bool has_claim = false;
+    int claims = 0;
+    std::int64_t longest_rest_with_claim = 0;
     std::uint64_t clock = 1'000; // it stands: versions do without it
 
     void revive() {
@@ -311,16 +316,28 @@ struct disk_io {
     int look_at(int fd, struct stat& facts) { return on->look_at(fd, facts); }
     int try_lock(int, bool exclusive) {
         errno = EWOULDBLOCK;
-        return on->is_locked ? -1 : (on->is_locked = exclusive, 0);
+        const bool is_free = !on->is_locked && on->slept >= on->free_at;
+        return is_free ? (on->is_locked = exclusive, 0) : -1;
     }
     void unlock(int) { on->is_locked = false; }
+    bool try_claim(int) {
+        on->claims += on->is_claimed ? 0 : 1;
+        return on->has_claim = !on->is_claimed;
+    }
+    void unclaim(int) { on->has_claim = false; }
+    bool is_claimed(int) { return on->is_claimed; }
     bool is_reliable(int) { return true; }
     int take_after(int, const struct stat&) { return 0; }
     void distrust(int fd) { on->distrust(fd); }
     long process() { return on->pid; }
     std::int64_t steady_ns() { return on->slept; }
     std::uint64_t clock_ns() { return on->clock; }
-    void sleep(std::int64_t ns) { on->slept += ns; }
+    void sleep(std::int64_t ns) {
+        on->slept += ns;
+        if (on->has_claim) {
+            on->longest_rest_with_claim = std::max(on->longest_rest_with_claim, ns);
+        }
+    }
 };
 
 using store = bide::detail::file_store<disk_io>;
@@ -843,6 +860,54 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
     fresh.data().cached[40] ^= 1;
     fresh.data().cached[33] ^= 1;
     REQUIRE(on(fresh, pages_of(4096)).look().error() == durable_errc::corrupt_record);
+}
+
+TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leaves no claim") {
+    constexpr std::int64_t ms = 1'000'000;
+    disk d;
+    history h;
+    store s = on(d, pages_of(4096));
+    REQUIRE(put(s, h, 100));
+    d.free_at = d.slept + 10 * ms;
+    REQUIRE(put(s, h, 100));
+    REQUIRE(d.claims == 0);
+    d.free_at = d.slept + 500 * ms;
+    REQUIRE(put(s, h, 100));
+    REQUIRE(d.claims == 1);
+    REQUIRE(!d.has_claim);
+    REQUIRE(d.slept < d.free_at + ms / 10);
+    REQUIRE(d.longest_rest_with_claim > 0);
+    REQUIRE(d.longest_rest_with_claim < ms / 10);
+    d.free_at = d.slept + 3'600'000 * ms;
+    REQUIRE(s.compare_exchange(0, "x").error == std::errc::timed_out);
+    REQUIRE(d.claims == 2);
+    REQUIRE(!d.has_claim);
+}
+
+TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it to end") {
+    constexpr std::int64_t ms = 1'000'000;
+    disk d;
+    d.is_claimed = true;
+    file_settings settings = pages_of(4096);
+    store s = on(d, settings);
+    REQUIRE(s.compare_exchange(0, "x").status == cas_status::stored);
+    REQUIRE(d.slept > 0);
+    REQUIRE(d.slept < ms);
+    d.free_at = d.slept + 200 * ms;
+    REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
+    REQUIRE(d.claims == 0);
+
+    // Where a claim may be the lock there is none.
+    settings.any_filesystem = true;
+    d.is_claimed = false;
+    store any = on(d, settings);
+    d.free_at = d.slept + 200 * ms;
+    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
+    REQUIRE(d.claims == 0);
+    d.is_claimed = true;
+    const std::int64_t before = d.slept;
+    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
+    REQUIRE(d.slept == before);
 }
 
 TEST_CASE("file_slot: versions go on beyond what may have been lost") {

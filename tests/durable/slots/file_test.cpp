@@ -8,6 +8,7 @@
 #include <support/children.hpp>
 #include <support/gate.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/temp_directory.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -25,7 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -60,47 +61,24 @@ static_assert(bide::detail::is_remote_filesystem(0x6969) &&
 
 namespace {
 
-// A directory of its own, removed with all that is in it.
-class directory {
+class directory : public test::temp_directory {
 public:
-    directory() {
-        const char* const where = std::getenv("TMPDIR");
-        path_ = std::string(where != nullptr ? where : "/tmp") + "/bide-file-XXXXXX";
-        if (::mkdtemp(path_.data()) == nullptr) {
-            test::give_up(test::where(), "no directory");
-        }
-    }
-    directory(const directory&) = delete;
-    directory& operator=(const directory&) = delete;
-    ~directory() {
-        for (const std::string& name : names()) {
-            const std::string path = *this / name;
-            if (::unlink(path.c_str()) != 0) {
-                ::rmdir(path.c_str());
-            }
-        }
-        ::rmdir(path_.c_str());
-    }
-
-    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-    const std::string& path() const { return path_; }
+    directory() : temp_directory("file", where()) {}
 
     std::vector<std::string> names() const {
         std::vector<std::string> all;
-        if (DIR* const open = ::opendir(path_.c_str())) {
-            while (const dirent* const entry = ::readdir(open)) {
-                if (std::string(entry->d_name) != "." && std::string(entry->d_name) != "..") {
-                    all.push_back(entry->d_name);
-                }
-            }
-            ::closedir(open);
+        for (const auto& entry : std::filesystem::directory_iterator(path())) {
+            all.push_back(entry.path().filename().string());
         }
         std::sort(all.begin(), all.end());
         return all;
     }
 
 private:
-    std::string path_;
+    static std::string where() {
+        const char* const told = std::getenv("TMPDIR");
+        return told != nullptr ? told : "/tmp";
+    }
 };
 
 template <class Slot, int Scale> struct file_store {
@@ -328,7 +306,6 @@ TEST_CASE("file_slot: filesystems of the network are refused unless they are wan
 
 TEST_CASE("file_slot: who may not write may read") {
     directory in;
-    REQUIRE(::chmod(in.path().c_str(), 0755) == 0);
     file_slot_options options;
     options.mode = 0644;
     file_slot slot(in / "a", options);
@@ -615,6 +592,66 @@ TEST_CASE("file_slot: processes and threads that add ones lose none") {
     REQUIRE(value_in(slot) == std::to_string(8 * each));
 }
 
+TEST_CASE("file_slot: no process of a crowd that comes back at once is left out") {
+    constexpr int n = 60;
+    directory in;
+    struct counts {
+        std::atomic<long> all{0};
+        std::atomic<int> through{0};
+    };
+    test::shared_with_children<counts> shared;
+    test::children crowd(n, [&](int, auto gate) {
+        file_slot slot(in / "a");
+        gate();
+        long mine = 0;
+        while (shared->through.load() < n && shared->all.load() < 20'000) {
+            const cas_result r = slot.update_locked(add_one);
+            if (r.status != cas_status::stored) {
+                return "! " + r.error.message();
+            }
+            ++shared->all;
+            shared->through += ++mine == 2 ? 1 : 0;
+        }
+        return std::to_string(mine);
+    });
+    crowd.go();
+    long sum = 0;
+    for (const std::string& report : crowd.reports()) {
+        INFO(report);
+        CHECK(number(report) >= 2);
+        sum += number(report);
+    }
+    file_slot slot(in / "a");
+    CHECK(value_in(slot) == std::to_string(sum));
+}
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+
+TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from the lock") {
+    directory in;
+    write_file(in / "a", "");
+    bide::detail::posix_io io;
+    int files[2];
+    for (int& file : files) {
+        file = io.open_file((in / "a").c_str(), O_RDWR);
+        REQUIRE(file >= 0);
+    }
+    REQUIRE(!io.is_claimed(files[1]));
+    REQUIRE(io.try_claim(files[0]));
+    REQUIRE(!io.try_claim(files[1]));
+    REQUIRE(!io.is_claimed(files[0])); // by another
+    REQUIRE(io.is_claimed(files[1]));
+    REQUIRE(io.try_lock(files[1], true) == 0);
+    io.unclaim(files[0]);
+    REQUIRE(!io.is_claimed(files[1]));
+    REQUIRE(io.try_claim(files[1]));
+    io.close_file(files[1]);
+    REQUIRE(!io.is_claimed(files[0]));
+    io.close_file(files[0]);
+}
+
+#endif
+
 TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or more") {
     directory in;
     test::shared_with_children<std::atomic<long>> acknowledged;
@@ -749,6 +786,70 @@ TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says s
     REQUIRE(put(slot, "z") != 0);
     REQUIRE(is_readable(**next, 10'000));
     REQUIRE(file_slot(in / "missing/a").watch().error() == error_of(ENOENT));
+}
+
+TEST_CASE("file_slot: what one watch was told is not told to the next one") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    {
+        auto watch = slot.watch();
+        REQUIRE(watch.has_value());
+        for (int i = 0; i < 400; ++i) { // what is the same twice in a row is told once
+            REQUIRE(::chmod((in / "a.lock").c_str(), 0600) == 0);
+            REQUIRE(put(slot, "y") != 0);
+        }
+    }
+    auto next = slot.watch();
+    REQUIRE(next.has_value());
+    REQUIRE(!is_readable(**next));
+    REQUIRE(put(slot, "z") != 0);
+    REQUIRE(is_readable(**next));
+    REQUIRE(!(*next)->drain());
+}
+
+TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    REQUIRE(slot.watch().has_value()); // and is over: what is kept of it is the parent's
+    test::children child(1, [&](int, auto gate) -> std::string {
+        gate();
+        auto watch = slot.watch();
+        if (!watch || put(slot, "y") == 0 || !is_readable(**watch)) {
+            return "! not told";
+        }
+        return (*watch)->drain() ? "! not drained" : "";
+    });
+    auto watch = slot.watch();
+    REQUIRE(watch.has_value());
+    child.go();
+    REQUIRE(child.reports()[0] == "");
+    REQUIRE(is_readable(**watch));
+    REQUIRE(!(*watch)->drain());
+}
+
+TEST_CASE("file_slot: a file of somebody else's is not taken for the last watch's") {
+    directory in;
+    file_slot slot(in / "a");
+    REQUIRE(put(slot, "x") != 0);
+    auto first = slot.watch();
+    REQUIRE(first.has_value());
+    const int number = (*first)->fd();
+    first->reset();
+    write_file(in / "b", "mine");
+    const int other = ::open((in / "b").c_str(), O_RDONLY | O_CLOEXEC);
+    REQUIRE(other >= 0);
+    REQUIRE(::dup2(other, number) == number); // as after closing all files
+    auto next = slot.watch();
+    REQUIRE(next.has_value());
+    REQUIRE((*next)->fd() != number);
+    char byte = 0;
+    REQUIRE(::read(number, &byte, 1) == 1);
+    REQUIRE(::close(number) == 0);
+    REQUIRE(::close(other) == 0);
+    REQUIRE(put(slot, "y") != 0);
+    REQUIRE(is_readable(**next));
 }
 
 #endif

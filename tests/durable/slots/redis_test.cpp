@@ -7,6 +7,7 @@
 #include <support/gate.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/slot_faults.hpp>
 
 #include <cerrno>
 #include <chrono>
@@ -18,8 +19,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <poll.h>
 
 using namespace std::chrono_literals;
 using bide::cas_result;
@@ -62,29 +61,31 @@ redis_slot_options within(std::chrono::milliseconds patience) {
 
 std::error_code system_code(int number) { return {number, std::generic_category()}; }
 
-bool is_readable(int fd, int ms) {
-    pollfd file{fd, POLLIN, 0};
-    return ::poll(&file, 1, ms) == 1;
-}
-
 struct redis_store {
     using slot = redis_slot;
     static constexpr std::size_t limit = std::size_t{1} << 20;
     static constexpr bool processes = true;
     static constexpr int scale = 2;
+    static constexpr bool greets = true;
 
-    slot open() {
-        redis_slot_options options;
+    slot open() { return open_at(port(), 10s); }
+    slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {
+        redis_slot_options options = within(patience);
         options.notify = true;
-        return slot_at(server.port(), key, options);
+        return slot_at(port, key, options);
     }
+    std::uint16_t port() { return server.port(); }
     void fresh() { key = fresh_key(); }
     void erase() {
         server.says("*2\r\n$3\r\nDEL\r\n$" + std::to_string(key.size()) + "\r\n" + key);
     }
 
+    void kill9() { server.kill9(); }
+    void restart() { server.restart(); }
+
     redis_server& server = shared_server();
     std::string key = fresh_key();
+    std::error_code nobody = system_code(ECONNREFUSED);
 };
 
 } // namespace
@@ -97,6 +98,14 @@ TEST_CASE("redis_slot: keeps what every slot promises") {
     test::check_slot(store);
 }
 
+TEST_CASE("redis_slot: says of a network and a server in trouble what is certain") {
+    if (!redis_server::available()) {
+        return;
+    }
+    redis_store store;
+    test::check_slot_faults(store);
+}
+
 TEST_CASE("redis_slot: refuses a place that cannot be meant") {
     CHECK_THROWS_AS(redis_slot("localhost", 0, "key"), std::system_error);
     CHECK_THROWS_AS(redis_slot("localhost", 65'536, "key"), std::system_error);
@@ -104,69 +113,6 @@ TEST_CASE("redis_slot: refuses a place that cannot be meant") {
     redis_slot_options options;
     options.unix_socket = "/nowhere";
     CHECK_NOTHROW(redis_slot("", 0, "key", options));
-}
-
-TEST_CASE("redis_slot: a lost reply is indeterminate, and the next load tells") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const auto how = GENERATE(flaky_proxy::afterwards::stays, flaky_proxy::afterwards::is_cut);
-    const test::watchdog limit;
-    const std::string key = fresh_key();
-    redis_slot direct = slot_at(shared_server().port(), key);
-    const cas_result first = direct.compare_exchange(0, "first");
-    REQUIRE(first.status == cas_status::stored);
-    flaky_proxy proxy(shared_server().port());
-    redis_slot slot = slot_at(proxy.port(), key, within(300ms));
-    REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
-    const int before = proxy.connections();
-
-    proxy.drop_next_reply(how);
-    const cas_result lost = slot.compare_exchange(first.version, "second");
-    CHECK(lost.status == cas_status::indeterminate);
-    CHECK(lost.error == (how == flaky_proxy::afterwards::stays ? std::errc::timed_out
-                                                               : std::errc::connection_reset));
-    CHECK(proxy.dropped_replies() == 1);
-    CHECK(proxy.connections() == before);
-
-    const auto seen = direct.load();
-    REQUIRE(seen.has_value());
-    CHECK(seen->value == "second");
-    CHECK(seen->version > first.version);
-    REQUIRE(direct.compare_exchange(seen->version, "third").status == cas_status::stored);
-    // A late reply does not answer the next request.
-    CHECK(test::eventually(
-        [&] { return slot.load().value_or(bide::slot_snapshot()).value == "third"; }));
-    CHECK(proxy.connections() > before);
-}
-
-TEST_CASE("redis_slot: a server that hangs is given up") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    const std::string key = fresh_key();
-    redis_slot direct = slot_at(shared_server().port(), key);
-    const cas_result first = direct.compare_exchange(0, "first");
-    REQUIRE(first.status == cas_status::stored);
-    flaky_proxy proxy(shared_server().port());
-    redis_slot slot = slot_at(proxy.port(), key, within(100ms));
-    REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
-
-    proxy.hang();
-    const cas_result sent = slot.compare_exchange(first.version, "second");
-    CHECK(sent.status == cas_status::indeterminate);
-    CHECK(sent.error == std::errc::timed_out);
-    const cas_result unsent = slot.compare_exchange(first.version, "second"); // not even greeted
-    CHECK(unsent.status == cas_status::failed);
-    CHECK(unsent.error == std::errc::timed_out);
-    CHECK(slot.load().error() == std::errc::timed_out);
-    CHECK(slot.server_now().error() == std::errc::timed_out);
-
-    proxy.forward();
-    CHECK(test::eventually([&] { return slot.load().has_value(); }));
-    CHECK(direct.load()->value == "first");
-    CHECK(direct.load()->version == first.version);
 }
 
 TEST_CASE("redis_slot: a value too large for the network's buffers is stored or certainly not") {
@@ -190,62 +136,15 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
     CHECK(seen->version == 0);
 }
 
-TEST_CASE("redis_slot: a connection that was closed meanwhile is not used again") {
-    if (!redis_server::available()) {
-        return;
-    }
+TEST_CASE("redis_slot: a socket or a name that is not there is named as what is wrong") {
     const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    redis_slot slot = slot_at(proxy.port(), fresh_key());
-    const cas_result first = slot.compare_exchange(0, "first");
-    proxy.cut();
-    const cas_result second = slot.compare_exchange(first.version, "second");
-    CHECK(second.status == cas_status::stored);
-    proxy.cut();
-    CHECK(slot.server_now().has_value());
-    CHECK(proxy.connections() == 3);
-}
-
-TEST_CASE("redis_slot: what was acknowledged is there after the server was killed") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    redis_server server;
-    redis_slot slot = slot_at(server.port(), "key");
-    bide::slot_version version = 0;
-    for (int i = 0; i < 3; ++i) {
-        const std::string value = "value " + std::to_string(i);
-        const cas_result stored = slot.compare_exchange(version, value);
-        REQUIRE(stored.status == cas_status::stored);
-        server.kill9();
-        const cas_result down = slot.compare_exchange(stored.version, "nobody is there");
-        CHECK(down.status == cas_status::failed);
-        CHECK(down.error == system_code(ECONNREFUSED));
-        server.restart();
-        const auto seen = slot.load();
-        REQUIRE(seen.has_value());
-        CHECK(seen->value == value);
-        CHECK(seen->version == stored.version);
-        version = seen->version;
-    }
-}
-
-TEST_CASE("redis_slot: without a server nothing is stored, and it says why") {
-    const test::watchdog limit;
-    const std::uint16_t nobody = test::free_port();
-    redis_slot slot = slot_at(nobody, "key");
-    const cas_result stored = slot.compare_exchange(0, "value");
-    CHECK(stored.status == cas_status::failed);
-    CHECK(stored.error == system_code(ECONNREFUSED));
-    CHECK(slot.load().error() == system_code(ECONNREFUSED));
-    CHECK(slot.server_now().error() == system_code(ECONNREFUSED));
-
     redis_slot_options options;
     options.unix_socket = "/tmp/nobody made this socket";
-    CHECK(slot_at(nobody, "key", options).load().error() == system_code(ENOENT));
+    const cas_result stored = slot_at(1, "key", options).compare_exchange(0, "value");
+    CHECK(stored.status == cas_status::failed);
+    CHECK(stored.error == system_code(ENOENT));
     options.unix_socket = std::string(200, 'x');
-    CHECK(slot_at(nobody, "key", options).load().error() == std::errc::filename_too_long);
+    CHECK(slot_at(1, "key", options).load().error() == std::errc::filename_too_long);
     CHECK(redis_slot("no such name.invalid", 6379, "key").load().error());
 }
 
@@ -281,64 +180,6 @@ TEST_CASE("redis_slot: a key that no slot has written is corrupt, and stays as i
     REQUIRE(slot.load().has_value());
     CHECK(slot.compare_exchange(slot.load()->version, "value").error ==
           durable_errc::corrupt_record);
-}
-
-TEST_CASE("redis_slot: a forked child leaves the connection to its parent") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    redis_slot_options options;
-    options.notify = true;
-    redis_slot slot = slot_at(proxy.port(), fresh_key(), options);
-    const cas_result first = slot.compare_exchange(0, "first");
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
-
-    test::children child(1, [&](int, auto) {
-        const auto seen = slot.load();
-        if (!seen || slot.compare_exchange(seen->version, "child").status != cas_status::stored) {
-            return std::string("the child cannot store");
-        }
-        if (!(*watch)->drain()) {
-            return std::string("the child drained its parent's watch");
-        }
-        watch->reset();
-        redis_slot gone = std::move(slot);
-        return std::string();
-    });
-    CHECK(child.reports().front() == "");
-    CHECK(proxy.connections() == 3);
-
-    CHECK(is_readable((*watch)->fd(), 10'000));
-    CHECK(!(*watch)->drain());
-    const cas_result conflict = slot.compare_exchange(first.version, "parent");
-    REQUIRE(conflict.status == cas_status::conflict);
-    CHECK(conflict.current->value == "child");
-    CHECK(proxy.connections() == 3);
-}
-
-TEST_CASE("redis_slot: a watch whose connection is gone says so") {
-    if (!redis_server::available()) {
-        return;
-    }
-    const test::watchdog limit;
-    flaky_proxy proxy(shared_server().port());
-    redis_slot_options options;
-    options.notify = true;
-    redis_slot slot = slot_at(proxy.port(), fresh_key(), options);
-    auto watch = slot.watch();
-    REQUIRE(watch.has_value());
-    CHECK(!is_readable((*watch)->fd(), 0));
-    CHECK(!(*watch)->drain());
-    proxy.cut();
-    CHECK(is_readable((*watch)->fd(), 10'000));
-    CHECK((*watch)->drain());
-
-    proxy.hang();
-    options.patience = 50ms;
-    CHECK(slot_at(proxy.port(), "key", options).watch().error() == std::errc::timed_out);
 }
 
 TEST_CASE("redis_slot: watches only where changes are told") {
@@ -406,6 +247,32 @@ TEST_CASE("redis_slot: a full server stores nothing, and says so") {
     CHECK(slot.load()->value == "first");
 }
 
+TEST_CASE("redis_slot: a server that has too many clients was certainly not asked") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_server server({"--maxclients", "1"});
+    redis_slot first = slot_at(server.port(), "key");
+    REQUIRE(test::eventually([&] { return first.load().has_value(); })); // the last one has left
+    const cas_result refused = slot_at(server.port(), "key").compare_exchange(0, "value");
+    CHECK(refused.status == cas_status::failed);
+    CHECK(refused.error == std::errc::resource_unavailable_try_again);
+    CHECK(first.compare_exchange(0, "value").status == cas_status::stored);
+}
+
+TEST_CASE("redis_slot: a reply that nobody asked for answers nothing") {
+    const test::watchdog limit;
+    const auto record = [](const std::string& value) {
+        return "*4\r\n:1\r\n:5\r\n$1\r\n7\r\n$3\r\n" + value + "\r\n";
+    };
+    test::canned_server server(
+        {"$5\r\nabcde\r\n", record("one") + record("old"), record("two"), record("two")});
+    redis_slot slot = slot_at(server.port(), "key");
+    REQUIRE(slot.load().value_or(bide::slot_snapshot()).value == "one");
+    CHECK(slot.load().value_or(bide::slot_snapshot()).value == "one"); // of another connection
+}
+
 TEST_CASE("redis_slot: an answer that is no answer says what may have been stored") {
     const test::watchdog limit;
     struct row {
@@ -449,6 +316,13 @@ TEST_CASE("redis_slot: an answer that is no answer says what may have been store
         {"*4\r\n:1\r\n:5\r\n$1\r\n7\r\n:7\r\n", unsure, protocol, protocol},
         {"*2\r\n:2\r\n:5\r\n", sure, corrupt, corrupt},
     };
+    for (const std::string greeting : {"-DENIED Redis is running in protected mode\r\n", ""}) {
+        CAPTURE(greeting);
+        test::canned_server server({greeting});
+        const cas_result stored = slot_at(server.port(), "key").compare_exchange(7, "value");
+        CHECK(stored.status == sure);
+        CHECK(stored.error == (greeting.empty() ? gone : denied));
+    }
     for (const row& r : rows) {
         CAPTURE(r.answer);
         test::canned_server server({"$5\r\nabcde\r\n", r.answer});
@@ -476,6 +350,7 @@ TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had 
     const cas_result refused = at_replica.compare_exchange(first.version, "by a replica");
     CHECK(refused.status == cas_status::failed);
     CHECK(refused.error == durable_errc::storage_error);
+    CHECK(at_replica.load().error() == durable_errc::storage_error); // its values may be old
 
     replica.freeze();
     master.says("CLIENT KILL TYPE replica");

@@ -5,6 +5,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/temp_directory.hpp>
 
 #include <array>
 #include <atomic>
@@ -53,22 +54,11 @@ namespace {
 const bool wal_is_safe =
     bide::detail::sqlite_connection::is_wal_safe(::sqlite3_libversion_number());
 
-// Removed with all that is in it. In memory where that can be had, as most here syncs a lot.
-class directory {
+// In memory where that can be had, as most here syncs a lot.
+class directory : public test::temp_directory {
 public:
-    explicit directory(std::string under = "/dev/shm")
-        : name_((::access(under.c_str(), W_OK) == 0 ? under : "/tmp") + "/bide_sqlite_XXXXXX") {
-        if (::mkdtemp(name_.data()) == nullptr) {
-            test::give_up(test::where(), "no directory");
-        }
-    }
-    directory(const directory&) = delete;
-    directory& operator=(const directory&) = delete;
-    ~directory() { static_cast<void>(!std::system(("rm -rf " + name_).c_str())); }
-    std::string operator/(const std::string& file) const { return name_ + '/' + file; }
-
-private:
-    std::string name_;
+    explicit directory(const std::string& under = "/dev/shm")
+        : temp_directory("sqlite", ::access(under.c_str(), W_OK) == 0 ? under : "/tmp") {}
 };
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -72,7 +73,7 @@ public:
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           may_wait_(!until_.is_poll()), well_ms_(durable::boottime_ms()), moved_ms_(well_ms_),
-          random_(std::random_device()()) {
+          random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // an earlier grant's: what is to be withdrawn is this one's
     }
     acquisition(const acquisition&) = delete;

@@ -19,6 +19,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -45,10 +46,17 @@ public:
         {
             const std::lock_guard held(lock_);
             now.swap(next_);
+            ++count_;
         }
         if (now != nullptr) {
             now->set();
         }
+    }
+
+    // How many signals there were.
+    std::uint64_t count() const noexcept {
+        const std::lock_guard held(lock_);
+        return count_;
     }
 
     // The vigil's: a coroutine without an executor would go on here, to its store and beyond.
@@ -58,8 +66,9 @@ public:
     }
 
 private:
-    basic_mutex<Platform> lock_;
-    std::shared_ptr<event> next_; // nullptr: nobody has asked since the last signal
+    mutable basic_mutex<Platform> lock_;
+    std::uint64_t count_ = 0;     // under lock_
+    std::shared_ptr<event> next_; // under lock_; nullptr: nobody has asked since the last signal
 };
 
 using change_signal = basic_change_signal<native_platform>;

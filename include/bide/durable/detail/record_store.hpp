@@ -96,16 +96,19 @@ public:
 
     // What was read, and what it is to be judged by.
     struct sight {
-        durable::record record;
+        durable::record record{};
         std::int64_t sent_ms = 0; // of boottime_ms(), before it was read
         std::int64_t now_ms = 0;  // on the record's clock
         bool exists = false;
+        const durable::process_knowledge* processes = nullptr; // where it is the reader's turn
     };
 
     durable::expiry_judge judge_of(const sight& s) const {
-        return terms_.clock == lock_clock::observed
-                   ? durable::expiry_judge(seen_, s.sent_ms, options_.drift, here_)
-                   : durable::expiry_judge(terms_.clock, s.now_ms, here_);
+        const durable::expiry_judge by_time =
+            terms_.clock == lock_clock::observed
+                ? durable::expiry_judge(seen_, s.sent_ms, options_.drift, here_)
+                : durable::expiry_judge(terms_.clock, s.now_ms, here_);
+        return by_time.knowing(s.processes);
     }
 
     // Until when, on this machine, a lease is good that begins with what was seen.
@@ -233,8 +236,7 @@ inline std::error_code record_store::see(const slot_snapshot& from, std::int64_t
 inline void record_store::back_off(unsigned attempt, deadline until) {
     const std::int64_t most_ns = std::int64_t{200'000} << std::min(attempt, 7U);
     const std::int64_t ns = std::uniform_int_distribution<std::int64_t>(0, most_ns)(random_);
-    const std::int64_t rest_ns =
-        std::max<std::int64_t>(until.steady_ns() - native_platform::now(), 0);
+    const std::int64_t rest_ns = until.steady_ns() - native_platform::now();
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns, rest_ns)));
 }
 
@@ -244,7 +246,7 @@ cas_result record_store::try_locked(given_time now, bool maybe_done, Rule& rule,
                                     std::error_code& error) {
     const std::int64_t sent_ms = durable::boottime_ms();
     return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
-        sight s;
+        sight s{.processes = &watch_};
         error = see(from, sent_ms, now, s);
         if (error || !rule(s, maybe_done)) {
             return std::nullopt;
@@ -291,7 +293,7 @@ template <class Rule> std::error_code record_store::update(given_time now, inten
                 known = std::move(*loaded);
                 known_sent_ms = sent_ms;
             }
-            sight s;
+            sight s{.processes = &watch_};
             if (const std::error_code error = see(*known, known_sent_ms, now, s)) {
                 return error;
             }
@@ -300,7 +302,6 @@ template <class Rule> std::error_code record_store::update(given_time now, inten
             }
             tried = slot_.compare_exchange(known->version, durable::encode(s.record));
         }
-
         known.reset();
         switch (tried.status) {
         case cas_status::stored: return {};
@@ -321,7 +322,6 @@ template <class Rule> std::error_code record_store::update(given_time now, inten
     }
 }
 
-// Over whatever is there, but for what can be read.
 inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence,
                                                           durable::admin_note note) {
     const std::lock_guard turn(turn_);

@@ -210,6 +210,9 @@ inline vigil::~vigil() {
 }
 
 inline void vigil::arm(std::int64_t at_ms) noexcept {
+    if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
+        return; // it has yet to go off
+    }
     armed_ms_ = at_ms;
     itimerspec when{}; // zero: disarmed
     if (at_ms != never) {

@@ -49,7 +49,8 @@ struct etcd_slot_options {
     std::string cert_file{};
     std::string key_file{};
 
-    // One operation takes no longer, whatever the number of endpoints.
+    // One operation takes no longer, whatever the number of endpoints; but libcurl before 7.87 ends
+    // no look-up of a name before its time.
     std::chrono::milliseconds patience{10'000};
 
     // Larger values are refused, in bytes. etcd itself takes 1.5 MiB, unless it is told otherwise.
@@ -69,7 +70,9 @@ public:
     // but slots may write to the key. After fork() the child connects anew; a handle of libcurl is
     // leaked there.
     // libcurl is initialised with the first operation: a program that uses it elsewhere too, and a
-    // version before 7.84, calls curl_global_init() itself before it starts threads.
+    // version before 7.84, calls curl_global_init() itself before it starts threads. The sockets to
+    // etcd are close-on-exec; a pair that libcurl makes to wake itself may not be, and a program
+    // that is started should close what it does not know.
     // Throws: std::system_error (invalid_argument) where the key or an endpoint is empty, or there
     // is none; std::bad_alloc.
     etcd_slot(std::vector<std::string> endpoints, std::string key, etcd_slot_options options = {});

@@ -120,7 +120,8 @@ public:
 #if defined(__linux__)
     // Tells of each change once it is durable, whoever made it. It does not tell of a file that was
     // deleted. When the lock file is touched by other hands, drain() says ESTALE, as it does in a
-    // forked child: a new one is needed then.
+    // forked child: a new one is needed then. Each is an instance of inotify, of which the process
+    // keeps up to four for the next ones.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         if (!is_valid_) {
             return unexpected{invalid()};

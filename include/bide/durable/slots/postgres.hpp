@@ -139,6 +139,13 @@ private:
     }
     reply create(deadline_type until);
 
+    // Not what a standby says, which may be old.
+    static reply fresh(reply row) {
+        if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
+            row.error = postgres_error("25006");
+        }
+        return row;
+    }
     result<slot_snapshot, std::error_code> snapshot_of(const reply& row) const;
     static cas_result outcome_of(const reply& answer);
     template <class Run> cas_result exchange(slot_version version, std::string_view value, Run run);
@@ -262,11 +269,7 @@ inline result<slot_snapshot, std::error_code> postgres_slot::load() {
     }
     const deadline_type end = until();
     const auto once = [&] {
-        reply row = link_.run(sql_.load, {{detail::postgres_parameter::text, key_}}, end);
-        if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
-            row.error = postgres_error("25006"); // a standby: what it says may be old
-        }
-        return row;
+        return fresh(link_.run(sql_.load, {{detail::postgres_parameter::text, key_}}, end));
     };
     reply row = repeat(end, once);
     if (is_worth_another(row)) {
@@ -377,7 +380,7 @@ inline detail::postgres_reply postgres_slot::run_in(transaction& in, const std::
 }
 
 inline result<slot_snapshot, std::error_code> postgres_slot::load_in(transaction& in) {
-    return snapshot_of(run_in(in, sql_.load, {{detail::postgres_parameter::text, key_}}));
+    return snapshot_of(fresh(run_in(in, sql_.load, {{detail::postgres_parameter::text, key_}})));
 }
 
 inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_version version,

@@ -9,8 +9,8 @@
 // `appendfsync everysec`, the default, a crash of the machine forgets up to a second even without a
 // replica; with `maxmemory` and an eviction policy the key itself may go. So the guarantees say
 // that it may forget, and a lock over it has to be told bide::allow_relaxed. What makes it as good
-// as it gets: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`, and fencing
-// tokens checked by the resource.
+// as it gets: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`,
+// `min-replicas-to-write 1` where there are replicas, and fencing tokens checked by the resource.
 //
 // A version is the server's time in microseconds when the value was stored, or one more than the
 // version before where the clock lags behind that. So a key that was deleted and made again, or a
@@ -18,8 +18,11 @@
 // of the servers are not set back by as much. Versions end below 2^53.
 //
 // Not for Redis Cluster's redirections, Sentinel's addresses or TLS: give it a name or a local
-// proxy that leads to the master. A server that answers that it is a replica loses its connection,
-// so that the next operation looks the name up again.
+// proxy that leads to the master. A replica answers neither operation, its values may be old; its
+// connection is closed, so that the next operation looks the name up again.
+//
+// A user with few rights needs these commands: eval, evalsha, script, time, type, hmget, hset,
+// persist, and publish and subscribe where changes are told.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -235,7 +238,7 @@ inline redis_slot::answer redis_slot::run(std::initializer_list<std::string_view
             name_.clear(); // somebody made the server forget it
             continue;
         }
-        if (text.find("READONLY ") != text.npos) {
+        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
             connection_.drop();
         }
         return {{}, detail::redis_error(*got.reply), !detail::is_certain_redis_error(*got.reply)};

@@ -267,8 +267,13 @@ inline bool etcd_http::make(const etcd_tls& tls) {
         name(CURLOPT_SSLKEY, tls.key_file);
     if (!is_made) {
         state_.reset();
+        return false;
     }
-    return is_made;
+#if LIBCURL_VERSION_NUM >= 0x075700
+    // When the time is over the thread that looks up a name is left to itself, not waited for.
+    static_cast<void>(set(CURLOPT_QUICK_EXIT, 1L));
+#endif
+    return true;
 }
 
 inline bool etcd_http::prepare(const http_request& what, exchange& e,

@@ -78,8 +78,9 @@ public:
 
 private:
     static constexpr std::int64_t first_rest_ns = 20'000;
-    static constexpr std::int64_t longest_rest_ns = 1'000'000;
-    static constexpr std::int64_t long_wait_ns = 5'000'000;
+    static constexpr std::int64_t longest_rest_ns = 2'000'000;
+    static constexpr std::int64_t long_wait_ns = 50'000'000;
+    static constexpr std::int64_t polite_rest_ns = 100'000; // he looks twice in that
 
     std::error_code open() noexcept;
     std::error_code wait(bool exclusive, std::int64_t begin) noexcept;
@@ -152,27 +153,40 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
 }
 
 // The kernel's own queue would be waited in for ever. A sync takes a hundred microseconds or so:
-// rests begin below that and grow, but for those who have waited long they shrink again, so that
-// these come before the others. They differ, so that those who wait do not come in step.
+// rests begin below that and grow, so that a crowd leaves the processors to who has the lock. They
+// differ, so that those who wait do not come in step.
+//
+// Who comes back at once to the lock that he has just left hardly ever leaves it long enough for
+// them. So one of those who have waited long holds a claim: he looks often, and who comes sees the
+// claim and lets him go first, for a moment; he may have been stopped. On a filesystem of any kind
+// the claim may be the same as the lock, and is not used.
 template <class Io>
 std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept {
+    std::error_code error;
     std::int64_t rest = first_rest_ns;
+    bool is_next = false;
+    if (!any_filesystem_ && io_.is_claimed(file_.get())) {
+        io_.sleep(std::min(polite_rest_ns, patience_ns_));
+    }
     while (io_.try_lock(file_.get(), exclusive) != 0) {
         if (errno != EWOULDBLOCK) {
-            return system_error_code();
+            error = system_error_code();
+            break;
         }
         const std::int64_t waited = io_.steady_ns() - begin;
         if (waited >= patience_ns_) {
-            return std::make_error_code(std::errc::timed_out);
+            error = std::make_error_code(std::errc::timed_out);
+            break;
         }
-        const std::int64_t longest =
-            waited < long_wait_ns
-                ? longest_rest_ns
-                : std::max(longest_rest_ns / (waited / long_wait_ns), first_rest_ns);
-        rest = std::min(rest + rest / 2, longest);
+        is_next =
+            is_next || (waited >= long_wait_ns && !any_filesystem_ && io_.try_claim(file_.get()));
+        rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
         io_.sleep(std::min(rest / 2 + jitter(rest), patience_ns_ - waited));
     }
-    return {};
+    if (is_next) {
+        io_.unclaim(file_.get());
+    }
+    return error;
 }
 
 // By xorshift: Marsaglia, "Xorshift RNGs" (2003).

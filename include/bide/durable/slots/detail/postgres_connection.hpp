@@ -229,8 +229,8 @@ inline void postgres_connection::drop() noexcept {
     if (!is_mine()) {
         const int socket = ::PQsocket(pq_);
         const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-        const bool is_apart =
-            socket < 0 || (nowhere >= 0 && ::dup3(nowhere, socket, O_CLOEXEC) >= 0);
+        const bool is_apart = socket < 0 || (nowhere >= 0 && ::dup2(nowhere, socket) >= 0 &&
+                                             ::fcntl(socket, F_SETFD, FD_CLOEXEC) == 0);
         if (nowhere >= 0) {
             ::close(nowhere);
         }

@@ -8,6 +8,7 @@
 //
 //   synchronous_commit   looked at when the transaction commits, after the statement: whatever the
 //                        server, the role or the database says, this commit is waited for
+//   client_min_messages  looked at then, too: that no standby has it is said in a warning
 //   lock_timeout         looked at when a row turns out to be locked, after the subquery that the
 //                        condition needs first: the server gives up before we do, and says so
 //   idle_in_transaction_session_timeout
@@ -91,6 +92,7 @@ struct postgres_sql {
         const std::string durable = // stronger than what is needed stays
             "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
             "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)";
+        const std::string heard = ", set_config('client_min_messages', 'warning', true)";
         const std::string bounded =
             "(SELECT set_config('lock_timeout', '" + most + "', true)) IS NOT NULL";
         const std::string returning = " RETURNING version, " + durable + notify_;
@@ -104,15 +106,15 @@ struct postgres_sql {
         now = "SELECT " + std::string(microseconds);
         update_in = "UPDATE " + table +
                     " SET version = version + 1, value = $3 WHERE key = $1 AND version = $2";
-        update = update_in + " AND " + bounded + returning;
+        update = update_in + " AND " + bounded + returning + heard;
         update_in += returning;
-        insert = first + " WHERE " + bounded + once;
+        insert = first + " WHERE " + bounded + once + heard;
         insert_in = first + once;
         create = "CREATE TABLE IF NOT EXISTS " + table +
                  " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
                  " WITH (fillfactor = 50)"; // room for the next version beside the last
         listen = "LISTEN " + channel;
-        begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT " + durable +
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT " + durable + heard +
                 ", set_config('lock_timeout', '" + most +
                 "', true), set_config('idle_in_transaction_session_timeout', '" + idle +
                 "', true); ";

@@ -94,8 +94,9 @@ struct postgres_reply {
         return {::PQgetvalue(rows.get(), 0, column),
                 static_cast<std::size_t>(::PQgetlength(rows.get(), 0, column))};
     }
-    std::int64_t int8(int column) const noexcept {
-        return postgres_int8::read(::PQgetvalue(rows.get(), 0, column));
+    std::int64_t int8(int column) const noexcept { // 0: it is none
+        const std::string_view found = bytes(column);
+        return found.size() == 8 ? postgres_int8::read(found.data()) : 0;
     }
 };
 

@@ -51,14 +51,22 @@ inline bool is_redis_text(const redisReply& reply) noexcept {
 inline std::error_code redis_error(const redisReply& reply) noexcept {
     const std::string_view text = redis_text(reply);
     const auto is = [text](std::string_view word) { return text.substr(0, word.size()) == word; };
-    if (is("NOAUTH ") || is("WRONGPASS ") || is("NOPERM ") || is("ERR invalid password")) {
+    if (is("NOAUTH ") || is("WRONGPASS ") || is("NOPERM ") || is("ERR invalid password") ||
+        is("DENIED ")) {
         return std::make_error_code(std::errc::permission_denied);
     }
     if (is("LOADING ") || is("BUSY ") || is("MASTERDOWN ") || is("CLUSTERDOWN ") ||
-        is("TRYAGAIN ")) {
+        is("TRYAGAIN ") || is("ERR max number of clients")) {
         return std::make_error_code(std::errc::resource_unavailable_try_again);
     }
     return make_error_code(durable_errc::storage_error);
+}
+
+// It was said to whoever connected, whatever was asked, and the server has hung up.
+inline bool is_redis_farewell(const redisReply& reply) noexcept {
+    const std::string_view text = redis_text(reply);
+    return reply.type == REDIS_REPLY_ERROR &&
+           (text.starts_with("DENIED ") || text.starts_with("ERR max number of clients"));
 }
 
 // The server itself says it, before the script or out of it. Others say "ERR", and may stand
@@ -86,9 +94,10 @@ public:
     std::error_code open(const redis_place& place, const std::vector<std::string>& besides,
                          std::vector<redis_reply>& replies, deadline end);
 
-    // It was opened by this process and nothing has happened to it since.
+    // It was opened by this process, and nothing has happened to it or come from it since.
     bool is_usable() const noexcept {
-        return socket_.fd() >= 0 && owner_ == ::getpid() && socket_.is_quiet();
+        return reader_ != nullptr && reader_->pos == reader_->len && owner_ == ::getpid() &&
+               socket_.is_quiet();
     }
 
     // Gives it up, without a word to the server.
@@ -185,10 +194,11 @@ inline std::error_code redis_connection::open(const redis_place& place,
         auto reply = receive(end);
         if (!reply) {
             error = reply.error();
+        } else if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) ||
+                   detail::is_redis_farewell(**reply)) {
+            error = detail::redis_error(**reply);
         } else if (i >= greetings) {
             replies.push_back(*std::move(reply));
-        } else if ((*reply)->type == REDIS_REPLY_ERROR) {
-            error = detail::redis_error(**reply);
         }
     }
     if (error) {

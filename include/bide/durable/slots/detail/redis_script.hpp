@@ -20,6 +20,9 @@ enum class redis_found : long long {
 // the channel to tell or "". A new version is the server's time in microseconds, or one more than
 // the last where that is not less. A number of Lua's counts to 2^53 exactly. Once something is
 // stored nothing fails any more.
+//
+// PERSIST is there for a replica to refuse: what it would load may be old. (Not before HSET, which
+// is refused for want of memory only where nothing was written before it.)
 inline constexpr const char* redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
@@ -32,7 +35,10 @@ inline constexpr const char* redis_script =
     "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
     "end\n"
     "if not is_ours then return {2, ms} end\n"
-    "if version ~= ARGV[1] then return {found, ms, version, value} end\n"
+    "if version ~= ARGV[1] then\n"
+    "  redis.call('PERSIST', KEYS[1])\n"
+    "  return {found, ms, version, value}\n"
+    "end\n"
     "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
     "if number > 9007199254740991 then return {2, ms} end\n"
     "local text = string.format('%.0f', number)\n"

@@ -1,0 +1,376 @@
+#ifndef BIDE_DURABLE_DETAIL_RECORD_READER_HPP
+#define BIDE_DURABLE_DETAIL_RECORD_READER_HPP
+
+// The fields of a record, and who fills it with them while the text is parsed. What it consists of
+// goes to its place at once, with no tree in between; only fields that nobody knows become one.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/record_types.hpp>
+#include <bide/durable/slot.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace durable {
+
+inline constexpr std::int64_t record_format = 1;
+
+namespace detail {
+
+using json = nlohmann::json;
+
+struct clock_name {
+    lock_clock clock;
+    std::string_view name;
+};
+inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
+                                             {lock_clock::boottime, "boottime"},
+                                             {lock_clock::server, "server"},
+                                             {lock_clock::observed, "observed"}};
+
+inline constexpr std::int64_t any_length = std::numeric_limits<std::int64_t>::max();
+
+// ---- the fields of each object, by the order of the alphabet, as they are written
+//
+// `f` is shown one after another until it answers true:
+//   f.number(name, value, least, most)            has to be there
+//   f.text(name, value)                           has to be there, and not empty
+//   f.maybe_number(name, value, least, most, has) may be absent, and is where it is not `has`
+//   f.maybe_text(name, value, longest, has)       the same
+// and what only a record has: f.note, f.clock, f.version, f.holders, f.waiters.
+
+template <class Holder, class F> bool each_holder_field(Holder& h, F& f) {
+    auto& from = h.from;
+    const bool bound = from.pid != 0;
+    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
+           f.number("fence", h.fence, 1, largest_number) || f.text("holderId", h.holder_id) ||
+           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
+           f.number("lane", h.lane, 0, largest_permits) ||
+           f.number("leaseExpiresAt", h.expires_at, 0, largest_number) ||
+           f.number("leaseMs", h.lease_ms, 1, largest_duration) || f.text("nonce", h.nonce) ||
+           f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
+           f.number("renewals", h.renewals, 0, largest_number) ||
+           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
+           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
+           f.number("weight", h.weight, 1, largest_permits);
+}
+
+template <class Waiter, class F> bool each_waiter_field(Waiter& w, F& f) {
+    auto& from = w.from;
+    const bool bound = from.pid != 0;
+    return f.maybe_text("boot", from.boot, longest_name, !from.boot.empty()) ||
+           f.number("expiresAt", w.expires_at, 0, largest_number) ||
+           f.text("holderId", w.holder_id) ||
+           f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
+           f.text("nonce", w.nonce) || f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
+           f.number("refreshes", w.refreshes, 0, largest_number) ||
+           f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
+           f.maybe_number("start", from.start, 0, largest_number, bound || from.start != 0) ||
+           f.number("ttlMs", w.ttl_ms, 1, largest_duration) ||
+           f.number("weight", w.weight, 1, largest_permits);
+}
+
+template <class Note, class F> bool each_note_field(Note& note, F& f) {
+    return f.number("at", note.at, 0, largest_number) ||
+           f.maybe_text("by", note.by, any_length, true) ||
+           f.maybe_text("what", note.what, any_length, true);
+}
+
+template <class Record, class F> bool each_record_field(Record& r, F& f) {
+    return f.note("admin", r.admin) || f.clock("clock", r.clock) ||
+           f.number("fence", r.fence, 1, largest_number) || f.holders("holders", r.holders) ||
+           f.number("permits", r.permits, 1, largest_permits) || f.version("v") ||
+           f.waiters("waiters", r.waiters);
+}
+
+// ---- reading
+
+// What a value is, and where it belongs.
+struct expectation {
+    enum kind {
+        root,
+        number,
+        text,
+        clock,
+        version,
+        holders,
+        one_holder,
+        waiters,
+        one_waiter,
+        note,
+        unknown
+    };
+    kind is = root;
+    std::int64_t* number_at = nullptr;
+    std::string* text_at = nullptr;
+    std::int64_t least = 0; // of the number, or of the text's bytes
+    std::int64_t most = 0;
+};
+
+// Looks for the field of a name. One that is shown all fields has seen which are required.
+class field_search {
+public:
+    explicit field_search(std::string_view name) : name_(name) {}
+
+    expectation found{};
+    std::uint32_t bit = 0; // the last field's that was shown
+    std::uint32_t required = 0;
+
+    bool number(std::string_view name, std::int64_t& value, std::int64_t least, std::int64_t most) {
+        return is(name, true, {expectation::number, &value, nullptr, least, most});
+    }
+    bool maybe_number(std::string_view name, std::int64_t& value, std::int64_t least,
+                      std::int64_t most, bool) {
+        return is(name, false, {expectation::number, &value, nullptr, least, most});
+    }
+    bool text(std::string_view name, std::string& value) {
+        return is(name, true, {expectation::text, nullptr, &value, 1, longest_name});
+    }
+    bool maybe_text(std::string_view name, std::string& value, std::int64_t longest, bool) {
+        return is(name, false, {expectation::text, nullptr, &value, 0, longest});
+    }
+    bool note(std::string_view name, const std::optional<admin_note>&) {
+        return is(name, false, {expectation::note});
+    }
+    bool clock(std::string_view name, lock_clock) { return is(name, true, {expectation::clock}); }
+    bool version(std::string_view name) { return is(name, true, {expectation::version}); }
+    bool holders(std::string_view name, const std::vector<holder>&) {
+        return is(name, true, {expectation::holders});
+    }
+    bool waiters(std::string_view name, const std::vector<waiter>&) {
+        return is(name, true, {expectation::waiters});
+    }
+
+private:
+    bool is(std::string_view name, bool has_to_be, const expectation& what) {
+        bit = bit == 0 ? 1 : bit << 1;
+        required |= has_to_be ? bit : 0;
+        if (name != name_) {
+            return false;
+        }
+        found = what;
+        return true;
+    }
+
+    std::string_view name_;
+};
+
+// Levels that anybody means: what is kept is written by a function that calls itself for each.
+inline constexpr int deepest_nesting = 64;
+
+// What nlohmann's parser tells about a text, made a record of. Each function answers whether to go
+// on: not where the text is no JSON that we would take. Where it is one, but no record of ours, the
+// parser goes on all the same, for it may be of another version; what is in a wrong place is then
+// read like what is unknown.
+class record_reader {
+public:
+    explicit record_reader(record& into) : into_(into) {}
+
+    // After all was parsed.
+    bool has_version() const noexcept { return has_version_; }
+    bool is_ours() const noexcept { return is_ours_; } // its version
+    bool good() const noexcept { return good_; }
+
+    bool null() { return keep(nullptr); }
+    bool boolean(bool value) { return keep(value); }
+    bool number_float(double value, const std::string&) { return keep(value); }
+    bool number_unsigned(std::uint64_t value) {
+        return value > std::uint64_t{largest_number} && !awaits(expectation::version)
+                   ? keep(value)
+                   : number_integer(static_cast<std::int64_t>(value));
+    }
+
+    bool number_integer(std::int64_t value) {
+        if (awaits(expectation::number)) {
+            *next_.number_at = value;
+            good_ = good_ && value >= next_.least && value <= next_.most;
+            return true;
+        }
+        if (awaits(expectation::version)) {
+            has_version_ = true;
+            is_ours_ = value == record_format;
+            return true;
+        }
+        return keep(value);
+    }
+
+    bool string(std::string& value) {
+        if (awaits(expectation::text)) {
+            const auto bytes = static_cast<std::int64_t>(value.size());
+            good_ = good_ && bytes >= next_.least && bytes <= next_.most;
+            *next_.text_at = value; // not moved: the parser goes on with its memory
+            return true;
+        }
+        return awaits(expectation::clock) ? clock(value) : keep(std::move(value));
+    }
+
+    bool start_object(std::size_t) {
+        if (++depth_ > deepest_nesting) {
+            return false;
+        }
+        if (awaits(expectation::root)) {
+            seen_[level_] = 0;
+        } else if (awaits(expectation::one_holder)) {
+            into_.holders.emplace_back();
+            enter();
+        } else if (awaits(expectation::one_waiter)) {
+            into_.waiters.emplace_back();
+            enter();
+        } else if (awaits(expectation::note)) {
+            into_.admin.emplace();
+            enter();
+        } else {
+            open_.push_back(&place_of_next());
+            *open_.back() = json::object();
+        }
+        return true;
+    }
+
+    // Refuses a second field of one name: who reads the first sees another record than who reads
+    // the last.
+    bool key(std::string& name) {
+        if (open_.empty()) {
+            field_search search(name);
+            if (each_field(search)) {
+                next_ = search.found;
+                const bool is_first = (seen_[level_] & search.bit) == 0;
+                seen_[level_] |= search.bit;
+                return is_first;
+            }
+            next_.is = expectation::unknown;
+        }
+        json& object = open_.empty() ? unknown_[level_] : *open_.back();
+        const auto [at, is_first] = object.emplace(name, nullptr);
+        value_of_key_ = &*at;
+        return is_first;
+    }
+
+    bool end_object() {
+        --depth_;
+        if (!open_.empty()) {
+            open_.pop_back();
+            return true;
+        }
+        field_search all("");
+        each_field(all);
+        good_ = good_ && (seen_[level_] & all.required) == all.required;
+        if (!unknown_[level_].is_null()) {
+            extra() = unknown_[level_].dump();
+            unknown_[level_] = nullptr;
+        }
+        if (level_ != 0) {
+            next_.is = object_;
+            level_ = 0;
+            object_ = expectation::root;
+        }
+        return true;
+    }
+
+    bool start_array(std::size_t) {
+        if (++depth_ > deepest_nesting) {
+            return false;
+        }
+        if (awaits(expectation::holders)) {
+            next_.is = expectation::one_holder;
+        } else if (awaits(expectation::waiters)) {
+            next_.is = expectation::one_waiter;
+        } else {
+            open_.push_back(&place_of_next());
+            *open_.back() = json::array();
+        }
+        return true;
+    }
+
+    bool end_array() {
+        --depth_;
+        if (!open_.empty()) {
+            open_.pop_back();
+        }
+        return true;
+    }
+
+    bool binary(json::binary_t&) { return false; }
+    bool parse_error(std::size_t, const std::string&, const json::exception&) { return false; }
+
+private:
+    bool awaits(expectation::kind what) const noexcept { return next_.is == what && open_.empty(); }
+
+    // Into the object that is next: a holder, a waiter or the note.
+    void enter() noexcept {
+        object_ = next_.is;
+        level_ = 1;
+        seen_[level_] = 0;
+    }
+
+    template <class F> bool each_field(F& f) {
+        switch (object_) {
+        case expectation::one_holder: return each_holder_field(into_.holders.back(), f);
+        case expectation::one_waiter: return each_waiter_field(into_.waiters.back(), f);
+        case expectation::note: return each_note_field(*into_.admin, f);
+        default: return each_record_field(into_, f);
+        }
+    }
+    std::string& extra() noexcept {
+        switch (object_) {
+        case expectation::one_holder: return into_.holders.back().extra;
+        case expectation::one_waiter: return into_.waiters.back().extra;
+        case expectation::note: return into_.admin->extra;
+        default: return into_.extra;
+        }
+    }
+
+    bool clock(std::string_view name) noexcept {
+        for (const clock_name& one : clock_names) {
+            if (one.name == name) {
+                into_.clock = one.clock;
+                return true;
+            }
+        }
+        good_ = false;
+        return true;
+    }
+
+    bool keep(json&& value) {
+        place_of_next() = std::move(value);
+        return true;
+    }
+    json& place_of_next() {
+        if (!open_.empty() && open_.back()->is_array()) {
+            return open_.back()->emplace_back(nullptr);
+        }
+        if (!open_.empty() || next_.is == expectation::unknown) {
+            return *value_of_key_;
+        }
+        good_ = false;
+        return misplaced_;
+    }
+
+    record& into_;
+    expectation next_{};
+    expectation::kind object_ = expectation::root; // that the parser is in, of those we know
+    std::size_t level_ = 0;                        // 0 in the record, 1 in what it consists of
+    std::uint32_t seen_[2] = {0, 0};               // the bits of the fields that were there
+    json unknown_[2];                              // the others
+    std::vector<json*> open_;                      // what the parser is in within one of those
+    json* value_of_key_ = nullptr;
+    json misplaced_; // what is no value of its field, to be parsed to its end
+    int depth_ = 0;
+    bool has_version_ = false;
+    bool is_ours_ = false;
+    bool good_ = true;
+};
+
+} // namespace detail
+} // namespace durable
+} // namespace bide::inline BIDE_ABI
+
+#endif

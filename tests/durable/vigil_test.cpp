@@ -1,0 +1,92 @@
+#include <bide/durable/detail/vigil.hpp>
+
+#include <bide/durable/process.hpp>
+
+#include <support/catch.hpp>
+#include <support/gate.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using bide::detail::vigil;
+
+namespace {
+
+struct counter final : bide::detail::watched {
+    void happened() noexcept override { ++times; }
+    std::atomic<int> times{0};
+};
+
+std::vector<std::shared_ptr<counter>> counters(int number) {
+    std::vector<std::shared_ptr<counter>> all;
+    for (int i = 0; i < number; ++i) {
+        all.push_back(std::make_shared<counter>());
+    }
+    return all;
+}
+
+bool all_told(const std::vector<std::shared_ptr<counter>>& of) {
+    return test::eventually([&] {
+        for (const auto& one : of) {
+            if (one->times == 0) {
+                return false;
+            }
+        }
+        return true;
+    });
+}
+
+} // namespace
+
+TEST_CASE("vigil: everybody whose time comes at the same moment is told") {
+    const auto all = counters(100); // more than it tells at once
+    for (const std::int64_t in_ms : {std::int64_t{0}, std::int64_t{20}}) {
+        const std::int64_t at = bide::durable::boottime_ms() + in_ms;
+        for (const auto& one : all) {
+            one->times = 0;
+            vigil::here().alarm(one, at);
+        }
+        REQUIRE(all_told(all));
+        REQUIRE(bide::durable::boottime_ms() >= at);
+    }
+}
+
+TEST_CASE(
+    "vigil: an earlier time takes the place of a later one, and who is cancelled is not told") {
+    const auto all = counters(3);
+    const std::int64_t now = bide::durable::boottime_ms();
+    vigil::here().alarm(all[0], now + 3'600'000);
+    vigil::here().alarm(all[1], now + 10);
+    vigil::here().cancel(*all[1]);
+    vigil::here().alarm(all[0], now + 10);
+    vigil::here().alarm(all[2], now + 20);
+    REQUIRE(all_told({all[0], all[2]}));
+    REQUIRE(all[1]->times == 0);
+}
+
+TEST_CASE("vigil: a file is told of once, and again when it is armed again") {
+    if (!vigil::sees_files) {
+        return;
+    }
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    const auto one = counters(1);
+    const auto after = counters(1); // told when the vigil has slept and come back
+    REQUIRE(vigil::here().add(ends[0], one[0]));
+    REQUIRE(::write(ends[1], "x", 1) == 1);
+    REQUIRE(all_told(one));
+    vigil::here().alarm(after[0], bide::durable::boottime_ms());
+    REQUIRE(all_told(after));
+    REQUIRE(one[0]->times == 1);
+    one[0]->times = 0;
+    vigil::here().rearm(ends[0]);
+    REQUIRE(all_told(one));
+    vigil::here().remove(ends[0]);
+    ::close(ends[0]);
+    ::close(ends[1]);
+}

@@ -1,0 +1,257 @@
+#ifndef BIDE_TESTS_SUPPORT_SLOT_FAULTS_HPP
+#define BIDE_TESTS_SUPPORT_SLOT_FAULTS_HPP
+
+// What every slot of a server owes its locks (durable/slot.hpp) when the network, or the server, is
+// in trouble. A store is told to the suite by
+//
+//   using slot = bide::redis_slot;
+//   std::uint16_t port();           where its server listens, at 127.0.0.1
+//   slot open_at(std::uint16_t port, std::chrono::milliseconds patience);
+//                                   one more slot object for the same place; it may be watched
+//   void fresh();                   from now on open_at() is about another place, nothing stored
+//   void kill9();                   ends the server as a crash would
+//   void restart();                 and brings it back to the same port
+//   std::error_code nobody;         the answer where nobody listens
+//   static constexpr bool greets;   a new connection hears of the server before it asks anything
+
+#include <bide/durable/slot.hpp>
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/flaky_proxy.hpp>
+#include <support/gate.hpp>
+#include <support/server_process.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <poll.h>
+
+namespace test {
+
+inline bool is_readable(int fd, int ms) {
+    pollfd file{fd, POLLIN, 0};
+    return ::poll(&file, 1, ms) == 1;
+}
+
+template <class Store> class slot_faults {
+public:
+    using slot = typename Store::slot;
+
+    explicit slot_faults(Store& store) : store_(store) { store_.fresh(); }
+
+    // Stored, and the client never hears of it.
+    void lost_reply(flaky_proxy::afterwards then) {
+        slot direct = store_.open_at(store_.port(), long_enough);
+        const auto first = stores(direct, 0, "first");
+        flaky_proxy net(store_.port());
+        slot behind = store_.open_at(net.port(), brief);
+        REQUIRE(eventually([&] { return behind.load().has_value(); }));
+        const int before = net.connections();
+
+        net.drop_next_reply(then);
+        const bide::cas_result lost = behind.compare_exchange(first, "second");
+        CHECK(lost.status == bide::cas_status::indeterminate); // and not a conflict with itself
+        CHECK(lost.error == (then == flaky_proxy::afterwards::stays ? std::errc::timed_out
+                                                                    : std::errc::connection_reset));
+        CHECK(net.dropped_replies() == 1);
+        CHECK(net.connections() == before);
+
+        const auto seen = direct.load();
+        REQUIRE(seen.has_value());
+        CHECK(seen->value == "second");
+        CHECK(seen->version > first);
+        stores(direct, seen->version, "third");
+        CHECK(eventually([&] { return has(behind, "third"); })); // no late reply answers that
+        CHECK(net.connections() > before);
+    }
+
+    // The time limit is one for all of a reply, and not for each part of it.
+    void slow_reply() {
+        slot direct = store_.open_at(store_.port(), long_enough);
+        const auto first = stores(direct, 0, "first");
+        flaky_proxy net(store_.port());
+        slot behind = store_.open_at(net.port(), brief);
+        REQUIRE(eventually([&] { return behind.load().has_value(); }));
+
+        net.trickle();
+        const bide::cas_result late = behind.compare_exchange(first, "second");
+        CHECK(late.status == bide::cas_status::indeterminate);
+        CHECK(late.error == std::errc::timed_out);
+        CHECK(has(direct, "second"));
+        CHECK(behind.load().error() == std::errc::timed_out);
+        net.forward();
+        CHECK(eventually([&] { return has(behind, "second"); }));
+    }
+
+    void hanging_server() {
+        slot direct = store_.open_at(store_.port(), long_enough);
+        const auto first = stores(direct, 0, "first");
+        flaky_proxy net(store_.port());
+        slot behind = store_.open_at(net.port(), briefer);
+        REQUIRE(eventually([&] { return behind.load().has_value(); }));
+
+        net.hang();
+        const bide::cas_result sent = behind.compare_exchange(first, "second");
+        CHECK(sent.status == bide::cas_status::indeterminate);
+        CHECK(sent.error == std::errc::timed_out);
+        const bide::cas_result next = behind.compare_exchange(first, "second");
+        CHECK(next.status ==
+              (Store::greets ? bide::cas_status::failed : bide::cas_status::indeterminate));
+        CHECK(next.error == std::errc::timed_out);
+        CHECK(behind.load().error() == std::errc::timed_out);
+        if constexpr (bide::clocked_slot<slot>) {
+            CHECK(behind.server_now().error() == std::errc::timed_out);
+        }
+        if constexpr (bide::watchable_slot<slot>) {
+            CHECK(behind.watch().error() == std::errc::timed_out);
+        }
+
+        net.forward();
+        CHECK(eventually([&] { return has(behind, "first"); }));
+        CHECK(behind.load().value_or(bide::slot_snapshot()).version == first);
+    }
+
+    // Found out before anything is sent.
+    void cut_connection() {
+        flaky_proxy net(store_.port());
+        slot behind = store_.open_at(net.port(), long_enough);
+        const auto first = stores(behind, 0, "first");
+        REQUIRE(net.connections() == 1);
+        net.cut();
+        stores(behind, first, "second");
+        net.cut();
+        CHECK(has(behind, "second"));
+        CHECK(net.connections() == 3);
+    }
+
+    void cut_watch() {
+        if constexpr (bide::watchable_slot<slot>) {
+            flaky_proxy net(store_.port());
+            slot behind = store_.open_at(net.port(), long_enough);
+            auto watch = behind.watch();
+            REQUIRE(watch.has_value());
+            CHECK(!(*watch)->drain());
+            CHECK(!is_readable((*watch)->fd(), 0));
+            net.cut();
+            CHECK(is_readable((*watch)->fd(), 10'000));
+            CHECK((*watch)->drain());
+        }
+    }
+
+    void killed_server() {
+        slot one = store_.open_at(store_.port(), long_enough);
+        const auto first = stores(one, 0, "first");
+        store_.kill9();
+        const bide::cas_result down = one.compare_exchange(first, "nobody is there");
+        CHECK(down.status == bide::cas_status::failed);
+        CHECK(down.error == store_.nobody);
+        CHECK(one.load().error() == store_.nobody);
+        store_.restart();
+        const auto seen = one.load();
+        REQUIRE(seen.has_value());
+        CHECK(seen->value == "first");
+        CHECK(seen->version == first);
+        store_.kill9();
+        store_.restart();
+        const auto second = stores(one, first, "second"); // its connection is one of before
+        CHECK(second > first);
+    }
+
+    void nobody_there() {
+        slot one = store_.open_at(free_port(), long_enough);
+        const bide::cas_result stored = one.compare_exchange(0, "value");
+        CHECK(stored.status == bide::cas_status::failed);
+        CHECK(stored.error == store_.nobody);
+        CHECK(one.load().error() == store_.nobody);
+        if constexpr (bide::clocked_slot<slot>) {
+            CHECK(one.server_now().error() == store_.nobody);
+        }
+    }
+
+    // It has a connection of its own, and closing the parent's takes nothing from the parent.
+    void forked_child() {
+        flaky_proxy net(store_.port());
+        slot mine = store_.open_at(net.port(), long_enough);
+        const auto first = stores(mine, 0, "first");
+        std::unique_ptr<bide::slot_watch> watch;
+        if constexpr (bide::watchable_slot<slot>) {
+            watch = std::move(mine.watch()).value();
+        }
+        const int before = net.connections();
+        const auto leaves = [&] {
+            const bool drains = watch != nullptr && !watch->drain();
+            watch.reset();
+            const slot gone = std::move(mine);
+            return std::string(drains ? "the child drained its parent's watch" : "");
+        };
+        children idle(1, [&](int, auto) { return leaves(); });
+        CHECK(idle.reports().front() == "");
+        CHECK(net.connections() == before);
+        children busy(1, [&](int, auto) {
+            const auto seen = mine.load();
+            if (!seen ||
+                mine.compare_exchange(seen->version, "child").status != bide::cas_status::stored) {
+                return std::string("the child cannot store");
+            }
+            return leaves();
+        });
+        CHECK(busy.reports().front() == "");
+        CHECK(net.connections() == before + 1);
+
+        if (watch != nullptr) {
+            CHECK(is_readable(watch->fd(), 10'000));
+            CHECK(!watch->drain());
+        }
+        CHECK(mine.compare_exchange(first, "parent").status == bide::cas_status::conflict);
+        CHECK(has(mine, "child"));
+        CHECK(net.connections() == before + 1);
+    }
+
+private:
+    // More than a reply takes, and less than one that trickles.
+    static constexpr std::chrono::milliseconds brief{400};
+    static constexpr std::chrono::milliseconds briefer{120};
+    static constexpr std::chrono::milliseconds long_enough{20'000};
+
+    static bide::slot_version stores(slot& to, bide::slot_version version, const char* value) {
+        const bide::cas_result stored = to.compare_exchange(version, value);
+        REQUIRE(stored.status == bide::cas_status::stored);
+        return stored.version;
+    }
+
+    static bool has(slot& in, const char* value) {
+        const auto seen = in.load();
+        return seen && seen->value == value;
+    }
+
+    Store& store_;
+};
+
+// Inside a test case.
+template <class Store> void check_slot_faults(Store& store) {
+    const watchdog limit;
+    slot_faults<Store> faults(store);
+    SECTION("a lost reply is indeterminate, and the next load tells") {
+        faults.lost_reply(flaky_proxy::afterwards::stays);
+    }
+    SECTION("a connection that ends instead of a reply is indeterminate, and the next load tells") {
+        faults.lost_reply(flaky_proxy::afterwards::is_cut);
+    }
+    SECTION("a reply that comes byte by byte is given up in time") { faults.slow_reply(); }
+    SECTION("a server that hangs is given up") { faults.hanging_server(); }
+    SECTION("a connection that was closed meanwhile is not used again") { faults.cut_connection(); }
+    SECTION("a watch whose connection is gone says so") { faults.cut_watch(); }
+    SECTION("what was acknowledged is there after the server was killed") {
+        faults.killed_server();
+    }
+    SECTION("without a server nothing is stored, and it says why") { faults.nobody_there(); }
+    SECTION("a forked child leaves the connections to its parent") { faults.forked_child(); }
+}
+
+} // namespace test
+
+#endif
