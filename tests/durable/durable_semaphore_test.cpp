@@ -155,6 +155,11 @@ TEST_CASE("durable_semaphore: options that cannot be meant are not accepted") {
     o.margin = o.lease;
     REQUIRE(refuses(1, o));
     o = {};
+    o.lease = 1ms; // less than the margin that is taken where none is given
+    REQUIRE(refuses(1, o));
+    o.lease = 2ms;
+    REQUIRE_FALSE(refuses(1, o));
+    o = {};
     o.reclaim_delay = -1ms;
     REQUIRE(refuses(1, o));
     o = {};

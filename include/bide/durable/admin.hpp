@@ -14,15 +14,15 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+class durable_lock;
+} // namespace detail
 
 // What somebody may do to a durable lock from outside. The last of it is noted in the record: when,
 // by whom, what and why.
 // Blocks, all of them: for the store. Errors: durable_errc, errno's, the store's.
 class durable_admin {
 public:
-    durable_admin(std::shared_ptr<detail::lock_engine> engine, std::string by)
-        : engine_(std::move(engine)), by_(std::move(by)) {}
-
     // Takes the hold with this token away. Its holder's next renewal fails; until then it goes on,
     // unless the resource checks tokens. False: there is none.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why) {
@@ -42,7 +42,8 @@ public:
     }
 
     // Another number of permits. Contenders with the old one, this lock included, are refused from
-    // now on: make them anew. False: there is no record, or not that many permits.
+    // now on: make them anew. Who holds some goes on, and is renewed. False: there is no record, or
+    // not that many permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why) {
         return engine_->administer([&](durable::record& r, std::int64_t now) {
             return durable::resize(r, permits, note("resize " + std::to_string(permits), why, now));
@@ -58,6 +59,10 @@ public:
     }
 
 private:
+    friend class detail::durable_lock;
+    durable_admin(std::shared_ptr<detail::lock_engine> engine, std::string by)
+        : engine_(std::move(engine)), by_(std::move(by)) {}
+
     durable::admin_note note(std::string what, std::string_view why, std::int64_t now) const {
         if (!why.empty()) {
             what.append(": ").append(why);

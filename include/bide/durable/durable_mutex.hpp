@@ -18,7 +18,10 @@ namespace bide::inline BIDE_ABI {
 
 // One at a time, over all processes and machines that share a slot, and over their crashes: a
 // durable_semaphore of one permit. Not recursive: who holds it and acquires it again waits, unless
-// it comes with the same ticket. Any thread. Guards may outlive it.
+// it comes with the same ticket. Any thread. Guards may outlive it; copies are the same mutex.
+//
+// Besides what is here it has the steps of an acquisition by ticket, also inside a transaction of the
+// caller's, inspect() and admin(): durable/detail/durable_lock.hpp.
 class durable_mutex : public detail::durable_lock {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) for options that cannot be meant.

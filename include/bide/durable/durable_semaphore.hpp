@@ -28,6 +28,9 @@
 namespace bide::inline BIDE_ABI {
 
 // Any thread. Guards may outlive it; copies are the same semaphore.
+//
+// Besides what is here it has the steps of an acquisition by ticket, also inside a transaction of the
+// caller's, inspect() and admin(): durable/detail/durable_lock.hpp.
 class durable_semaphore : public detail::durable_lock {
 public:
     // All contenders need the same number of permits; the first one's is written down, and others
@@ -50,6 +53,8 @@ public:
     // Waits for its turn. Errors: errc::timeout, errc::stopped, and then it has left the queue;
     // durable_errc; the store's, when it has failed for longer than durable_options::patience.
     // Blocks: until then, and for the store.
+    // Throws: std::system_error where a thread cannot be started, std::bad_alloc; it has left the
+    // queue then, too.
     // Cancel: what can be had at once is, even stopped or without any time.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
         return wait(std::move(request));

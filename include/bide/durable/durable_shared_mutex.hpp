@@ -19,7 +19,11 @@ namespace bide::inline BIDE_ABI {
 
 // Many readers or one writer, over all processes and machines that share a slot: a durable_semaphore
 // of which a reader takes one permit and a writer all. They are served in the order of their coming:
-// readers that come after a writer wait behind it. Any thread. Guards may outlive it.
+// readers that come after a writer wait behind it. Any thread. Guards may outlive it; copies are the
+// same mutex.
+//
+// Besides what is here it has the steps of an acquisition by ticket, also inside a transaction of the
+// caller's, inspect() and admin(): durable/detail/durable_lock.hpp.
 class durable_shared_mutex : public detail::durable_lock {
 public:
     static constexpr std::int64_t default_readers = 1024;

@@ -108,7 +108,7 @@ public:
                  const origin& here) noexcept
         : clock_(lock_clock::observed), now_(boottime), here_(here), seen_(&seen), drift_(drift) {}
 
-    // The same, but asks there first; nullptr: it does not.
+    // The same judge, which asks there before it asks the system; nullptr: the system only.
     expiry_judge knowing(const process_knowledge* processes) const noexcept {
         expiry_judge more = *this;
         more.processes_ = processes;

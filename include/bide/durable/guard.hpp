@@ -51,10 +51,10 @@ public:
 
     const durable_ticket& ticket() const noexcept { return hold_->ticket(); }
 
-    // Stopped when the lease is over, or was taken away: at its end on this machine's clock at the
-    // latest, whatever the store does. Its callbacks run on a thread that watches over all leases of
-    // the process, or on one that renews some: keep them short. release() and the destructor do not
-    // stop it.
+    // Stopped by the first renewal that finds the hold gone; and, whatever the store does, by the
+    // end of the lease on this machine's clock, less its margin, at the latest. Its callbacks run
+    // on a thread that watches over all leases of the process, or on one that renews some: keep
+    // them short. release() and the destructor do not stop it.
     std::stop_token lost() const noexcept { return hold_->lost(); }
 
     // Not lost, and the lease is not over.

@@ -21,14 +21,15 @@ class scheduler;
 
 struct durable_options {
     // For how long a hold is good without being renewed. With auto_renew: how soon others go on
-    // after a crash; without: longer than a holder ever takes.
+    // after a crash (with lock_clock::observed they wait by `drift` longer, and everywhere by
+    // reclaim_delay); without: longer than a holder ever takes.
     std::chrono::milliseconds lease{30'000};
 
     // For how long a place in the queue is kept for one that is not heard of. 0: as the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    // How much before the end of its lease a holder takes it for lost. 0: a tenth of the lease, and
-    // a millisecond.
+    // How much before the end of its lease a holder takes it for lost; less than the lease. 0: a
+    // tenth of the lease, and a millisecond.
     std::chrono::milliseconds margin{0};
 
     // How long others wait after the end of a lease, for resources that cannot check tokens: what
@@ -58,10 +59,10 @@ struct durable_options {
     // The name on these tickets; "<host>:<pid>" where it is empty.
     std::string holder_id{};
 
-    // The most that an operation takes while others keep changing the record, or waits for another
-    // thread's call to the store, and for how long a waiting acquire() puts up with a store that
-    // fails. Also where the acquire()'s own time is shorter: it never leaves a place in the queue
-    // behind without having tried to give it back.
+    // How long one operation tries while others keep changing the record, or waits for another
+    // thread's call to the store; also how long a waiting acquire() puts up with a store that fails.
+    // An acquire() with less time than that may take it all the same: it does not leave its place in
+    // the queue behind without having tried to give it back.
     std::chrono::milliseconds patience{10'000};
 
     // How often a waiting acquire() looks: after the least time while the queue moves, then, the

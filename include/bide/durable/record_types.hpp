@@ -37,6 +37,7 @@ struct origin {
     friend bool operator==(const origin&, const origin&) = default;
 };
 
+// Times are milliseconds, on the record's clock.
 struct holder {
     std::string holder_id{}; // the name that it was given
     std::string nonce{};
@@ -87,6 +88,7 @@ struct record {
     friend bool operator==(const record&, const record&) = default;
 };
 
+// Who asks.
 struct contender {
     std::string holder_id{};
     std::string nonce{};
@@ -94,6 +96,7 @@ struct contender {
     origin from{};
 };
 
+// What one goes by; times in milliseconds. All who share a record need the same permits and clock.
 struct terms {
     std::int64_t permits = 1;
     lock_clock clock = lock_clock::caller;

@@ -31,9 +31,9 @@ struct durable_ticket {
     std::string nonce{};
     std::int64_t weight = 1; // permits
 
-    // Gone with the process that asks with it, where others on its machine can see that: what it
-    // holds is free, and its place in the queue, without waiting for a lease. Not for tickets that
-    // are to be taken up by another process, nor for work that goes on in others.
+    // When the process that asks with it ends, what it holds, and its place in the queue, is free
+    // at once for those who can see that: others in the same boot and namespace of processes. Not
+    // for tickets that are to be taken up by another process, nor for work that goes on in others.
     bool process_bound = false;
 
     // The token of the grant; 0 before. Renewals and releases are about this grant alone.

@@ -87,7 +87,9 @@ public:
     }
 
     // What somebody may do from outside, who is noted in the record.
-    durable_admin admin(std::string by) const { return {parts_.engine, std::move(by)}; }
+    durable_admin admin(std::string by) const {
+        return durable_admin(parts_.engine, std::move(by));
+    }
 
 protected:
     durable_lock(slot_ref slot, std::int64_t permits, durable_options options)

@@ -113,9 +113,7 @@ public:
 
     // Until when, on this machine, a lease is good that begins with what was seen.
     std::int64_t good_until(const sight& s) const noexcept {
-        const std::int64_t margin =
-            options_.margin.count() != 0 ? options_.margin.count() : terms_.lease_ms / 10 + 1;
-        return s.sent_ms + terms_.lease_ms - margin;
+        return s.sent_ms + terms_.lease_ms - margin_ms_;
     }
 
     // rule(sight, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
@@ -155,6 +153,7 @@ private:
     slot_ref slot_;
     const durable_options options_;
     durable::terms terms_;
+    std::int64_t margin_ms_ = 0;
     const pid_t process_ = ::getpid();
     const durable::origin here_;
     const std::shared_ptr<change_signal> signal_;
@@ -173,16 +172,16 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.permits = permits;
     terms_.clock = options_.clock.value_or(slot_.guarantees().clock);
     terms_.lease_ms = options_.lease.count();
+    margin_ms_ = options_.margin.count() != 0 ? options_.margin.count() : terms_.lease_ms / 10 + 1;
     terms_.waiter_ttl_ms =
         options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
     terms_.reclaim_delay_ms = options_.reclaim_delay.count();
     terms_.max_waiters = options_.max_waiters;
     terms_.revive = options_.revive;
     const bool sane =
-        !durable::check(terms_, 0) && options_.margin.count() >= 0 &&
-        options_.margin < options_.lease && options_.drift >= 0 && options_.drift <= 10 &&
-        options_.patience.count() > 0 && options_.poll_least.count() > 0 &&
-        options_.poll_most >= options_.poll_least &&
+        !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+        options_.drift >= 0 && options_.drift <= 10 && options_.patience.count() > 0 &&
+        options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
         (terms_.clock != lock_clock::server || slot_.is_clocked());
     if (!sane) {
