@@ -39,18 +39,6 @@ test::crash_options by_lease() {
     return o;
 }
 
-template <class Open> void survives(const char* name, Open open, const test::crash_options& o) {
-    const test::crash_report found = test::crash_storm(open, o);
-    std::fprintf(stderr, "%s\n", found.summary(name).c_str());
-    INFO(found.summary(name));
-    INFO(found.all_faults());
-    CHECK(found.faults.empty());
-    CHECK(found.stale_accepted == 0);
-    CHECK(found.kills >= o.kills);
-    CHECK(found.pauses >= o.pauses);
-    CHECK(found.acquisitions > found.kills);
-}
-
 } // namespace
 
 TEST_CASE("durable locks: kills and pauses over a postgres_slot") {
@@ -66,8 +54,8 @@ TEST_CASE("durable locks: kills and pauses over a postgres_slot") {
     const auto open = [&](const char* key) {
         return bide::slot_ref(bide::postgres_slot(server.conninfo(), key));
     };
-    survives("postgres,liveness", [&] { return open("liveness"); }, by_liveness());
-    survives("postgres,lease", [&] { return open("lease"); }, by_lease());
+    test::check_survival("postgres,liveness", [&] { return open("liveness"); }, by_liveness());
+    test::check_survival("postgres,lease", [&] { return open("lease"); }, by_lease());
 }
 
 TEST_CASE("durable locks: kills and pauses over a redis_slot") {
@@ -79,8 +67,8 @@ TEST_CASE("durable locks: kills and pauses over a redis_slot") {
     const auto open = [&](const char* key) {
         return bide::slot_ref(bide::allow_relaxed, bide::redis_slot("127.0.0.1", port, key));
     };
-    survives("redis,liveness", [&] { return open("liveness"); }, by_liveness());
-    survives("redis,lease", [&] { return open("lease"); }, by_lease());
+    test::check_survival("redis,liveness", [&] { return open("liveness"); }, by_liveness());
+    test::check_survival("redis,lease", [&] { return open("lease"); }, by_lease());
 }
 
 TEST_CASE("durable locks: kills and pauses over an etcd_slot") {
@@ -92,8 +80,8 @@ TEST_CASE("durable locks: kills and pauses over an etcd_slot") {
     const auto open = [&](const char* key) {
         return bide::slot_ref(bide::etcd_slot(endpoint, key));
     };
-    survives("etcd,liveness", [&] { return open("liveness"); }, by_liveness());
-    survives("etcd,lease", [&] { return open("lease"); }, by_lease());
+    test::check_survival("etcd,liveness", [&] { return open("liveness"); }, by_liveness());
+    test::check_survival("etcd,lease", [&] { return open("lease"); }, by_lease());
 }
 
 #else

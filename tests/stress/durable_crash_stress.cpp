@@ -17,7 +17,6 @@
 #include <support/server_process.hpp>
 
 #include <chrono>
-#include <cstdio>
 #include <string>
 
 namespace {
@@ -41,28 +40,6 @@ test::crash_options by_lease() {
     return o;
 }
 
-template <class Open>
-test::crash_report storm(const char* name, Open open, const test::crash_options& o) {
-    const test::crash_report found = test::crash_storm(open, o);
-    std::fprintf(stderr, "%s\n", found.summary(name).c_str());
-    return found;
-}
-
-// All that a lock promises, and that there was something to promise.
-template <class Open> void survives(const char* name, Open open, const test::crash_options& o) {
-    if (!test::crash_wants(std::string(name).substr(0, std::string(name).find(',')))) {
-        return;
-    }
-    const test::crash_report found = storm(name, open, o);
-    INFO(found.summary(name));
-    INFO(found.all_faults());
-    CHECK(found.faults.empty());
-    CHECK(found.stale_accepted == 0);
-    CHECK(found.kills >= o.kills);
-    CHECK(found.pauses >= o.pauses);
-    CHECK(found.acquisitions > found.kills);
-}
-
 auto file_in(const test::temp_directory& in) {
     return [path = in.path() + "/lock"] { return bide::slot_ref(bide::file_slot(path)); };
 }
@@ -74,29 +51,29 @@ auto sqlite_in(const test::temp_directory& in) {
 
 TEST_CASE("durable locks: kills and pauses over a file_slot, found out by liveness") {
     const test::temp_directory in("crash");
-    survives("file,liveness", file_in(in), by_liveness());
+    test::check_survival("file,liveness", file_in(in), by_liveness());
 }
 
 TEST_CASE("durable locks: kills and pauses over a file_slot, found out by the lease") {
     const test::temp_directory in("crash");
-    survives("file,lease", file_in(in), by_lease());
+    test::check_survival("file,lease", file_in(in), by_lease());
 }
 
 TEST_CASE("durable locks: kills and pauses among three holders over a file_slot") {
     const test::temp_directory in("crash");
     test::crash_options o = by_liveness();
     o.permits = 3;
-    survives("file,semaphore", file_in(in), o);
+    test::check_survival("file,semaphore", file_in(in), o);
 }
 
 TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by liveness") {
     const test::temp_directory in("crash");
-    survives("sqlite,liveness", sqlite_in(in), by_liveness());
+    test::check_survival("sqlite,liveness", sqlite_in(in), by_liveness());
 }
 
 TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by the lease") {
     const test::temp_directory in("crash");
-    survives("sqlite,lease", sqlite_in(in), by_lease());
+    test::check_survival("sqlite,lease", sqlite_in(in), by_lease());
 }
 
 // ---- whether the harness would see it
@@ -112,7 +89,7 @@ TEST_CASE("crash harness: without a gate a stopped holder's late writes are coun
     o.kills = 0;
     o.pauses = 3;
     o.time = 0ms;
-    const test::crash_report found = storm("file,no gate", file_in(in), o);
+    const test::crash_report found = test::crash_storm("file,no gate", file_in(in), o);
     INFO(found.summary("no gate") << '\n' << found.all_faults());
     CHECK(found.faults.empty());
     CHECK(found.stale_attempted > 0);
@@ -126,8 +103,8 @@ TEST_CASE("crash harness: processes that each have a lock of their own are found
     o.lease = 50ms;
     o.time = 200ms;
     o.slack = 300ms; // for there is no record in the end
-    const test::crash_report found =
-        storm("nothing in common", [] { return bide::slot_ref(bide::memory_slot()); }, o);
+    const test::crash_report found = test::crash_storm(
+        "nothing in common", [] { return bide::slot_ref(bide::memory_slot()); }, o);
     INFO(found.summary("nothing in common"));
     CHECK(found.overlaps > 0);
     CHECK_FALSE(found.faults.empty());

@@ -18,6 +18,7 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
+#include <support/catch.hpp>
 #include <support/children.hpp>
 #include <support/crash_arena.hpp>
 #include <support/jitter.hpp>
@@ -628,8 +629,29 @@ private:
     crash_report report_;
 };
 
-template <class Open> crash_report crash_storm(Open open, const crash_options& o) {
-    return crash_director<Open>(std::move(open), o).run();
+// Prints what came of it, too.
+template <class Open>
+crash_report crash_storm(std::string_view name, Open open, const crash_options& o) {
+    crash_report found = crash_director<Open>(std::move(open), o).run();
+    std::fprintf(stderr, "%s\n", found.summary(name).c_str());
+    return found;
+}
+
+// All that a lock promises, and that there was something to promise. The name is the slot's, a comma,
+// and what is special: nothing is done where nobody wants that slot.
+template <class Open>
+void check_survival(std::string_view name, Open open, const crash_options& o) {
+    if (!crash_wants(name.substr(0, name.find(',')))) {
+        return;
+    }
+    const crash_report found = crash_storm(name, std::move(open), o);
+    INFO(found.summary(name));
+    INFO(found.all_faults());
+    CHECK(found.faults.empty());
+    CHECK(found.stale_accepted == 0);
+    CHECK(found.kills >= o.kills);
+    CHECK(found.pauses >= o.pauses);
+    CHECK(found.acquisitions > found.kills);
 }
 
 } // namespace test
