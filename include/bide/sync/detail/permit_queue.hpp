@@ -300,6 +300,7 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
 template <class Platform>
 void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     queue_.remove(w);
+    w.withdrawn();
     wake_list granted;
     const word had = static_cast<word>(w.amount - w.missing);
     lock::release_as(word_, serve(had, waiting - 1, granted));
