@@ -17,6 +17,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -550,3 +551,61 @@ TEST_CASE("select: to destroy a channel that a select waits on is the end") {
 }
 
 #endif
+
+// ---- Several waiters of one release
+
+namespace {
+
+test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
+    const auto got = co_await bide::async_select(on_recv(ch), on_acquire(s));
+    ran = got.index() < 2;
+}
+
+} // namespace
+
+TEST_CASE("select: a waker may destroy a select that its release has decided") {
+    const test::watchdog guard;
+    channel ch(1);
+    bide::semaphore s(0);
+    bool ran = false;
+    std::optional<test::held> victim;
+    bide::semaphore::waiter first(1, {[](void* v) noexcept {
+                                          static_cast<std::optional<test::held>*>(v)->reset();
+                                      },
+                                      &victim});
+    REQUIRE_FALSE(s.acquire_wait(first));
+    victim.emplace(select_either(ch, s, ran));
+    victim->start();
+    REQUIRE(s.waiters() == 2);
+    s.release(2);
+    CHECK(first.is_complete());
+    CHECK_FALSE(ran);
+    CHECK(s.available() == 1);
+    REQUIRE(ch.try_send(1)); // nobody waits for it any more
+    CHECK(ch.size() == 1);
+}
+
+TEST_CASE("select: a thread's select is over before the first waker of the release runs") {
+    const test::watchdog guard;
+    channel ch(1);
+    bide::semaphore s(0);
+    struct witness {
+        std::atomic<bool> over{false};
+        bool seen = false;
+        static void look(void* self) noexcept {
+            auto& me = *static_cast<witness*>(self);
+            me.seen = test::eventually([&me] { return me.over.load(); });
+        }
+    } eyes;
+    bide::semaphore::waiter first(1, {&witness::look, &eyes});
+    REQUIRE_FALSE(s.acquire_wait(first));
+    test::team selecting(1, [&](int) {
+        const auto got = bide::select(on_recv(ch), on_acquire(s));
+        eyes.over = got.index() == 1;
+    });
+    REQUIRE(test::has_waiters(s, 2));
+    s.release(2);
+    CHECK(eyes.seen);
+    selecting.join();
+    CHECK(s.available() == 1);
+}

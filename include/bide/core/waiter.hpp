@@ -92,6 +92,17 @@ public:
         contested_ = true;
     }
 
+    // The same for a choice that has an owner, whose waiter is granted then.
+    void contest(basic_choice<Platform>& with) noexcept {
+        contest(
+            [](void* choice) noexcept {
+                if (basic_waiter* const owner = owner_of(choice)) {
+                    owner->publish(fate::granted);
+                }
+            },
+            with);
+    }
+
     // Order: acquire [W1]; a published outcome brings what the publisher did before. One that is
     // announced only is none yet.
     fate outcome() const noexcept {
@@ -231,6 +242,18 @@ public:
     // Publishes and wakes: nothing of the node is touched after that step.
     void publish(fate what) noexcept;
 
+    // Its outcome is its owner's: the chosen case of a choice that has one.
+    bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
+
+    // What publish() does, without granting the owner's waiter, which is returned: nullptr if that
+    // does not wait yet.
+    basic_waiter* publish_chosen(fate what) noexcept {
+        basic_choice<Platform>* const with = choice();
+        // Order: release [W1]; as publish(). The last touch of the node.
+        state_.store(what, std::memory_order_release);
+        return owner_of(with);
+    }
+
     // What publish() does, in two steps, for one that has a waker and stands in a list of this
     // thread's: it is decided for all to see, but stays where it is;
     void announce(fate what) noexcept {
@@ -263,6 +286,11 @@ private:
     }
     static bool is_announced(fate seen) noexcept {
         return (static_cast<futex_word>(seen) & announced) != 0;
+    }
+
+    static basic_waiter* owner_of(void* choice) noexcept {
+        auto& with = *static_cast<basic_choice<Platform>*>(choice);
+        return with.owner()(with);
     }
 
     template <class T> using var = typename Platform::template var<T>;

@@ -79,11 +79,14 @@ private:
         if (wakers_.next_ == nullptr) {
             wakers_.next_ = wakers_.prev_ = &wakers_;
         }
-        link* const last = wakers_.prev_;
-        w.next_ = &wakers_;
-        w.prev_ = last;
-        last->next_ = &w;
-        wakers_.prev_ = &w;
+        insert(w, wakers_);
+    }
+    void insert(waiter& w, link& before) noexcept {
+        link* const prev = before.prev_;
+        w.next_ = &before;
+        w.prev_ = prev;
+        prev->next_ = &w;
+        before.prev_ = &w;
     }
     waiter& pop_waker() noexcept {
         link* const first = wakers_.next_;
@@ -91,12 +94,16 @@ private:
         return static_cast<waiter&>(*first);
     }
 
-    // Threads are published, waiters with wakers only announced.
+    // Threads are published, waiters with wakers only announced. In the place of a chosen case
+    // comes the owner of its choice.
     void announce(fate what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
-                static_cast<waiter*>(l)->announce(what);
+                if (auto& w = static_cast<waiter&>(*l); !w.has_owner()) {
+                    w.announce(what);
+                }
             }
+            announce_owners(what);
         }
         for (link* l = first_thread_; l != nullptr;) {
             auto* const w = static_cast<waiter*>(l);
@@ -104,6 +111,24 @@ private:
             w->publish(what);
         }
         first_thread_ = last_thread_ = nullptr;
+    }
+
+    void announce_owners(fate what) noexcept {
+        for (link* l = wakers_.next_; l != &wakers_;) {
+            auto& w = static_cast<waiter&>(*l);
+            l = w.next_;
+            if (!w.is_decided() && w.has_owner()) {
+                w.unlink();
+                if (waiter* const owner = w.publish_chosen(what); owner == nullptr) {
+                    continue;
+                } else if (owner->has_waker()) {
+                    insert(*owner, *l);
+                    owner->announce(fate::granted);
+                } else {
+                    owner->publish(fate::granted);
+                }
+            }
+        }
     }
 
     void run_wakers() noexcept {
@@ -212,7 +237,8 @@ public:
     // The one behind `w`, which is queued here; nullptr: none.
     waiter* after(const waiter& w) const noexcept {
         waiter* const last = last_;
-        return &w == last ? nullptr : static_cast<waiter*>(w.next_);
+        link* const next = w.next_;
+        return &w == last ? nullptr : static_cast<waiter*>(next);
     }
 
     // For the destructor of a primitive that somebody waits on: says how many, and terminates.

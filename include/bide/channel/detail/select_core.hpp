@@ -9,7 +9,7 @@
 //   decide   whoever can grant a case claims the choice under the primitive's lock, moves, commits:
 //            from there on the case has happened. So does what ends the wait: a time-out, a stop,
 //            or, in a try_select, that nobody came before all were queued
-//   publish  on the node of that case, whose waker tells the select
+//   publish  on the node of that case, and then on the waiter of the select's owner
 //   end      the owner takes the other nodes out, and collects
 //
 // A select that must not wait queues its cases all the same: to look at one after the other would
@@ -72,6 +72,8 @@ public:
     using node = basic_waiter<Platform>;
     using entry = select_entry<Platform>;
 
+    basic_select_core() noexcept : basic_choice<Platform>(&on_case) {}
+
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
     // Where a fair select begins: at a random one of the cases that do not end it.
@@ -115,14 +117,15 @@ private:
         std::uint32_t state = 0;
     };
 
-    static void on_case(void* choice) noexcept {
-        auto& self = *static_cast<basic_select_core*>(static_cast<basic_choice<Platform>*>(choice));
+    // A case has happened. Its step on `progress_` is the last touch of the select, but for the
+    // owner's waiter, unless that waits.
+    static node* on_case(basic_choice<Platform>& choice) noexcept {
+        auto& self = static_cast<basic_select_core&>(choice);
         node* const main = self.main_;
         // Order: acq_rel [X1]; the case that has happened is seen by who queued the last, or all
         // that was queued by whom this lets go on.
-        if ((self.progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0) {
-            main->publish(fate::granted); // the last touch
-        }
+        const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
+        return (before & begun) != 0 ? main : nullptr;
     }
 
     node* main_ = nullptr;
@@ -198,7 +201,7 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, std::size_t st
                 continue;
             }
             e.node.reset(e.target.amount);
-            e.node.contest(&on_case, *this);
+            e.node.contest(*this);
             e.queued = true;
             if (e.how->enqueue(e.target, e.node)) {
                 return true;
