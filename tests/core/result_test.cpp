@@ -234,20 +234,3 @@ TEST_CASE("result: a move that throws lets it through and leaves nothing behind"
     const auto make = [] { return result<throws_on_move>(throws_on_move()); };
     CHECK_THROWS_AS(make(), std::runtime_error);
 }
-
-TEST_CASE("errc: is an error code of bide's own category, with a message for each") {
-    const std::error_code closed = errc::closed;
-    CHECK(closed == errc::closed);
-    CHECK_FALSE(closed == errc::stopped);
-    CHECK(closed.value() == 1);
-    CHECK(std::string(closed.category().name()) == "bide");
-    CHECK(&closed.category() == &bide::make_error_code(errc::full).category());
-    CHECK(closed.message() == "closed");
-    CHECK(std::error_code(errc::stopped).message() == "stopped");
-    CHECK(std::error_code(errc::timeout).message() == "timed out");
-    CHECK(std::error_code(errc::empty).message() == "empty");
-    CHECK(std::error_code(errc::full).message() == "full");
-    CHECK(std::error_code(errc::lagged).message() == "lagged behind");
-    CHECK(std::error_code(4711, closed.category()).message() == "unknown");
-    CHECK_FALSE(std::error_code(1, std::generic_category()) == closed);
-}
