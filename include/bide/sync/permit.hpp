@@ -15,8 +15,9 @@ template <class Platform> class basic_semaphore;
 
 // Owns n permits of a semaphore and gives them back when it goes; constructors as
 // std::unique_lock's. If other callers have released more than was acquired, so that not all n fit
-// below max(), those that do not fit are dropped: the semaphore then has max() free permits. There is deliberately no release(): std::unique_lock's forgets the lock, a
-// semaphore's gives back. Say reset() or forget().
+// below max(), those that do not fit are dropped: the semaphore then has max() free permits.
+// There is deliberately no release(): std::unique_lock's forgets the lock, a semaphore's gives
+// back. Say reset() or forget().
 template <class Platform> class [[nodiscard]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 
