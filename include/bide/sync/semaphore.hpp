@@ -138,6 +138,8 @@ public:
     bool cancel_acquire(waiter& w) noexcept;
 
 private:
+    friend class basic_permit<Platform>;
+
     static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= max(); }
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
         if (!is_valid(n)) {
@@ -151,6 +153,9 @@ private:
     static result<void> to_result(fate what) noexcept {
         return result_of(what);
     }
+
+    // A permit's n. Those that do not fit below max() are dropped.
+    void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
     fate acquire_until(deadline until, std::ptrdiff_t n);
     static result<basic_permit<Platform>> collect(const wait_target& t, fate what) noexcept;

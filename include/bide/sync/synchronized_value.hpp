@@ -36,8 +36,10 @@ public:
         locked(locked&& other) noexcept
             : held_(std::move(other.held_)), value_(std::exchange(other.value_, nullptr)) {}
         locked& operator=(locked&& other) noexcept {
-            held_ = std::move(other.held_);
-            value_ = std::exchange(other.value_, nullptr);
+            if (this != &other) { // std::unique_lock gives its lock back when it is moved to itself
+                held_ = std::move(other.held_);
+                value_ = std::exchange(other.value_, nullptr);
+            }
             return *this;
         }
 
