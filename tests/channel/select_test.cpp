@@ -12,14 +12,20 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <bide/sync/synchronized_value.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -35,6 +41,8 @@ namespace {
 using bide::errc;
 using bide::on_acquire;
 using bide::on_event;
+using bide::on_lock;
+using bide::on_lock_shared;
 using bide::on_recv;
 using bide::on_send;
 using bide::on_stop;
@@ -838,6 +846,234 @@ TEST_CASE("select: one that was made and never awaited leaves no trace") {
     REQUIRE(all.in.try_send(1));
     CHECK(all.in.size() == 1);
     CHECK(all.value == 7);
+}
+
+// ---- Locks
+
+namespace {
+
+template <class Mutex> bool is_free(Mutex& m) {
+    const bool free = m.try_lock();
+    if (free) {
+        m.unlock();
+    }
+    return free;
+}
+
+template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()));
+static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
+static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
+static_assert(is_case<lock_case<bide::shared_mutex>, std::unique_lock<bide::shared_mutex>>);
+static_assert(is_case<decltype(on_lock(std::declval<bide::mutex*>())),
+                      std::unique_lock<bide::mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex&>())),
+                      std::shared_lock<bide::shared_mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>())),
+                      std::shared_lock<bide::shared_mutex>>);
+
+} // namespace
+
+#define BIDE_EACH_MUTEX bide::mutex, bide::adaptive_mutex, bide::shared_mutex
+
+TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is left alone", "",
+                   BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    {
+        auto got = bide::select(on_event(e), on_lock(m));
+        REQUIRE(got.index() == 1);
+        CHECK(got.template get<1>().mutex() == &m);
+        CHECK(got.template get<1>().owns_lock());
+        CHECK_FALSE(is_free(m));
+        CHECK_FALSE(bide::try_select(on_event(e), on_lock(m)));
+        e.set();
+        CHECK(bide::select(on_lock(m), on_event(e)).index() == 1);
+    }
+    CHECK(is_free(m));
+    TestType* const none = nullptr;
+    CHECK(bide::select(on_lock(none), on_event(e)).index() == 1);
+    static_cast<void>(on_lock(m)); // never awaited
+    static_cast<void>(bide::async_select(on_lock(m), on_event(e)));
+    CHECK(is_free(m));
+}
+
+TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other the first happens",
+                   "", BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    test::manual_executor later;
+    m.lock();
+    SECTION("the unlock") {
+        {
+            waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+            m.unlock();
+            e.set();
+            CHECK_FALSE(is_free(m));
+            CHECK(later.run_all() == 1);
+            REQUIRE(w.is_over());
+            REQUIRE(w.got().index() == 0);
+            CHECK(w.got().template get<0>().owns_lock());
+            CHECK_FALSE(is_free(m));
+        }
+        CHECK(is_free(m));
+    }
+    SECTION("the event") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        e.set();
+        m.unlock();
+        CHECK(is_free(m)); // though the select has not gone on yet
+        CHECK(later.run_all() == 1);
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 1);
+        CHECK(is_free(m));
+    }
+    SECTION("the event, and another waits behind") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        waiting behind(m.async_lock());
+        e.set();
+        CHECK_FALSE(behind.is_over());
+        SECTION("while the select has not gone on") {
+            m.unlock();
+            CHECK(behind.is_over());
+            CHECK(later.run_all() == 1);
+        }
+        SECTION("when it has gone on") {
+            CHECK(later.run_all() == 1);
+            m.unlock();
+            CHECK(behind.is_over());
+        }
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 1);
+        CHECK_FALSE(is_free(m));
+    }
+    SECTION("the unlock, and the coroutine is destroyed") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        m.unlock();
+        CHECK_FALSE(is_free(m));
+        SECTION("before it goes on") { w.destroy(); }
+        SECTION("afterwards") {
+            CHECK(later.run_all() == 1);
+            w.got().template get<0>().unlock();
+        }
+        CHECK(is_free(m));
+    }
+    SECTION("of two selects that hang on each other's lock") {
+        TestType other;
+        other.lock();
+        waiting w(bide::async_select(on_lock(m), on_lock(other)));
+        waiting v(bide::async_select(on_lock(other), on_lock(m)));
+        m.unlock();
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 0);
+        CHECK_FALSE(v.is_over());
+        other.unlock();
+        REQUIRE(v.is_over());
+        CHECK(v.got().index() == 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: a thread's lock ends its select, a stop or a time-out leaves no trace",
+                   "", BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    m.lock();
+    CHECK(bide::select(on_lock(m), on_timeout(1ms)).index() == 1);
+    std::size_t first = 9;
+    test::team thread(1, [&](int) {
+        auto got = bide::select(on_event(e), on_lock(m));
+        first = got.index();
+    });
+    m.unlock();
+    thread.join();
+    CHECK(first == 1);
+    REQUIRE(is_free(m));
+}
+
+TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
+    const test::watchdog guard;
+    bide::shared_mutex m;
+    bide::event e;
+    m.lock();
+    waiting one_reader(bide::async_select(on_lock_shared(m), on_event(e)));
+    waiting another(bide::async_select(on_event(e), on_lock_shared(m)));
+    CHECK_FALSE(one_reader.is_over());
+    m.unlock();
+    REQUIRE(one_reader.is_over());
+    REQUIRE(another.is_over());
+    CHECK(one_reader.got().get<0>().owns_lock());
+    CHECK(another.got().get<1>().owns_lock());
+    CHECK_FALSE(m.try_lock());
+    one_reader.got().get<0>().unlock();
+    another.got().get<1>().unlock();
+    CHECK(is_free(m));
+    bide::shared_mutex* const none = nullptr;
+    e.set();
+    CHECK(bide::select(on_lock_shared(none), on_event(e)).index() == 1);
+}
+
+TEMPLATE_TEST_CASE("select: a synchronized_value is locked with its value", "", bide::mutex,
+                   bide::adaptive_mutex) {
+    const test::watchdog guard;
+    bide::synchronized_value<int, TestType> v(7);
+    bide::event e;
+    {
+        auto got = bide::select(on_event(e), on_lock(v));
+        REQUIRE(got.index() == 1);
+        CHECK(*got.template get<1>() == 7);
+        CHECK_FALSE(v.try_lock());
+    }
+    CHECK(v.try_lock());
+}
+
+TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever it is selected", "",
+                   BIDE_EACH_MUTEX) {
+    constexpr int rounds = 2'000;
+    constexpr int threads = 4;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    TestType m;
+    channel c(1);
+    bide::event e;
+    int count = 0; // plain: a sanitizer sees whether it is ordered
+    int locked[threads] = {};
+    test::run_threads(threads, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int n = 0; n < rounds; ++n) {
+            const auto add = [&] {
+                ++count;
+                ++locked[i];
+                if (chance.below(16) == 0) {
+                    chance();
+                }
+            };
+            switch (chance.below(5)) {
+            case 0: {
+                const std::lock_guard held(m);
+                add();
+                break;
+            }
+            case 1: static_cast<void>(c.try_send(n)); break;
+            case 2:
+                e.set();
+                e.reset();
+                break;
+            default: {
+                const auto got = bide::select(on_recv(c), on_lock(m), on_event(e));
+                if (got.index() == 1) {
+                    add();
+                }
+            }
+            }
+        }
+    });
+    int all = 0;
+    for (const int n : locked) {
+        all += n;
+    }
+    CHECK(count == all);
+    CHECK(is_free(m));
 }
 
 // ---- Other channels

@@ -1,7 +1,8 @@
 #ifndef BIDE_CHANNEL_SELECT_HPP
 #define BIDE_CHANNEL_SELECT_HPP
 
-// The first of several waits that can happen: receive, send, acquire, an event, a time-out, a stop.
+// The first of several waits that can happen: receive, send, acquire, lock, an event, a time-out, a
+// stop.
 //
 // Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
 // swallowed. Of the cases that can happen at once one is taken fairly, by looking from a random one
@@ -151,6 +152,23 @@ template <class Semaphore> auto on_acquire(Semaphore& from, std::ptrdiff_t n = 1
 template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1) {
     using none = detail::case_type_t<decltype(from->async_acquire(n).as_result())>;
     return from != nullptr ? on_acquire(*from, n) : none();
+}
+
+// Locks: as lock(), any mutex of bide's, or a synchronized_value. The result is the guard that
+// async_lock() gives; a mutex whose case is not chosen is not held.
+template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
+template <class Mutex> auto on_lock(Mutex* what) {
+    using none = detail::case_type_t<decltype(what->async_lock())>;
+    return what != nullptr ? on_lock(*what) : none();
+}
+
+// The same, shared: as lock_shared().
+template <class Mutex> auto on_lock_shared(Mutex& what) {
+    return detail::case_of(what.async_lock_shared());
+}
+template <class Mutex> auto on_lock_shared(Mutex* what) {
+    using none = detail::case_type_t<decltype(what->async_lock_shared())>;
+    return what != nullptr ? on_lock_shared(*what) : none();
 }
 
 // An event that is set, a latch that is open.
