@@ -821,6 +821,49 @@ TEST_CASE("channel: with the last who waited gone it is as it was before") {
 
 // ---- Coroutines that are destroyed
 
+namespace {
+
+ints numbers_of(const std::vector<test::counted_once>& items) {
+    ints out;
+    for (const test::counted_once& item : items) {
+        out.push_back(item.number());
+    }
+    return out;
+}
+ints numbers_inside(bide::channel<test::counted_once>& ch) {
+    ints out;
+    while (const auto got = ch.try_recv()) {
+        out.push_back(got->number());
+    }
+    return out;
+}
+
+// A coroutine that waits for an item, or for many, and does not go on when it has got one.
+class granted_receiver {
+public:
+    granted_receiver(bide::channel<test::counted_once>& ch, std::vector<test::counted_once>& out,
+                     bool many)
+        : frame_(many ? hold(ch.async_recv_n(out, 5).resume_on(later_), many_)
+                      : hold(ch.async_recv().resume_on(later_), one_)) {
+        frame_.start();
+    }
+    void destroy() {
+        REQUIRE(later_.size() == 1);
+        later_.drop_all();
+        frame_.destroy();
+        CHECK_FALSE(one_.done);
+        CHECK_FALSE(many_.done);
+    }
+
+private:
+    test::manual_executor later_;
+    ending<std::optional<test::counted_once>> one_;
+    ending<std::size_t> many_;
+    test::held frame_;
+};
+
+} // namespace
+
 TEST_CASE(
     "channel: an item that came to a coroutine which was destroyed goes to the next who waits") {
     const test::watchdog guard;
@@ -850,7 +893,7 @@ TEST_CASE(
             REQUIRE(ends[2].done);
             CHECK(ends[2].out->value().number() == 2);
         }
-        SECTION("and so on, until nobody is left, and it is destroyed") {
+        SECTION("and so on; without a receiver it goes back into the channel") {
             later.drop_all();
             waiting[1].destroy();
             CHECK(later.size() == 1);
@@ -858,10 +901,129 @@ TEST_CASE(
             later.drop_all();
             waiting[2].destroy();
             CHECK(later.size() == 0);
-            CHECK(in.alive() == 0);
-            CHECK(ch.empty());
+            CHECK(in.alive() == (capacity == 0 ? 0 : 1));
+            CHECK(numbers_inside(ch) == (capacity == 0 ? ints{} : ints{1}));
             CHECK(ch.try_send(test::counted_once(in, 3)).has_value() == (capacity > 0));
         }
+    }
+    CHECK(in.alive() == 0);
+    CHECK(in.copied == 0);
+}
+
+TEST_CASE("channel: an item that came to a destroyed coroutine goes back in while there is room, "
+          "behind what is inside") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u);
+    const bool many = GENERATE(false, true); // async_recv_n()
+    CAPTURE(capacity, many);
+    const int room = static_cast<int>(capacity);
+    test::tally in;
+    for (int inside = 0; inside <= room; ++inside) {
+        bide::channel<test::counted_once> ch(capacity);
+        std::vector<test::counted_once> out;
+        out.emplace_back(in, 90);
+        granted_receiver one(ch, out, many);
+        REQUIRE(ch.try_send(test::counted_once(in, 50)));
+        REQUIRE(ch.empty());
+        for (int i = 0; i < inside; ++i) {
+            REQUIRE(ch.try_send(test::counted_once(in, i)));
+        }
+        const bool fits = inside < room;
+        one.destroy();
+        CHECK(ch.size() == static_cast<std::size_t>(inside + (fits ? 1 : 0)));
+        // It stays in the vector where it cannot go back.
+        CHECK(in.alive() == 1 + inside + (fits || many ? 1 : 0));
+        CHECK(numbers_of(out) == (!fits && many ? ints{90, 50} : ints{90}));
+        ints expected = numbers(0, inside);
+        if (fits) {
+            expected.push_back(50);
+        }
+        CHECK(numbers_inside(ch) == expected);
+        // Every place is free again.
+        for (int i = 0; i < room; ++i) {
+            CHECK(ch.try_send(test::counted_once(in, i)));
+        }
+        CHECK(ch.size() == capacity);
+    }
+    CHECK(in.alive() == 0);
+    CHECK(in.copied == 0);
+}
+
+TEST_CASE("channel: an item that comes back while senders wait takes none of their places") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(1u, 2u);
+    const bool many = GENERATE(false, true);
+    test::tally in;
+    {
+        bide::channel<test::counted_once> ch(capacity);
+        std::vector<test::counted_once> out;
+        granted_receiver one(ch, out, many);
+        REQUIRE(ch.try_send(test::counted_once(in, 50)));
+        for (int i = 0; i < static_cast<int>(capacity); ++i) {
+            REQUIRE(ch.try_send(test::counted_once(in, i)));
+        }
+        ending<sent<test::counted_once>> went;
+        auto sender = hold(ch.async_send(test::counted_once(in, 60)), went);
+        sender.start();
+        one.destroy();
+        out.clear();
+        CHECK_FALSE(went.done);
+        CHECK(in.alive() == static_cast<int>(capacity) + 1);
+        ints expected = numbers(0, static_cast<int>(capacity));
+        expected.push_back(60);
+        CHECK(numbers_inside(ch) == expected);
+        CHECK(went.done);
+    }
+    CHECK(in.alive() == 0);
+}
+
+TEST_CASE("channel: nothing comes back into a closed channel") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 3u);
+    const bool many = GENERATE(false, true);
+    test::tally in;
+    {
+        bide::channel<test::counted_once> ch(capacity);
+        std::vector<test::counted_once> out;
+        granted_receiver one(ch, out, many);
+        REQUIRE(ch.try_send(test::counted_once(in, 50)));
+        ch.close();
+        REQUIRE(is(ch.try_recv(), errc::closed));
+        one.destroy();
+        CHECK(numbers_of(out) == (many ? ints{50} : ints{}));
+        CHECK(in.alive() == (many ? 1 : 0));
+        CHECK(ch.empty());
+        CHECK(is(ch.try_recv(), errc::closed));
+    }
+    CHECK(in.alive() == 0);
+}
+
+TEST_CASE("channel: of a coroutine that received many, the first item alone is passed on") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 3u);
+    test::tally in;
+    {
+        bide::channel<test::counted_once> ch(capacity);
+        std::vector<test::counted_once> out;
+        out.emplace_back(in, 90);
+        out.emplace_back(in, 91);
+        granted_receiver one(ch, out, true);
+        ending<std::optional<test::counted_once>> ends[2];
+        std::vector<test::held> waiting;
+        for (auto& e : ends) {
+            waiting.push_back(hold(ch.async_recv(), e));
+            waiting.back().start();
+        }
+        REQUIRE(ch.try_send(test::counted_once(in, 50)));
+        REQUIRE(numbers_of(out) == ints{90, 91, 50});
+        one.destroy();
+        CHECK(numbers_of(out) == ints{90, 91});
+        REQUIRE(ends[0].done);
+        REQUIRE(ends[0].out->has_value());
+        CHECK((*ends[0].out)->number() == 50);
+        CHECK_FALSE(ends[1].done);
+        CHECK(in.alive() == 3);
+        CHECK(ch.empty());
     }
     CHECK(in.alive() == 0);
     CHECK(in.copied == 0);
@@ -904,6 +1066,7 @@ TEST_CASE("channel: what a coroutine sent, or put in its vector, outlives it") {
     auto receiver = hold(ch.async_recv_n(out, 3).resume_on(later), came);
     receiver.start();
     REQUIRE(ch.try_send(8));
+    fill(ch); // so that it cannot go back
     later.drop_all();
     receiver.destroy();
     CHECK(out == ints{7, 8});
@@ -981,7 +1144,9 @@ private:
 } // namespace
 
 TEST_CASE("channel: the destructor of an item that a coroutine leaves behind may use the channel") {
+    const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
+    const bool full = GENERATE(false, true);
     int died = 0;
     bide::channel<meddler> ch(capacity);
     test::manual_executor later;
@@ -989,10 +1154,18 @@ TEST_CASE("channel: the destructor of an item that a coroutine leaves behind may
     auto receiver = hold(ch.async_recv().resume_on(later), none);
     receiver.start();
     REQUIRE(ch.try_send(meddler(ch, died)));
+    if (full) {
+        for (std::size_t i = 0; i < capacity; ++i) {
+            REQUIRE(ch.try_send(meddler(ch, died)));
+        }
+    } else {
+        ch.close();
+    }
     later.drop_all();
     receiver.destroy();
-    CHECK(died == 1);
+    CHECK(died == (full ? 1 + static_cast<int>(capacity) : 1)); // each takes one out
     CHECK(ch.is_closed());
+    CHECK(ch.empty());
 }
 
 // ---- Where a coroutine goes on
@@ -1469,8 +1642,8 @@ private:
         if (g.state == what::waiting) {
             auto& line = g.sends ? senders_ : receivers_;
             line.erase(std::find(line.begin(), line.end(), &g));
-        } else if (!stops && !g.sends && g.state == what::granted && !receivers_.empty()) {
-            give(g.value); // what it had goes to the next
+        } else if (!stops && !g.sends && g.state == what::granted && !closed_) {
+            model_send(g.value); // what it had goes to the next, or back
         }
         if (stops) {
             g.state = g.state == what::waiting ? what::stopped : g.state;

@@ -351,13 +351,15 @@ namespace {
 
 // Waits with the operation alone: the handle is gone by then.
 template <class Receiver>
-test::held recv_without_handle(test::manual_executor& on, Receiver from, ints& out) {
+test::held recv_without_handle(test::manual_executor& on, Receiver from, ints* out = nullptr) {
     auto op = from.async_recv().resume_on(on);
     {
         const auto gone = std::move(from);
     }
-    const std::optional<int> got = co_await std::move(op);
-    out.push_back(got.value_or(-1));
+    const auto got = co_await std::move(op);
+    if constexpr (std::is_same_v<typename Receiver::value_type, int>) {
+        out->push_back(got.value_or(-1));
+    }
 }
 
 } // namespace
@@ -370,7 +372,7 @@ TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory 
     ints told;
     const auto waits_alone = [&](auto use) {
         auto [tx, rx] = TestType::template make<int>();
-        auto waiting = recv_without_handle(later, rx, told);
+        auto waiting = recv_without_handle(later, rx, &told);
         waiting.start();
         REQUIRE_FALSE(waiting.done()); // the other receiver keeps it open
         use(tx);
@@ -449,6 +451,77 @@ TEST_CASE("handles: an item may hold a sender of the channel that it is in") {
         CHECK_FALSE(rx.is_closed()); // those inside are senders
     }
     CHECK(destroyed == 100);
+}
+
+namespace {
+
+// Waits with a receiver of its own, and is not to go on.
+template <class Receiver> test::held recv_holding(test::manual_executor& on, Receiver from) {
+    const auto got = co_await from.async_recv().resume_on(on);
+    static_cast<void>(got);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("handles: an item that came to a destroyed coroutine goes back as long as there "
+                   "is a receiver",
+                   "", bounded, unbounded) {
+    const test::watchdog guard;
+    test::tally t;
+    test::manual_executor later;
+    {
+        auto [tx, rx] = TestType::template make<test::counted_once>();
+        auto one = recv_without_handle(later, rx);
+        one.start();
+        REQUIRE(tx.send(test::counted_once(t, 1)));
+        later.drop_all();
+        SECTION("which takes it") {
+            one.destroy();
+            const auto got = rx.try_recv();
+            REQUIRE(got);
+            CHECK(got->number() == 1);
+        }
+        SECTION("and without one it is destroyed") {
+            {
+                const auto last = std::move(rx);
+            }
+            REQUIRE(tx.is_closed());
+            one.destroy();
+            CHECK(t.alive() == 0);
+            CHECK(tx.empty());
+        }
+        SECTION("and is destroyed with the coroutine that has the last one") {
+            auto other = recv_holding(later, std::move(rx));
+            other.start();
+            one.destroy(); // it goes to the other
+            later.drop_all();
+            CHECK(t.alive() == 1);
+            CHECK_FALSE(tx.is_closed());
+            other.destroy();
+            CHECK(t.alive() == 0);
+            CHECK(tx.is_closed());
+            CHECK(tx.empty());
+        }
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("handles: an item that holds a sender of its channel does not go back into it once it is "
+          "closed") {
+    int destroyed = 0;
+    test::manual_executor later;
+    auto one = [&] {
+        auto [tx, rx] = make_unbounded_channel<cyclic>();
+        auto waiting = recv_without_handle(later, rx);
+        waiting.start();
+        REQUIRE(tx.send(cyclic(tx, destroyed)));
+        return waiting;
+    }();
+    later.drop_all();
+    CHECK(destroyed == 0);
+    one.destroy();
+    CHECK(destroyed == 1); // it saw its channel closed
 }
 
 TEST_CASE("handles: a chain of channels is as long as one likes") {

@@ -353,6 +353,47 @@ TEST_CASE("oneshot: a coroutine that is destroyed leaves the value to the next")
     CHECK((value && **value == 7));
 }
 
+TEST_CASE("oneshot: a value that came to a destroyed coroutine goes with the receiver at the latest") {
+    const test::watchdog guard;
+    test::tally t;
+    {
+        auto [to, from] = oneshot<test::counted_once>();
+        std::optional<test::counted_once> got;
+        test::manual_executor later;
+        auto granted = take_on(later, from, got);
+        granted.start();
+        CHECK(std::move(to).send(test::counted_once(t, 7)));
+        later.drop_all();
+        SECTION("closed: it was sent before, so it can still be received") {
+            from.close();
+            granted.destroy();
+            const auto value = from.try_recv();
+            REQUIRE(value);
+            CHECK(value->number() == 7);
+            CHECK(is(from.try_recv(), bide::errc::closed));
+        }
+        SECTION("gone: it is destroyed with the operation") {
+            {
+                const auto gone = std::move(from);
+            }
+            CHECK(t.alive() == 1);
+            granted.destroy();
+            CHECK(t.alive() == 0);
+        }
+        SECTION("there: it goes with the receiver") {
+            granted.destroy();
+            CHECK(t.alive() == 1);
+            {
+                const auto gone = std::move(from);
+            }
+            CHECK(t.alive() == 0);
+        }
+        CHECK_FALSE(got);
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
 TEST_CASE("oneshot: who received may let everything go at once, inside send()") {
     std::optional<std::pair<sender<int>, receiver<int>>> both(oneshot<int>());
     int got = nothing_yet;

@@ -379,12 +379,28 @@ TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, 
             CHECK(next.got().get<1>()->number() == 1);
             CHECK(value.number() == 7);
         }
-        SECTION("an item that nobody waits for is gone, once") {
+        SECTION("an item, back into the channel") {
             waiting gone(select());
             REQUIRE(in.try_send(test::counted_once(tally, 1)));
+            REQUIRE(in.empty());
             on.drop_all();
             gone.destroy();
-            CHECK(tally.alive() == 1);
+            CHECK(tally.alive() == 2);
+            CHECK(in.size() == 1);
+            const auto got = in.try_recv();
+            REQUIRE(got);
+            CHECK(got->number() == 1);
+        }
+        SECTION("an item for which there is no room is destroyed, once") {
+            waiting gone(select());
+            REQUIRE(in.try_send(test::counted_once(tally, 1)));
+            REQUIRE(in.try_send(test::counted_once(tally, 2)));
+            on.drop_all();
+            gone.destroy();
+            CHECK(tally.alive() == 2);
+            const auto got = in.try_recv();
+            REQUIRE(got);
+            CHECK(got->number() == 2);
             CHECK(in.empty());
         }
         SECTION("permits, to the count or those behind") {

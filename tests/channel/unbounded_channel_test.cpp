@@ -87,6 +87,17 @@ test::held recv_later(test::manual_executor& on, channel& ch, ints& out) {
     const std::optional<int> got = co_await ch.async_recv().resume_on(on);
     out.push_back(got.value_or(-1));
 }
+// One that is not to go on.
+template <class T> test::held ignore(test::manual_executor& on, bide::unbounded_channel<T>& ch) {
+    const std::optional<T> got = co_await ch.async_recv().resume_on(on);
+    static_cast<void>(got);
+}
+template <class T>
+test::held ignore_many(test::manual_executor& on, bide::unbounded_channel<T>& ch,
+                       std::vector<T>& out) {
+    const std::size_t got = co_await ch.async_recv_n(out, 5).resume_on(on);
+    static_cast<void>(got);
+}
 test::detached send_some(channel& ch, int from, int to, int& ok) {
     for (int i = from; i < to; ++i) {
         const auto got = co_await ch.async_send(i);
@@ -584,9 +595,93 @@ TEST_CASE(
 
     auto last = granted(5);
     ch.close();
-    last.destroy();
-    CHECK(ch.recv() == 5); // across close() too
     CHECK_FALSE(ch.recv());
+    last.destroy();
+    CHECK_FALSE(ch.recv()); // nothing comes back into a closed one
+    CHECK(ch.empty());
+}
+
+TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back unless closed or "
+          "out of memory") {
+    using item = test::counted_once;
+    const bool many = GENERATE(false, true); // async_recv_n()
+    test::tally t;
+    test::manual_executor later;
+    {
+        bide::unbounded_channel<item> ch;
+        std::vector<item> out;
+        out.emplace_back(t, 90);
+        const auto granted = [&](int number) {
+            auto r = many ? ignore_many(later, ch, out) : ignore(later, ch);
+            r.start();
+            REQUIRE(ch.send(item(t, number)));
+            REQUIRE(ch.empty());
+            later.drop_all();
+            return r;
+        };
+        const auto numbers_inside = [&ch] {
+            ints all;
+            while (const auto got = ch.try_recv()) {
+                all.push_back(got->number());
+            }
+            return all;
+        };
+        const int stays = many ? 1 : 0; // where it cannot go back it stays in the vector
+
+        SECTION("open") {
+            auto one = granted(1);
+            REQUIRE(ch.send(item(t, 2)));
+            one.destroy();
+            CHECK(t.alive() == 3);
+            CHECK(out.size() == 1);
+            CHECK(numbers_inside() == ints{1, 2});
+        }
+        SECTION("closed") {
+            auto one = granted(1);
+            ch.close();
+            one.destroy();
+            CHECK(t.alive() == 1 + stays);
+            CHECK(out.back().number() == (many ? 1 : 90));
+            CHECK(ch.empty());
+            CHECK_FALSE(ch.recv());
+        }
+        SECTION("closed, with something inside") {
+            auto one = granted(1);
+            REQUIRE(ch.send(item(t, 2)));
+            ch.close();
+            one.destroy();
+            CHECK(t.alive() == 2 + stays);
+            CHECK(numbers_inside() == ints{2});
+        }
+        if (test::counts_allocations()) {
+            SECTION("no memory, and room behind the others only") {
+                auto one = granted(1);
+                REQUIRE(ch.send(item(t, 2)));
+                {
+                    const test::out_of_memory now;
+                    one.destroy();
+                }
+                CHECK(t.alive() == 3);
+                CHECK(out.size() == 1);
+                CHECK(numbers_inside() == ints{2, 1});
+            }
+            SECTION("no memory, and no room") {
+                auto one = granted(1);
+                for (int i = 0; i < segment<item>; ++i) {
+                    REQUIRE(ch.send(item(t, i)));
+                }
+                {
+                    const test::out_of_memory now;
+                    one.destroy();
+                }
+                CHECK(t.alive() == 1 + segment<item> + stays);
+                CHECK(ch.size() == static_cast<std::size_t>(segment<item>));
+                CHECK(ch.recv()->number() == 0);
+            }
+        }
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
 }
 
 // ---- Destruction

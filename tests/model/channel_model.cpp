@@ -382,7 +382,9 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
         model::thread passing([&] { passed = c.pass_on(late); });
         const bool cancelled = next.cancel(c);
         passing.join();
-        MODEL_REQUIRE(passed != cancelled && passed == next.got.has_value());
+        MODEL_REQUIRE(cancelled != next.got.has_value());
+        MODEL_REQUIRE(passed == (!cancelled || n != 0)); // else it went back in
+        MODEL_REQUIRE(poll(c) == (cancelled && passed ? 1 : 0));
     });
     check("channel: passed on to the second of two", {0, 1}, {}, [](std::size_t n) {
         core c(n);
@@ -402,13 +404,18 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
         receiving next;
         item late(1);
         model::thread passing([&] {
-            if (!c.pass_on(late)) {
-                c.close(); // it is dropped, so the next one waits for another
+            const bool passed = c.pass_on(late);
+            MODEL_REQUIRE(passed == (late.value == 0));
+            if (!passed) {
+                MODEL_REQUIRE(n == 0); // there is room
+                c.close();             // it is dropped, so the next one waits for another
             }
         });
         const fate what = wait_in(c, next);
+        passing.join();
         MODEL_REQUIRE((what == fate::granted) == next.got.has_value());
         MODEL_REQUIRE((late.value == 0) == next.got.has_value());
+        MODEL_REQUIRE(c.size() == 0);
     });
     check("channel: a coroutine that is destroyed with its item", {0, 1}, {}, [](std::size_t n) {
         basic_channel<awake> c(n);
@@ -428,6 +435,206 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
         MODEL_REQUIRE(got + next != 0);
         c.close();
     });
+}
+
+namespace {
+
+// An item that has to go back: `passed`, or it is still here.
+template <class Core> struct passing_on {
+    void operator()() noexcept {
+        passed = to.pass_on(late);
+        MODEL_REQUIRE(passed == (late.value == 0));
+    }
+    Core& to;
+    item late;
+    bool passed = false;
+};
+
+// All that is inside, added up.
+template <class Core> int drain(Core& c) {
+    int sum = 0;
+    for (int got = poll(c); got != 0; got = poll(c)) {
+        sum += got;
+    }
+    return sum;
+}
+
+} // namespace
+
+TEST_CASE("channel: an item that comes back is received once, or there is no room for it",
+          "[channel]") {
+    check("channel: comes back, another is received", {0, 1, 2}, {}, [](std::size_t n) {
+        core c(n);
+        passing_on<core> back{c, 1};
+        model::thread passing([&] { back(); });
+        const int got = poll(c);
+        passing.join();
+        MODEL_REQUIRE(back.passed == (n != 0));
+        MODEL_REQUIRE(got + drain(c) == (n != 0 ? 1 : 0));
+    });
+    check("channel: comes back, another is sent", {1, 2}, {}, [](std::size_t n) {
+        core c(n);
+        passing_on<core> back{c, 10};
+        model::thread passing([&] { back(); });
+        const bool sent = offer(c, 1) == fate::granted;
+        passing.join();
+        MODEL_REQUIRE(n == 1 ? back.passed != sent : back.passed && sent);
+        MODEL_REQUIRE(drain(c) == (back.passed ? 10 : 0) + (sent ? 1 : 0));
+    });
+    check("channel: comes back beside a sender that waits, another is received", {1, 2}, {},
+          [](std::size_t n) {
+              core c(n);
+              for (std::size_t i = 0; i < n; ++i) {
+                  offer(c, 1);
+              }
+              sending waits(100);
+              waits.enqueue(c);
+              passing_on<core> back{c, 10};
+              model::thread passing([&] { back(); });
+              int sum = poll(c);
+              passing.join();
+              sum += drain(c);
+              await(waits.w);
+              MODEL_REQUIRE(waits.is_gone());
+              MODEL_REQUIRE(sum == static_cast<int>(n) + 100 + (back.passed ? 10 : 0));
+          });
+    check("channel: two come back, a receiver waits", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving waits;
+        waits.enqueue(c);
+        passing_on<core> one{c, 1};
+        passing_on<core> two{c, 2};
+        model::thread passing([&] { one(); });
+        two();
+        passing.join();
+        await(waits.w);
+        MODEL_REQUIRE(one.passed + two.passed == (n == 0 ? 1 : 2));
+        MODEL_REQUIRE(waits.take() + drain(c) == (one.passed ? 1 : 0) + (two.passed ? 2 : 0));
+    });
+    check("channel: comes back, a receiver waits, another is sent", {0, 1, 2}, {},
+          [](std::size_t n) {
+              core c(n);
+              receiving waits;
+              waits.enqueue(c);
+              passing_on<core> back{c, 1};
+              model::thread passing([&] { back(); });
+              const bool sent = offer(c, 2) == fate::granted;
+              passing.join();
+              await(waits.w);
+              // At every instant the receiver waits or there is room.
+              MODEL_REQUIRE(n == 0 ? back.passed != sent : back.passed && sent);
+              MODEL_REQUIRE(waits.take() + drain(c) == (back.passed ? 1 : 0) + (sent ? 2 : 0));
+          });
+    const auto three = [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving waits;
+        waits.enqueue(c);
+        passing_on<awake_core> back{c, 1};
+        bool sent = false;
+        int got = 0;
+        model::thread passing([&] { back(); });
+        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        got = poll(c);
+        passing.join();
+        giver.join();
+        await(waits.w);
+        const int sum = waits.take() + got + drain(c);
+        MODEL_REQUIRE(sum == (back.passed ? 1 : 0) + (sent ? 2 : 0));
+        MODEL_REQUIRE(n == 0 ? back.passed != sent : n == 1 || (back.passed && sent));
+    };
+    check("channel: comes back, one waits, one sends, one tries", {0, 1, 2}, {}, three);
+    check("channel: comes back, one comes, one sends", {1, 2}, {}, [](std::size_t n) {
+        awake_core c(n);
+        awake_receiving comes;
+        passing_on<awake_core> back{c, 1};
+        bool sent = false;
+        model::thread passing([&] { back(); });
+        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        wait_in(c, comes);
+        passing.join();
+        giver.join();
+        MODEL_REQUIRE(comes.take() + drain(c) == (back.passed ? 1 : 0) + (sent ? 2 : 0));
+        MODEL_REQUIRE(n == 1 || (back.passed && sent));
+    });
+}
+
+TEST_CASE("channel: nothing comes back into a channel that was closed and drained", "[channel]") {
+    check("channel: comes back, another closes", {0, 1, 2}, {}, [](std::size_t n) {
+        core c(n);
+        passing_on<core> back{c, 1};
+        model::thread passing([&] { back(); });
+        c.close();
+        int got = 0;
+        const bool drained = poll(c, got) == fate::closed;
+        passing.join();
+        MODEL_REQUIRE(got == (back.passed ? 1 : 0));
+        MODEL_REQUIRE(drained != back.passed);
+        int late = 0;
+        MODEL_REQUIRE(poll(c, late) == fate::closed);
+    });
+    check("channel: comes back, a receiver waits, another closes", {0, 1}, {}, [](std::size_t n) {
+        core c(n);
+        receiving waits;
+        waits.enqueue(c);
+        passing_on<core> back{c, 1};
+        model::thread passing([&] { back(); });
+        c.close();
+        passing.join();
+        await(waits.w);
+        MODEL_REQUIRE(back.passed == (waits.outcome() == fate::granted));
+        MODEL_REQUIRE(back.passed == waits.got.has_value());
+        MODEL_REQUIRE(c.size() == 0);
+    });
+    check("channel: comes back, one sends, one closes", {1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        passing_on<awake_core> back{c, 1};
+        bool sent = false;
+        model::thread passing([&] { back(); });
+        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        c.close();
+        int sum = 0;
+        int got = 0;
+        while (poll(c, got) == fate::granted) {
+            sum += got;
+        }
+        passing.join();
+        giver.join();
+        MODEL_REQUIRE(sum == (back.passed ? 1 : 0) + (sent ? 2 : 0));
+        MODEL_REQUIRE(c.size() == 0);
+    });
+}
+
+namespace {
+
+// Destroyed when its item has come, at the latest: `got` is what it took before.
+void destroyed_with_its_item(std::size_t n, bool closes) {
+    basic_channel<awake> c(n);
+    bide::basic_ready_queue<awake> mine; // which is dropped with what is inside
+    int got = 0;
+    int taken = 0;
+    bool sent = false;
+    {
+        test::held h = recv_held(mine, c, got);
+        h.start();
+        model::thread giver([&] { sent = try_send(c, 1); });
+        giver.join(); // its send has returned
+        model::thread other([&] { closes ? void(c.close()) : void(taken = try_recv(c)); });
+        h.destroy();
+        other.join();
+    }
+    MODEL_REQUIRE(sent && got == 0);
+    const int left = try_recv(c);
+    MODEL_REQUIRE(closes ? left == 0 || n != 0 : taken + left == (n == 0 ? 0 : 1));
+    MODEL_REQUIRE(c.size() == 0);
+}
+
+} // namespace
+
+TEST_CASE("channel: a coroutine that is destroyed gives its item back", "[channel]") {
+    check("channel: destroyed with its item, another tries", {0, 1, 2}, {},
+          [](std::size_t n) { destroyed_with_its_item(n, false); });
+    check("channel: destroyed with its item, another closes", {0, 1, 2}, {},
+          [](std::size_t n) { destroyed_with_its_item(n, true); });
 }
 
 TEST_CASE("channel: coroutines wait beside threads", "[channel]") {

@@ -24,7 +24,10 @@ namespace bide::inline BIDE_ABI {
 // served in the order in which they came; whoever comes while something can be had at once takes
 // it, waiting or not waiting others.
 //
-// A send that succeeded is received, or its item is still inside, across close() too.
+// A send that succeeded is received, or its item is still inside, across close() too. If the item
+// came to a coroutine that is destroyed before it goes on, the next receiver that waits gets it. If
+// none waits, the item goes back in, behind all that are inside. It is destroyed if that cannot be:
+// the channel is full or closed.
 //
 // T is moved into the channel, inside it, and out, and may be moved by other threads than those
 // that send or receive it. Neither its moves nor the destructor of what was moved from may use the

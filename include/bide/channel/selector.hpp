@@ -52,7 +52,7 @@ public:
 
     // Waits until one of the cases happens, calls its handler, and returns its index.
     // Blocks: as select(), for ever where there is no case.
-    // Throws: what the handler throws.
+    // Throws: what the handler throws; what came of its case is gone then.
     std::size_t select() { return *run(true); }
 
     // Never waits. Nothing: there was an instant at which no case could have happened.

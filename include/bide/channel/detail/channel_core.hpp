@@ -102,8 +102,8 @@ public:
     // outcome).
     fate enqueue(node& w, side which) noexcept;
 
-    // An item that came to a receiver which is not there any more: gives it to the next one that
-    // waits. False: nobody does.
+    // An item that came to a receiver which is not there any more: gives it to the next receiver
+    // that waits, or puts it in, behind all that are inside. False: full or closed; it is untouched.
     bool pass_on(T& item) noexcept;
 
     bool is_closed() const noexcept { return ring_.is_closed(); }
@@ -374,8 +374,10 @@ std::optional<fate> basic_channel_core<T, Platform, Stamp>::attempt_for(node& w,
 
 template <class T, class Platform, class Stamp>
 bool basic_channel_core<T, Platform, Stamp>::pass_on(T& item) noexcept {
+    // First a receiver that waits: it may do so beside a ring that is full of what no stamp has
+    // published yet.
     auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
-    return this->meet(side::receiving, give);
+    return this->meet(side::receiving, give) || send(item) == fate::granted;
 }
 
 } // namespace detail

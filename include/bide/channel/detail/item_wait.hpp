@@ -8,7 +8,8 @@
 //   fate recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
 //   fate enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
 //   bool cancel(node&, side, fate)    the T, or of the receiver's destination
-//   bool pass_on(T&)              to the next receiver that waits; false: there is none
+//   bool pass_on(T&)              to the next receiver that waits, or back into the source; false:
+//                                 neither is possible, and it is untouched
 //   bool linger(try_again)        a thread's patience before it queues: true as soon as
 //                                 try_again() is
 //   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()

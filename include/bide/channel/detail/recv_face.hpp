@@ -50,8 +50,9 @@ public:
         return recv_until(deadline::at(when));
     }
 
-    // As recv(), for a coroutine. An item that came to one that was destroyed goes to the next
-    // receiver that waits; if there is none, it is destroyed.
+    // As recv(), for a coroutine.
+    // Destroy: an item that has come goes to the next receiver that waits, or back into the channel.
+    // If that is full or closed, the item is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv();
 
     // Appends up to `max` items, without waiting, as long as there are any; says how many.
@@ -59,13 +60,16 @@ public:
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max);
 
     // The same, but waits for the first. 0: closed and drained, or `max` is 0.
+    // Throws: as try_recv_n(); before it waits, or with the first item in `out`.
     std::size_t recv_n(std::vector<T>& out, std::size_t max);
 
     // As recv_n(), for a coroutine.
     // Requires: nobody touches `out` from this call on until the operation is over.
+    // Destroy: as async_recv(); but if the channel is full or closed, the item stays in `out`.
     basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max);
 
-    // Receives until closed and drained: for (T v : channel).
+    // Receives until closed and drained: for (T v : channel). An iterator has received the item that
+    // it stands on.
     class iterator;
     iterator begin() { return iterator(static_cast<Self&>(*this)); }
     std::default_sentinel_t end() noexcept { return {}; }

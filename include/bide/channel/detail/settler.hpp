@@ -73,7 +73,8 @@ protected:
         return which == side::sending ? senders_ : receivers_;
     }
 
-    // Order: seq_cst [C1]; after an index was moved.
+    // Order: seq_cst [C1]; after an index was moved. Acquire [C2]; a flag that was lowered brings the
+    // indices that were moved for its waiters.
     bool anybody(side which) const noexcept {
         return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
@@ -81,7 +82,7 @@ protected:
     // Publishes what was claimed under the lock, and settles, for the other side waits.
     void end_awaited(const claim& c) noexcept;
 
-    // Without a ring: from hand to hand, if somebody waits on the other side.
+    // Past the ring: from hand to hand, if somebody waits on the other side.
     template <class Move> bool meet(side other, Move& move) noexcept;
 
     // Under the lock.
@@ -272,8 +273,9 @@ void basic_settler<T, Platform, Stamp>::update_flags() noexcept {
                          (receivers_.empty() ? 0 : flag_of(side::receiving));
     // Order: relaxed; it changes under the lock alone.
     if (now != flags_.load(std::memory_order_relaxed)) {
-        // Order: relaxed; it lowers a flag (enqueue raises it), which asks for less.
-        flags_.store(now, std::memory_order_relaxed);
+        // Order: release [C2]; it lowers a flag (enqueue raises it). A look at the ring that comes
+        // after one that finds no waiter (pass_on) sees what the last waiter took, or put in.
+        flags_.store(now, std::memory_order_release);
     }
 }
 

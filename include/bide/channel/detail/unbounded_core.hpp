@@ -66,8 +66,9 @@ public:
     // be refused with `why`.
     bool cancel(node& w, side which, fate why) noexcept;
 
-    // An item that came to a receiver which is not there any more: gives it to the next one that
-    // waits, or puts it back before the others. False: it takes memory, and there is none.
+    // An item that came to a receiver which is not there any more: gives it to the next receiver
+    // that waits, or puts it back before the others; behind them where only that needs no memory,
+    // and there is none. False: no memory, or closed; it is untouched.
     bool pass_on(T& item) noexcept;
 
     // No more sends. True the first time.
@@ -293,23 +294,21 @@ template <class T, class Platform>
 bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
     segments loose;
     wake_list granted;
-    for (;;) {
-        lock::acquire(word_);
+    for (bool memory = true;; memory = loose.allocate()) {
+        const bool open = (lock::acquire(word_) & closed) == 0;
         const bool handed = meet(item, granted);
-        const bool put_back = !handed && items_.push_front(item, loose);
+        const bool put_back =
+            !handed && open &&
+            (items_.push_front(item, loose) || (!memory && items_.push_back(item, loose)));
         if (put_back) {
             count(1);
         }
         lock::release(word_);
-        if (handed || put_back) {
-            break;
-        }
-        if (!loose.allocate()) {
-            return false;
+        if (handed || put_back || !open || !memory) {
+            granted.publish(fate::granted);
+            return handed || put_back;
         }
     }
-    granted.publish(fate::granted);
-    return true;
 }
 
 template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close() noexcept {
