@@ -209,7 +209,7 @@ result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_n
     }
     base::unlock();
     if (news) {
-        result<T, recv_error> got{T(*news)};
+        result<T, recv_error> got(std::in_place, *news);
         ++r.seen;
         return got;
     }

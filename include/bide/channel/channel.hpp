@@ -28,7 +28,13 @@ namespace bide::inline BIDE_ABI {
 //
 // T is moved into the channel, inside it, and out, and may be moved by other threads than those
 // that send or receive it. Neither its moves nor the destructor of what was moved from may use the
-// channel; the destructor of an item may.
+// channel; the destructor of an item may. No default constructor, copy or assignment of T is used.
+// A T with an explicit move constructor is sent as a temporary: send(T(...)).
+//
+// An over-aligned T is aligned inside the channel. A coroutine's frame comes from an operator new
+// that aligns to __STDCPP_DEFAULT_NEW_ALIGNMENT__ (g++ and clang). To wait for a T that needs more,
+// give the promise type an operator new that aligns, or send a std::unique_ptr<T>. bide::task has
+// no such operator.
 //
 // Whoever received what was sent, or was told that it is closed, may destroy the channel, whatever
 // the sender or closer still does; and who knows that its item was received may, whatever that

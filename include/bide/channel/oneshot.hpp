@@ -12,6 +12,7 @@
 #include <bide/core/result.hpp>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -49,7 +50,7 @@ public:
     // errc::closed, and the value: there is no receiver any more.
     // Requires: nobody waits for closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
-        const bool sent = state::finish(std::exchange(state_, nullptr), &value);
+        const bool sent = state::finish(std::exchange(state_, nullptr), std::addressof(value));
         return detail::to_result(sent ? fate::granted : fate::closed, value);
     }
 
@@ -117,7 +118,7 @@ public:
     // Never waits. errc::empty, or errc::closed.
     result<T> try_recv() noexcept {
         std::optional<T> value;
-        return detail::to_result(state_->recv(detail::into(value)), value);
+        return detail::to_received(state_->recv(detail::into(value)), value);
     }
 
     // As recv(), for at most that long; errc::timeout, errc::closed.
@@ -152,11 +153,11 @@ private:
         std::optional<T> value;
         state* const from = state_;
         if (const fate got = from->recv(detail::into(value)); got != fate::waiting) {
-            return detail::to_result(got, value);
+            return detail::to_received(got, value);
         }
         const detail::keeper alive = state::keep(from);
         const fate got = waits::recv(*from, value, limit);
-        return detail::to_result(got, value);
+        return detail::to_received(got, value);
     }
 
     state* state_;

@@ -122,6 +122,13 @@ public:
     result(unexpected<E> e) noexcept(std::is_nothrow_move_constructible_v<E>)
         : error_(std::move(e.error)), has_value_(false) {}
 
+    // A value made of `args` in place.
+    template <class... Args>
+        requires std::is_constructible_v<T, Args...>
+    explicit result(std::in_place_t, Args&&... args) noexcept(
+        std::is_nothrow_constructible_v<T, Args...>)
+        : value_(std::forward<Args>(args)...), has_value_(true) {}
+
     result(const result& other)
         requires(std::is_copy_constructible_v<T> && std::is_copy_constructible_v<E>)
         : has_value_(other.has_value_) {

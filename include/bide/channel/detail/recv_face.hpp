@@ -130,19 +130,19 @@ std::optional<T> recv_face<Self, T, Platform>::recv() {
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::recv(std::stop_token token) {
     std::optional<T> item;
-    return to_result(wait_for(item, token), item);
+    return to_received(wait_for(item, token), item);
 }
 
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::recv_until(deadline until) {
     std::optional<T> item;
-    return to_result(wait_for(item, until), item);
+    return to_received(wait_for(item, until), item);
 }
 
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::try_recv() noexcept {
     std::optional<T> item;
-    return to_result(source().recv(into(item)), item);
+    return to_received(source().recv(into(item)), item);
 }
 
 template <class Self, class T, class Platform>
