@@ -85,8 +85,8 @@ struct strict {
 struct greedy {
     greedy() noexcept = default;
     template <class Any>
-        requires(!std::is_same_v<std::remove_cvref_t<Any>, greedy>)
-    greedy(Any&&) noexcept : n(-1) {}
+    requires(!std::is_same_v<std::remove_cvref_t<Any>, greedy>) greedy(Any&&)
+    noexcept : n(-1) {}
     operator bool() const noexcept { return false; }
     int n = 0;
 };
@@ -175,13 +175,12 @@ template <> struct element<bide::result<int>> {
     }
 };
 
-using elements =
-    std::tuple<hostile::pinned, hostile::aligned<64>, hostile::aligned<128>, hostile::empty,
-               hostile::without_address, hostile::with_comma, hostile::strict, hostile::greedy,
-               hostile::large, hostile::sealed, bool, std::optional<int>,
-               std::optional<std::optional<int>>, int*, std::reference_wrapper<int>,
-               std::unique_ptr<int>, std::vector<int>, std::variant<int, std::string>,
-               bide::result<int>>;
+using elements = std::tuple<hostile::pinned, hostile::aligned<64>, hostile::aligned<128>,
+                            hostile::empty, hostile::without_address, hostile::with_comma,
+                            hostile::strict, hostile::greedy, hostile::large, hostile::sealed, bool,
+                            std::optional<int>, std::optional<std::optional<int>>, int*,
+                            std::reference_wrapper<int>, std::unique_ptr<int>, std::vector<int>,
+                            std::variant<int, std::string>, bide::result<int>>;
 
 template <class T> T make(int n) { return element<T>::make(n); }
 template <class T> bool is(const T& value, int n) { return element<T>::is(value, n); }
@@ -234,7 +233,8 @@ template <class T> struct unbounded_handles {
     explicit unbounded_handles(std::size_t) : c(bide::make_unbounded_channel<T, platform>()) {}
     auto& tx() { return c.first; }
     auto& rx() { return c.second; }
-    std::pair<bide::basic_unbounded_sender<T, platform>, bide::basic_unbounded_receiver<T, platform>>
+    std::pair<bide::basic_unbounded_sender<T, platform>,
+              bide::basic_unbounded_receiver<T, platform>>
         c;
 };
 
@@ -260,8 +260,7 @@ template <class R, class T> held recv_into(R& from, place<T>& out) {
     std::optional<T> got = co_await from.async_recv();
     keep(out, std::move(got));
 }
-template <class R, class T>
-held recv_on(test::manual_executor& on, R& from, place<T>& out) {
+template <class R, class T> held recv_on(test::manual_executor& on, R& from, place<T>& out) {
     std::optional<T> got = co_await from.async_recv().resume_on(on);
     keep(out, std::move(got));
 }
@@ -282,9 +281,7 @@ held recv_n_on(test::manual_executor& on, R& from, std::vector<T>& out, std::siz
 enum class sent { not_yet, yes, back, wrong };
 
 template <class T, class Sent> sent outcome_of(const Sent& got, int n) {
-    return got                             ? sent::yes
-           : is<T>(got.error().value, n) ? sent::back
-                                           : sent::wrong;
+    return got ? sent::yes : is<T>(got.error().value, n) ? sent::back : sent::wrong;
 }
 template <class T, class S> held send_one(S& to, int n, sent& out) {
     auto op = to.async_send(make<T>(n));
@@ -341,8 +338,14 @@ template <class C> void goes_through_without_waiting() {
     CHECK(has<T>(one, 10));
     auto chosen = bide::select(bide::on_recv(rx));
     CHECK(has<T>(chosen.template get<0>(), 11));
-    tx.close();
     int next = 12;
+    for (auto& item : rx.try_iter()) {
+        CHECK(is<T>(item, next++));
+        if (next == 13) {
+            break;
+        }
+    }
+    tx.close();
     for (auto&& item : rx) {
         CHECK(is<T>(item, next++));
     }

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -55,7 +56,7 @@ template <class T>
 concept tells_capacity = requires(T& h) { h.capacity(); };
 static_assert(has_send<sender<int>> && !has_recv<sender<int>> && tells_capacity<sender<int>>);
 static_assert(has_recv<receiver<int>> && !has_send<receiver<int>> && tells_capacity<receiver<int>>);
-static_assert(!tells_capacity<bide::unbounded_sender<int>>);
+static_assert(tells_capacity<bide::unbounded_sender<int>>);
 
 // What a function that is a template on the element deduces.
 template <class T> T element_of(sender<T>&);
@@ -136,6 +137,83 @@ TEST_CASE("handles: a channel has the capacity that was asked for") {
         CHECK(one_more.error().code == errc::full);
     }
     CHECK_THROWS_AS(make_channel<int>(std::numeric_limits<std::size_t>::max()), std::length_error);
+}
+
+TEST_CASE("handles: an unbounded channel has the largest capacity and is never full") {
+    auto [tx, rx] = make_unbounded_channel<int>();
+    CHECK(tx.capacity() == tx.unbounded);
+    CHECK(rx.capacity() == std::numeric_limits<std::size_t>::max());
+    REQUIRE(tx.send(1));
+    CHECK_FALSE(tx.is_full());
+    CHECK_FALSE(rx.is_full());
+    CHECK_FALSE(rx.empty());
+}
+
+TEST_CASE("handles: a bounded channel is full with as many items as its capacity") {
+    auto [tx, rx] = make_channel<int>(1);
+    CHECK_FALSE(tx.is_full());
+    REQUIRE(tx.try_send(1));
+    CHECK(tx.is_full());
+    CHECK(rx.is_full());
+    CHECK(rx.try_recv());
+    CHECK_FALSE(rx.is_full());
+}
+
+TEMPLATE_TEST_CASE("handles: those of one channel are told from those of another", "", bounded,
+                   unbounded) {
+    auto [tx, rx] = TestType::template make<int>();
+    auto [other_tx, other_rx] = TestType::template make<int>();
+    auto copy = tx;
+    CHECK(tx.same_channel(tx));
+    CHECK(tx.same_channel(copy));
+    CHECK(tx.same_channel(rx));
+    CHECK(rx.same_channel(copy));
+    CHECK_FALSE(tx.same_channel(other_tx));
+    CHECK_FALSE(tx.same_channel(other_rx));
+    CHECK_FALSE(rx.same_channel(other_rx));
+    const auto moved = std::move(copy);
+    CHECK(moved.same_channel(tx));
+    CHECK_FALSE(copy.same_channel(moved));
+    CHECK_FALSE(copy.same_channel(copy));
+    tx = other_tx;
+    CHECK(tx.same_channel(other_rx));
+}
+
+TEMPLATE_TEST_CASE("handles: try_iter() gives what is inside and does not wait for more", "",
+                   bounded, unbounded) {
+    auto [tx, rx] = TestType::template make<int>();
+    ints got;
+    for (const int i : rx.try_iter()) {
+        got.push_back(i);
+    }
+    CHECK(got.empty());
+    for (const int i : {1, 2, 3}) {
+        REQUIRE(tx.send(i));
+    }
+    for (int& i : rx.try_iter()) {
+        got.push_back(i);
+        if (i == 2) {
+            break;
+        }
+    }
+    CHECK(got == ints{1, 2});
+    CHECK(rx.size() == 1);
+    REQUIRE(tx.send(4));
+    for (const int i : rx.try_iter()) {
+        got.push_back(i);
+        if (i == 3) {
+            REQUIRE(tx.send(5)); // meanwhile
+        }
+    }
+    CHECK(got == ints{1, 2, 3, 4, 5});
+    {
+        const auto gone = std::move(tx);
+    }
+    CHECK(rx.try_iter().begin() == std::default_sentinel); // closed
+    {
+        const auto gone = std::move(rx);
+    }
+    CHECK(rx.try_iter().begin() == std::default_sentinel); // moved from
 }
 
 TEST_CASE("handles: the channel and its counts are one allocation, and a copy is none") {

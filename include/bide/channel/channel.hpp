@@ -69,6 +69,9 @@ public:
     std::size_t size() const noexcept { return core_.size(); }
     bool empty() const noexcept { return size() == 0; }
 
+    // A send would have to wait, or to fail, at one instant. With a capacity of 0: always.
+    bool is_full() const noexcept { return size() == capacity(); }
+
 private:
     friend detail::send_face<basic_channel, T, Platform>;
     friend detail::recv_face<basic_channel, T, Platform>;

@@ -5,6 +5,7 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/oneshot_state.hpp>
+#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -119,6 +120,11 @@ public:
     result<T> try_recv() noexcept {
         std::optional<T> value;
         return detail::to_received(state_->recv(detail::into(value)), value);
+    }
+
+    // The value if it is there, as a range of one: for (T& v : receiver.try_iter()).
+    detail::try_range<basic_oneshot_receiver> try_iter() noexcept {
+        return detail::try_range<basic_oneshot_receiver>(*this);
     }
 
     // As recv(), for at most that long; errc::timeout, errc::closed.

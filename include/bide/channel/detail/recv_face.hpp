@@ -6,6 +6,7 @@
 // returns, and, as a keeper, what a coroutine carries.
 
 #include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -69,6 +70,10 @@ public:
     class iterator;
     iterator begin() { return iterator(static_cast<Self&>(*this)); }
     std::default_sentinel_t end() noexcept { return {}; }
+
+    // Receives without waiting until there is nothing: for (T& v : channel.try_iter()). An input
+    // range; an item is valid until the next increment.
+    try_range<Self> try_iter() noexcept { return try_range<Self>(static_cast<Self&>(*this)); }
 
 protected:
     ~recv_face() = default;
