@@ -4,6 +4,7 @@
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
+#include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -493,6 +494,90 @@ TEST_CASE("handles: a thread that waits by a handle may see that handle destroye
     }
     sending.join();
     CHECK(back);
+}
+
+namespace {
+
+using mortal = test::observing<test::mortal>;
+
+// wait(ends, form) on a thread that is still inside of it when the last handle goes.
+template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int form, Wait wait) {
+    std::optional<Ends> ends(std::move(made));
+    CAPTURE(form);
+    test::mortal::gone = 0;
+    test::mortal::holds = true;
+    test::team waiting(1, [form, wait, at = &*ends](int) { wait(*at, form); });
+    REQUIRE(test::are_asleep<test::mortal>(1));
+    ends.reset(); // ends the wait
+    CHECK(test::mortal::gone == 0);
+    test::mortal::holds = false;
+    waiting.join();
+    CHECK(test::mortal::gone > 0);
+}
+
+// The same of a coroutine that waits with the operation that make(ends) returns.
+template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, Make make) {
+    test::manual_executor later;
+    std::optional<Ends> ends(std::move(made));
+    test::mortal::gone = 0;
+    auto waiting = test::await_op(make(*ends).resume_on(later));
+    waiting.start();
+    CHECK_FALSE(waiting.done());
+    ends.reset();
+    CHECK(test::mortal::gone == 0);
+    CHECK(later.run_all() == 1);
+    CHECK(waiting.done());
+    waiting.destroy();
+    CHECK(test::mortal::gone > 0);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over", "",
+                   bounded, unbounded) {
+    const test::watchdog guard;
+    const auto make = [] { return TestType::template make<int, mortal>(); };
+    for (int form = 0; form < 5; ++form) {
+        stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
+            auto& from = ends.second;
+            ints out;
+            switch (how) {
+            case 0: static_cast<void>(from.recv()); break;
+            case 1: static_cast<void>(from.recv(std::stop_token())); break;
+            case 2: static_cast<void>(from.try_recv_for(1h)); break;
+            case 3: from.recv_n(out, 1); break;
+            default: static_cast<void>(bide::select(bide::on_recv(from)));
+            }
+        });
+    }
+    ints out;
+    stays_while_a_coroutine_waits(make(), [](auto& ends) { return ends.second.async_recv(); });
+    stays_while_a_coroutine_waits(
+        make(), [&out](auto& ends) { return ends.second.async_recv_n(out, 1); });
+    stays_while_a_coroutine_waits(
+        make(), [](auto& ends) { return bide::async_select(bide::on_recv(ends.second)); });
+}
+
+TEST_CASE("handles: the channel's memory stays until the last sender's wait is over") {
+    const test::watchdog guard;
+    const auto make = [] { return make_channel<int, mortal>(0); };
+    for (int form = 0; form < 4; ++form) {
+        stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
+            auto& to = ends.first;
+            int value = 3;
+            switch (how) {
+            case 0: static_cast<void>(to.send(value)); break;
+            case 1: static_cast<void>(to.send(std::stop_token(), value)); break;
+            case 2: static_cast<void>(to.try_send_for(value, 1h)); break;
+            default: static_cast<void>(bide::select(bide::on_send(to, value)));
+            }
+        });
+    }
+    int value = 3;
+    stays_while_a_coroutine_waits(make(), [](auto& ends) { return ends.first.async_send(3); });
+    stays_while_a_coroutine_waits(make(), [&value](auto& ends) {
+        return bide::async_select(bide::on_send(ends.first, value));
+    });
 }
 
 namespace {

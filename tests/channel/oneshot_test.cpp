@@ -7,6 +7,7 @@
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
+#include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -365,6 +366,32 @@ TEST_CASE("oneshot: a coroutine that is destroyed leaves the value to the next")
     CHECK_FALSE(got);
     const auto value = from.try_recv();
     CHECK((value && **value == 7));
+}
+
+TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
+    using mortal = test::observing<test::mortal>;
+    const test::watchdog guard;
+    std::optional ends(bide::oneshot<int, mortal>());
+    test::mortal::gone = 0;
+    SECTION("of a thread") {
+        test::mortal::holds = true;
+        test::team waiting(1, [from = &ends->second](int) { static_cast<void>(from->recv()); });
+        REQUIRE(test::are_asleep<test::mortal>(1));
+        ends.reset();
+        CHECK(test::mortal::gone == 0);
+        test::mortal::holds = false;
+        waiting.join();
+    }
+    SECTION("of a coroutine") {
+        test::manual_executor later;
+        auto waiting = test::await_op(ends->second.async_recv().resume_on(later));
+        waiting.start();
+        ends.reset();
+        CHECK(test::mortal::gone == 0);
+        CHECK(later.run_all() == 1);
+        waiting.destroy();
+    }
+    CHECK(test::mortal::gone == 1);
 }
 
 TEST_CASE("oneshot: who received may let everything go at once, inside send()") {
