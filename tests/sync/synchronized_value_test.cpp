@@ -286,6 +286,23 @@ TEMPLATE_TEST_CASE("synchronized_value: threads and coroutines count together", 
     CHECK(*v.lock() == 3 * rounds + tried[2]);
 }
 
+namespace {
+
+struct without_address {
+    void operator&() const = delete;
+    int n = 0;
+};
+
+} // namespace
+
+TEST_CASE("synchronized_value: its value may have an operator& of its own") {
+    bide::synchronized_value<without_address> v;
+    v.lock()->n = 1;
+    (*v.lock()).n += 2;
+    v.with([](without_address& inside) { inside.n += 4; });
+    CHECK(v.try_lock()->n == 7);
+}
+
 TEST_CASE("synchronized_value: with std::mutex, threads count together") {
     constexpr int rounds = 2'000;
     bide::synchronized_value<int, std::mutex> v(0);

@@ -8,6 +8,7 @@
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -59,7 +60,7 @@ public:
     private:
         friend class synchronized_value;
         locked(std::unique_lock<Mutex> held, T& value) noexcept
-            : held_(std::move(held)), value_(&value) {}
+            : held_(std::move(held)), value_(std::addressof(value)) {}
 
         std::unique_lock<Mutex> held_;
         T* value_ = nullptr;

@@ -10,6 +10,10 @@ namespace detail {
 
 // What is asked of the elements of any channel; true, or it does not compile and says why. The
 // destructor comes first: where it may throw, no move is said to be nothrow either.
+//
+// Nothing else is asked. So an element is constructed in place by direct initialisation and never
+// assigned, and its address is taken by std::addressof(). An element of any alignment is aligned
+// inside a channel.
 template <class T> constexpr bool check_element() noexcept {
     static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
     static_assert(std::is_nothrow_destructible_v<T>,

@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -77,7 +78,7 @@ template <class T, class Platform> T& item_of(const basic_waiter<Platform>& send
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     const auto& to = *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
-    to.put(to.where, &item);
+    to.put(to.where, std::addressof(item));
 }
 
 // Keeps an object alive; empty, it keeps nothing.
@@ -186,11 +187,11 @@ template <class T> result<void, send_error<T>> to_result(fate what, T& value) no
         return {};
     }
     const errc code = what == fate::waiting ? errc::full : errc_of(what);
-    return unexpected<send_error<T>>{send_error<T>{code, std::move(value)}};
+    return unexpected<send_error<T>>{send_error<T>{code, T(std::move(value))}};
 }
-template <class T> result<T> to_result(fate what, std::optional<T>& item) noexcept {
+template <class T> result<T> to_received(fate what, std::optional<T>& item) noexcept {
     if (what == fate::granted) {
-        return std::move(*item);
+        return result<T>(std::in_place, std::move(*item));
     }
     return unexpected{what == fate::waiting ? errc::empty : errc_of(what)};
 }
@@ -265,7 +266,7 @@ public:
             s.linger([&]() noexcept { return (got = s.send(value)) != fate::waiting; })) {
             return got;
         }
-        return block({s, side::sending}, address_of(&value), limit);
+        return block({s, side::sending}, address_of(std::addressof(value)), limit);
     }
 
     // ---- Coroutines and selects
@@ -300,7 +301,7 @@ public:
     static constexpr wait_ops<send_result, Platform> send_ops{
         [](const wait_target& t) noexcept { return source(t).send(sent(t)); },
         [](const wait_target& t, node& w) noexcept {
-            return queues(t, w, side::sending, &sent(t));
+            return queues(t, w, side::sending, std::addressof(sent(t)));
         },
         &cancel<side::sending>,
         [](const wait_target& t, fate what) { return to_result(what, sent(t)); },
@@ -337,8 +338,12 @@ public:
             return unexpected{errc_of(what)};
         },
         [](const wait_target& t, fate what) noexcept {
-            if (what == fate::granted && t.amount != 0 && source(t).pass_on(items(t).back())) {
+            if (what == fate::granted && t.amount != 0) {
+                T item(std::move(items(t).back())); // of a vector<bool>, no reference to it
                 items(t).pop_back();
+                if (!source(t).pass_on(item)) {
+                    items(t).push_back(std::move(item));
+                }
             }
         }};
 };

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <type_traits>
@@ -60,7 +61,7 @@ public:
     // so does the channel.
     basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
         auto& to = source();
-        return {waits<decltype(to)>::send_from_ops, wait_target{&to, &value}};
+        return {waits<decltype(to)>::send_from_ops, wait_target{&to, std::addressof(value)}};
     }
 
     // Moves as many of the first items as there is room for, without waiting; says how many. The
