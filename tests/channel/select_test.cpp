@@ -15,6 +15,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -209,22 +210,62 @@ TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one
     }
 }
 
-TEST_CASE("select: what can never happen, or comes last, gives nobody a larger share") {
-    channel a(1);
-    channel b(1);
-    REQUIRE(a.try_send(1));
-    REQUIRE(b.try_send(1));
-    channel* const nobody = nullptr;
-    constexpr int rounds = 20'000;
-    int first = 0;
-    for (int round = 0; round < rounds; ++round) {
-        auto got = bide::select(on_recv(a), on_recv(b), on_recv(nobody), bide::on_timeout(1h));
-        first += got.index() == 0 ? 1 : 0;
-        REQUIRE((got.index() == 0 ? a : b).try_send(1));
+namespace {
+
+// How often each of N cases was chosen; the ready ones are given as bits.
+template <class Form, std::size_t N> ints shares(unsigned ready, int rounds) {
+    std::array<bide::event, N> events;
+    for (std::size_t i = 0; i < N; ++i) {
+        if ((ready >> i & 1) != 0) {
+            events[i].set();
+        }
     }
-    // Half of them; more than seven standard deviations off it is not chance.
-    CHECK(first > rounds / 2 - 500);
-    CHECK(first < rounds / 2 + 500);
+    ints hits(N);
+    for (int round = 0; round < rounds; ++round) {
+        const auto got = [&]<std::size_t... I>(std::index_sequence<I...>) {
+            return Form::run(on_event(events[I])...);
+        }(std::make_index_sequence<N>());
+        ++hits[got->index()];
+    }
+    return hits;
+}
+
+template <class Form, std::size_t N> bool is_uniform(unsigned ready) {
+    constexpr int rounds = 20'000;
+    return test::is_uniform(shares<Form, N>(ready, rounds), ready);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    CHECK(is_uniform<TestType, 2>(0b11));
+    CHECK(is_uniform<TestType, 2>(0b10));
+    CHECK(is_uniform<TestType, 3>(0b101));
+    CHECK(is_uniform<TestType, 3>(0b110));
+    CHECK(is_uniform<TestType, 3>(0b111));
+    CHECK(is_uniform<TestType, 4>(0b1001));
+    for (const unsigned ready : {0b00011u, 0b10001u, 0b11010u, 0b10111u, 0b11111u}) {
+        CHECK(is_uniform<TestType, 5>(ready));
+    }
+    CHECK(is_uniform<TestType, 9>(0b100010001));
+}
+
+TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel quiet(1);
+    bide::event set(true);
+    channel* const none = nullptr;
+    constexpr int rounds = 20'000;
+    ints hits(7);
+    for (int round = 0; round < rounds; ++round) {
+        const auto got = TestType::run(on_event(set), on_recv(none), on_timeout(0s), on_event(set),
+                                       on_recv(quiet), on_timeout(1h), on_event(set));
+        ++hits[got->index()];
+    }
+    CHECK(test::is_uniform(hits, 0b1001001));
 }
 
 TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",

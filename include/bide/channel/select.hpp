@@ -4,10 +4,10 @@
 // The first of several waits that can happen: receive, send, acquire, an event, a time-out, a stop.
 //
 // Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
-// swallowed. Of the cases that can happen at once one is taken fairly, by looking from a random one
-// on; the forms called _biased look from the first on. A closed channel can be received from, and
-// sent to, at once, which says closed. Time-outs and stops come after all others: a select that
-// always finds something ready never takes them. A case of a null pointer never happens.
+// swallowed. Of the cases that can happen at once each has the same chance, however many cannot;
+// the forms called _biased take the first. A closed channel can be received from, and sent to, at
+// once, which says closed. Time-outs and stops come after all others: a select that always finds
+// something ready never takes them. A case of a null pointer never happens.
 //
 //   auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
 //   if (s.index() == 0) handle(s.get<0>());
@@ -225,17 +225,16 @@ public:
 
     bool try_all() noexcept {
         fill(std::index_sequence_for<Cases...>());
-        start_ = biased_ ? 0 : core::any_start(at(), count);
-        return core_.try_all(at(), count, start_);
+        return core_.try_all(at(), count, order_, biased_);
     }
     bool begin(node& main, bool timers) noexcept {
-        return core_.begin(at(), count, start_, main, timers);
+        return core_.begin(at(), count, order_, main, timers);
     }
     bool cancel(fate why) noexcept { return core_.cancel(why); }
 
     // A thread's wait, after try_all().
     void wait(bool may_wait) noexcept {
-        thread_select<platform>::wait(core_, at(), count, start_, may_wait);
+        thread_select<platform>::wait(core_, at(), count, order_, may_wait);
     }
 
     // After it has happened: what came of it, as an Out; or was ended: none().
@@ -277,7 +276,7 @@ private:
     std::tuple<Cases...> cases_;
     select_entry<platform> entries_[count];
     core core_;
-    std::size_t start_ = 0;
+    std::size_t order_[count];
     bool biased_;
 };
 

@@ -4,7 +4,7 @@
 // A select below its types: several waits, each in a queue of its own primitive, of which one is to
 // happen.
 //
-//   try      each case as if it were alone, from some case on: what can happen at once does
+//   try      each case as if it were alone, in a random order: what can happen at once does
 //   begin    a node for each case is queued, all hanging on one choice (core/choice.hpp)
 //   decide   whoever can grant a case claims the choice under the primitive's lock, moves, commits:
 //            from there on the case has happened. So does what ends the wait: a time-out, a stop,
@@ -34,6 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -74,16 +75,16 @@ public:
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    // Where a fair select begins: at a random one of the cases that do not end it.
-    template <class At> static std::size_t any_start(At at, std::size_t count) noexcept;
-
-    // `at(i)` gives the i-th of `count` entries; `start` is the first to be looked at.
-    template <class At> bool try_all(At at, std::size_t count, std::size_t start) noexcept;
-
-    // True: complete, `main` will not be published. `timers`: time-outs are queued, too, on the
-    // service thread.
+    // `at(i)` gives the i-th of `count` entries. Sets `order`, in which the entries are tried and
+    // queued: a random permutation, or if `biased`, their own.
     template <class At>
-    bool begin(At at, std::size_t count, std::size_t start, node& main, bool timers) noexcept;
+    bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
+
+    // After try_all(). True: complete, `main` will not be published. `timers`: time-outs are
+    // queued, too, on the service thread.
+    template <class At>
+    bool begin(At at, std::size_t count, const std::size_t* order, node& main,
+               bool timers) noexcept;
 
     // For an owner who wants nothing else to happen any more. False: something has.
     bool end_by_owner() noexcept {
@@ -115,6 +116,9 @@ private:
         std::uint32_t state = 0;
     };
 
+    // Random, from 0 to n - 1; 0 in a model.
+    static std::size_t any_below(std::size_t n) noexcept;
+
     static void on_case(void* choice) noexcept {
         auto& self = *static_cast<basic_select_core*>(static_cast<basic_choice<Platform>*>(choice));
         node* const main = self.main_;
@@ -131,43 +135,34 @@ private:
 };
 
 template <class Platform>
-template <class At>
-std::size_t basic_select_core<Platform>::any_start(At at, std::size_t count) noexcept {
-    if constexpr (Platform::model) {
+std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
+    if (Platform::model || n < 2) {
         return 0;
-    } else {
-        const auto counts = [&at](std::size_t i) noexcept {
-            return at(i).how != nullptr && !at(i).ends;
-        };
-        std::uint32_t eligible = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            eligible += counts(i) ? 1 : 0;
-        }
-        if (eligible < 2) {
-            return 0;
-        }
-        // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
-        std::uint32_t& x = Platform::template local<dice>().state;
-        if (x == 0) {
-            x = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(&x) >> 4) | 1;
-        }
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        std::uint64_t skip = (std::uint64_t{x} * eligible) >> 32;
-        std::size_t start = 0;
-        while (!counts(start) || skip-- != 0) {
-            ++start;
-        }
-        return start;
     }
+    // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
+    std::uint32_t& x = Platform::template local<dice>().state;
+    if (x == 0) {
+        x = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(&x) >> 4) | 1;
+    }
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return static_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
 }
 
+// Fisher and Yates's shuffle, as far as it is needed: a place is drawn when it is looked at.
 template <class Platform>
 template <class At>
-bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t start) noexcept {
-    for (std::size_t n = 0, i = start; n < count; ++n, i = i + 1 < count ? i + 1 : 0) {
-        entry& e = at(i);
+bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t* order,
+                                          bool biased) noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+        order[i] = i;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        if (!biased) {
+            std::swap(order[i], order[i + any_below(count - i)]);
+        }
+        entry& e = at(order[i]);
         if (e.how != nullptr && !e.ends) {
             if (const fate what = e.how->try_now(e.target); what != fate::waiting) {
                 e.node.settle(what);
@@ -180,13 +175,12 @@ bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t 
 
 template <class Platform>
 template <class At>
-bool basic_select_core<Platform>::begin(At at, std::size_t count, std::size_t start, node& main,
-                                        bool timers) noexcept {
+bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::size_t* order,
+                                        node& main, bool timers) noexcept {
     main_ = &main;
     for (const bool ends : {false, true}) {
-        for (std::size_t n = 0, i = start; n < count && !this->is_decided();
-             ++n, i = i + 1 < count ? i + 1 : 0) {
-            entry& e = at(i);
+        for (std::size_t i = 0; i < count && !this->is_decided(); ++i) {
+            entry& e = at(order[i]);
             if (e.how == nullptr || e.ends != ends) {
                 continue;
             }
@@ -249,9 +243,10 @@ template <class Platform> struct thread_select {
 
     // Afterwards it has happened, or was ended.
     template <class At>
-    static void wait(core& c, At at, std::size_t count, std::size_t start, bool may_wait) noexcept {
+    static void wait(core& c, At at, std::size_t count, const std::size_t* order,
+                     bool may_wait) noexcept {
         node main;
-        if (c.begin(at, count, start, main, false)) {
+        if (c.begin(at, count, order, main, false)) {
             return;
         }
         if (may_wait ? park(c, at, count, main) : !c.end_by_owner()) {
