@@ -1,5 +1,6 @@
 #include "support/alloc.hpp"
 #include "support/catch.hpp"
+#include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
@@ -35,6 +36,7 @@ namespace {
 
 using bide::errc;
 using bide::on_acquire;
+using bide::on_deadline;
 using bide::on_event;
 using bide::on_recv;
 using bide::on_send;
@@ -43,6 +45,7 @@ using bide::on_timeout;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using channel = bide::channel<int>;
+using other_clock = test::fake_clock<struct other_clock_tag>;
 using test::awaiting;
 using test::blocking;
 using test::each_kind;
@@ -71,6 +74,7 @@ static_assert(is_case<decltype(on_event(any::e())), std::monostate>);
 static_assert(is_case<decltype(on_event(&any::e())), std::monostate>);
 static_assert(is_case<decltype(on_timeout(1s)), std::monostate>);
 static_assert(is_case<decltype(on_timeout(steady_clock::now())), std::monostate>);
+static_assert(is_case<decltype(on_deadline(steady_clock::now())), std::monostate>);
 static_assert(is_case<decltype(on_stop(std::stop_token())), std::monostate>);
 
 using one = bide::selected<decltype(on_recv(any::c())), decltype(on_timeout(1s))>;
@@ -105,15 +109,13 @@ TEMPLATE_TEST_CASE("select: each case that can happen at once does, alone, in ev
     }
 }
 
-TEMPLATE_TEST_CASE("select: what is ready comes before a time that has passed and a stop that was "
-                   "requested",
-                   "", BIDE_EACH_FORM) {
+TEMPLATE_TEST_CASE("select: what is ready comes before a time-out that has passed", "",
+                   BIDE_EACH_FORM) {
     const test::watchdog guard;
-    for (std::size_t kind = 0; kind < each_kind::timeout; ++kind) {
-        for (int round = 0; round < 10; ++round) {
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        for (int round = 0; round < 10 && kind != each_kind::timeout; ++round) {
             each_kind all;
             all.rest = -1s;
-            all.stopping.request_stop();
             all.make_happen(kind);
             auto got = all.run<TestType>();
             REQUIRE(got.has_value());
@@ -268,6 +270,49 @@ TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
     CHECK(test::is_uniform(hits, 0b1001001));
 }
 
+TEMPLATE_TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
+                   "", BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel quiet(1);
+    bide::event set(true);
+    std::stop_source stopped = test::new_stop();
+    stopped.request_stop();
+    const std::stop_token token = stopped.get_token();
+    const std::stop_source never = test::new_stop();
+    const auto past = steady_clock::now();
+    const other_clock::time_point other(1s);
+    for (const bool passed : {false, true}) {
+        other_clock::set(passed ? 1s : 0s);
+        ints hits(7);
+        for (int round = 0; round < 20'000; ++round) {
+            const auto got =
+                TestType::run(on_recv(quiet), on_deadline(past), on_stop(never.get_token()),
+                              on_event(set), on_timeout(0s), on_stop(token), on_deadline(other));
+            ++hits[got->index()];
+        }
+        CHECK(test::is_uniform(hits, passed ? 0b1101010 : 0b0101010));
+    }
+}
+
+TEMPLATE_TEST_CASE("select: a loop over what is always ready ends by a stop and by a deadline", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel busy(1);
+    std::stop_source stopped = test::new_stop();
+    stopped.request_stop();
+    const auto rounds_until = [&](auto make_end) {
+        int round = 0;
+        for (bool ended = false; !ended && round < 1'000; ++round) {
+            static_cast<void>(busy.try_send(1));
+            ended = TestType::run(on_recv(busy), make_end())->index() == 1;
+        }
+        return round;
+    };
+    CHECK(rounds_until([&] { return on_stop(stopped.get_token()); }) < 1'000);
+    CHECK(rounds_until([] { return on_deadline(steady_clock::now()); }) < 1'000);
+    CHECK(rounds_until([] { return on_timeout(0s); }) == 1'000);
+}
+
 TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",
                    BIDE_EACH_FAIR_FORM) {
     const test::watchdog guard;
@@ -337,7 +382,7 @@ TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", ""
             while ((ready >> first & 1) == 0) {
                 ++first;
             }
-            // The time-out stands first and still comes after all others.
+            // The time-out stands first and still comes last.
             auto got = TestType::run(on_timeout(0s), on_recv(in), on_send(out, value),
                                      on_acquire(permits), on_event(set));
             REQUIRE(got.has_value());
@@ -346,18 +391,22 @@ TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", ""
     }
 }
 
-TEMPLATE_TEST_CASE("select: the biased forms take the first of what ends them, too", "",
+TEMPLATE_TEST_CASE("select: the biased forms look at stops and deadlines in their places", "",
                    BIDE_EACH_BIASED_FORM) {
     const test::watchdog guard;
     channel ch(1);
     std::stop_source stopped = test::new_stop();
     stopped.request_stop();
+    const std::stop_token stop = stopped.get_token();
+    const auto past = steady_clock::now();
+    bide::event set(true);
     for (int round = 0; round < 5; ++round) {
         CHECK(TestType::run(on_recv(ch), on_timeout(0s), on_timeout(-1s))->index() == 1);
-        CHECK(TestType::run(on_timeout(0s), on_stop(stopped.get_token()), on_recv(ch))->index() ==
-              0);
-        CHECK(TestType::run(on_stop(stopped.get_token()), on_timeout(0s), on_recv(ch))->index() ==
-              0);
+        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_stop(stop))->index() == 2);
+        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_deadline(past))->index() == 2);
+        CHECK(TestType::run(on_event(set), on_stop(stop), on_deadline(past))->index() == 0);
+        CHECK(TestType::run(on_stop(stop), on_event(set), on_deadline(past))->index() == 0);
+        CHECK(TestType::run(on_deadline(past), on_stop(stop), on_event(set))->index() == 0);
     }
 }
 
@@ -407,13 +456,13 @@ TEST_CASE("select: each case ends the wait of a coroutine, and only that one hap
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
-        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        all.make_come(kind, 2ms);
         waiting w(all.async());
         if (kind < each_kind::timeout) {
             REQUIRE_FALSE(w.is_over());
             REQUIRE(all.permits.waiters() == 1);
         }
-        if (kind != each_kind::timeout) {
+        if (!each_kind::is_time(kind)) {
             all.make_happen(kind);
         }
         REQUIRE(test::eventually([&] { return w.is_over(); }));
@@ -427,13 +476,13 @@ TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that o
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
-        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        all.make_come(kind, 2ms);
         bool right = false;
         test::run_threads(2, [&](int i) {
             if (i == 0) {
                 auto got = all.run<TestType>();
                 right = got.has_value() && all.is_right(kind, *got);
-            } else if (kind != each_kind::timeout && test::has_waiters(all.permits, 1)) {
+            } else if (!each_kind::is_time(kind) && test::has_waiters(all.permits, 1)) {
                 all.make_happen(kind);
             }
         });
@@ -919,10 +968,11 @@ TEST_CASE("select: no form allocates, with few cases or many") {
         return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
                     on_timeout(1h), on_stop(token));
     };
+    const auto later = steady_clock::now() + 1h;
     auto many = [&](auto form) {
         return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
                     on_acquire(more, 2), on_event(e), on_recv(a), on_recv(b), on_timeout(1h),
-                    on_stop(token));
+                    on_stop(token), on_deadline(later));
     };
     auto blocks = [](auto... c) {
         auto got = bide::select(std::move(c)...);
@@ -1005,6 +1055,48 @@ TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at eve
         }
     });
     CHECK(blind == 0);
+}
+
+namespace {
+
+// A clock that comes to one second, and then takes an item away, right after it was looked at.
+struct taking_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<taking_clock>;
+    static constexpr bool is_steady = false;
+
+    static time_point now() noexcept {
+        const time_point seen = at;
+        if (channel* const c = std::exchange(from, nullptr)) {
+            at = time_point(1s);
+            static_cast<void>(c->try_recv());
+        }
+        return seen;
+    }
+
+    inline static time_point at;
+    inline static channel* from = nullptr;
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("select: of the same for a deadline that passes before an item goes", "",
+                   BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    channel ch(1);
+    for (int round = 0; round < 20; ++round) {
+        taking_clock::at = {};
+        REQUIRE(ch.try_send(1));
+        auto end = on_deadline(taking_clock::time_point(1s));
+        taking_clock::from = &ch;
+        const auto got = TestType::run(std::move(end), on_recv(ch), on_timeout(0s));
+        REQUIRE(got);
+        CHECK(got->index() == (taking_clock::from == nullptr ? 0u : 1u));
+        taking_clock::from = nullptr;
+        static_cast<void>(ch.try_recv());
+    }
 }
 
 TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", trying<true>,

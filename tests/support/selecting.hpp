@@ -101,7 +101,7 @@ template <bool Biased> struct awaiting {
 // A case of each kind, none of which can happen until it is made to.
 struct each_kind {
     static constexpr std::size_t recv = 0, send = 1, acquire = 2, event = 3, latch = 4, timeout = 5,
-                                 stop = 6, kinds = 7;
+                                 stop = 6, deadline = 7, kinds = 8;
 
     bide::channel<int> in{1};
     bide::channel<int> out{1};
@@ -111,14 +111,17 @@ struct each_kind {
     bide::latch open{1};
     std::chrono::nanoseconds rest = std::chrono::hours(1);
     std::stop_source stopping = new_stop();
+    std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now() + rest;
 
     each_kind() { static_cast<void>(out.try_send(1)); }
+
+    static constexpr bool is_time(std::size_t kind) { return kind == timeout || kind == deadline; }
 
     // `f` gets the cases.
     template <class F> auto apply(F f) {
         return f(bide::on_recv(in), bide::on_send(out, value), bide::on_acquire(permits, 2),
                  bide::on_event(set), bide::on_event(open), bide::on_timeout(rest),
-                 bide::on_stop(stopping.get_token()));
+                 bide::on_stop(stopping.get_token()), bide::on_deadline(when));
     }
     template <class Form> auto run() {
         return apply([](auto... c) { return Form::run(std::move(c)...); });
@@ -135,7 +138,17 @@ struct each_kind {
         case event: set.set(); break;
         case latch: open.count_down(); break;
         case timeout: rest = std::chrono::seconds(0); break;
+        case deadline: when = std::chrono::steady_clock::now(); break;
         default: stopping.request_stop(); break;
+        }
+    }
+
+    // A time that is to come while it waits.
+    void make_come(std::size_t kind, std::chrono::nanoseconds soon) {
+        if (kind == timeout) {
+            rest = soon;
+        } else if (kind == deadline) {
+            when = std::chrono::steady_clock::now() + soon;
         }
     }
 

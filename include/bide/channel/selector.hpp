@@ -30,8 +30,9 @@ namespace bide::inline BIDE_ABI {
 //   while (running) any.select();
 //
 // A handler may add and remove cases, its own too; it may not select. A time-out counts from the
-// beginning of each select; a value that was sent is to be replaced before the next. Used by one
-// thread, or one coroutine, at a time, and left alone while that waits; terminates otherwise.
+// beginning of each select; a deadline that has passed and a stop that was requested stay ready; a
+// value that was sent is to be replaced before the next. Used by one thread, or one coroutine, at a
+// time, and left alone while that waits; terminates otherwise.
 template <class Platform = native_platform> class basic_selector {
 public:
     basic_selector() = default;
@@ -102,7 +103,7 @@ private:
     std::vector<std::unique_ptr<slot>> removed_; // since the last select: one may be running
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool has_end_ = false;           // a time-out or a stop has been among the cases
+    bool needs_timers_ = false;      // for one of the cases that there have been
     std::vector<std::size_t> order_; // of the current select, one for each slot
     std::optional<core> core_;       // of the current select
     entry none_;
@@ -139,7 +140,7 @@ std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c,
     while (index < slots_.size() && slots_[index] != nullptr) {
         ++index;
     }
-    has_end_ = has_end_ || c.ends();
+    needs_timers_ = needs_timers_ || c.needs_timers();
     removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
     order_.resize(slots_.size() + 1);
     auto added = std::make_unique<slot_of<Result, Handler>>(std::move(c), std::move(handler));
@@ -232,7 +233,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
                 s.slots_[index]->give_back();
             }
         }};
-    if (has_end_) {
+    if (needs_timers_) {
         detail::prepare_timers<Platform>();
     }
     return {ops, wait_target{this, this}};

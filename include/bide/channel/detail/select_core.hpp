@@ -7,8 +7,8 @@
 //   try      each case as if it were alone, in a random order: what can happen at once does
 //   begin    a node for each case is queued, all hanging on one choice (core/choice.hpp)
 //   decide   whoever can grant a case claims the choice under the primitive's lock, moves, commits:
-//            from there on the case has happened. So does what ends the wait: a time-out, a stop,
-//            or, in a try_select, that nobody came before all were queued
+//            from there on the case has happened. A time-out, a deadline and a stop do the same.
+//            In a try_select the owner does it when all are queued, and then none has happened
 //   publish  on the node of that case, whose waker tells the select
 //   end      the owner takes the other nodes out, and collects
 //
@@ -39,7 +39,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// When a time-out comes: a time from the beginning of the wait, or a point in time.
+// When a time-out or a deadline comes: a time from the beginning of the wait, or a point in time.
 class select_timeout {
 public:
     select_timeout() noexcept = default;
@@ -56,14 +56,13 @@ private:
     bool is_rest_ = false;
 };
 
-// A case's place. What ends a select, a time-out or a stop, comes after all others: it is tried
-// when nothing else can happen at once.
+// A case's place. A time-out comes last: it is queued when no other case could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: disabled
     wait_target target;
-    const select_timeout* timeout = nullptr; // a case that is one
+    const select_timeout* timeout = nullptr; // of a time-out or a deadline
     deadline until = deadline::never();      // and when it comes
-    bool ends = false;
+    bool is_last = false;
     bool queued = false;
     basic_waiter<Platform> node;
 };
@@ -80,8 +79,8 @@ public:
     template <class At>
     bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
 
-    // After try_all(). True: complete, `main` will not be published. `timers`: time-outs are
-    // queued, too, on the service thread.
+    // After try_all(). True: complete, `main` will not be published. `timers`: time-outs and
+    // deadlines are queued, too, on the service thread.
     template <class At>
     bool begin(At at, std::size_t count, const std::size_t* order, node& main,
                bool timers) noexcept;
@@ -163,7 +162,7 @@ bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t*
             std::swap(order[i], order[i + any_below(count - i)]);
         }
         entry& e = at(order[i]);
-        if (e.how != nullptr && !e.ends) {
+        if (e.how != nullptr) {
             if (const fate what = e.how->try_now(e.target); what != fate::waiting) {
                 e.node.settle(what);
                 return true;
@@ -178,15 +177,15 @@ template <class At>
 bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::size_t* order,
                                         node& main, bool timers) noexcept {
     main_ = &main;
-    for (const bool ends : {false, true}) {
+    for (const bool last : {false, true}) {
         for (std::size_t i = 0; i < count && !this->is_decided(); ++i) {
             entry& e = at(order[i]);
-            if (e.how == nullptr || e.ends != ends) {
+            if (e.how == nullptr || e.is_last != last) {
                 continue;
             }
             if (e.timeout != nullptr && !timers) { // the owner looks at the clock himself
                 e.until = e.timeout->from_now();
-                if (e.until.is_poll() && end_by_owner(e)) {
+                if (e.until.has_passed() && end_by_owner(e)) {
                     return true;
                 }
                 continue;
@@ -255,8 +254,8 @@ template <class Platform> struct thread_select {
     }
 
 private:
-    // Until a case has happened, or (false) a time-out has ended it. Time-outs may be on several
-    // clocks: the next to come is slept for, and then all are looked at.
+    // Until a case has happened, or (false) a time-out or a deadline has ended it. Those may be on
+    // several clocks: the next to come is slept for, and then all are looked at.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
         basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
                                         patience_ns);
