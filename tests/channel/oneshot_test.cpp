@@ -407,6 +407,7 @@ TEST_CASE("oneshot: a value that came to a destroyed coroutine goes with the rec
     }
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
+}
 
 TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
     using mortal = test::observing<test::mortal>;

@@ -47,6 +47,21 @@ TEST_CASE("deadline: a system call never gets a negative time") {
     CHECK(deadline::at_ns(-5).steady_ns() == 0);
 }
 
+TEST_CASE("deadline: one has passed when its own clock says so") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    clock::set(10s);
+    const deadline other = deadline::at(clock::time_point(10s + 1ms));
+    CHECK(deadline::poll().has_passed());
+    CHECK(deadline::at_ns(now_ns()).has_passed());
+    CHECK(deadline::at(clock::time_point(10s)).has_passed());
+    CHECK_FALSE(deadline::never().has_passed());
+    CHECK_FALSE(deadline::after(1h).has_passed());
+    CHECK_FALSE(other.has_passed());
+    clock::set(10s + 1ms);
+    CHECK(other.has_passed());
+}
+
 TEST_CASE("deadline: no time, less than none and no number are one attempt") {
     CHECK(deadline::after(0s).is_poll());
     CHECK(deadline::after(-1ns).is_poll());

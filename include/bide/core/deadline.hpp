@@ -65,6 +65,11 @@ public:
         return rest > forever - now ? forever : now + rest;
     }
 
+    // Whether it has come, by its own clock.
+    bool has_passed() const noexcept {
+        return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
+    }
+
     // True when steady_ns() has passed but the deadline's own clock, set back meanwhile, says not
     // yet.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
