@@ -3,6 +3,7 @@
 
 // One value, once, from one to another: the answer to a request, say.
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/oneshot_state.hpp>
 #include <bide/channel/detail/try_range.hpp>
@@ -53,6 +54,14 @@ public:
     result<void, send_error<T>> send(T value) && noexcept {
         const bool sent = state::finish(std::exchange(state_, nullptr), std::addressof(value));
         return detail::to_result(sent ? fate::granted : fate::closed, value);
+    }
+
+    // As send(), but makes the value of arguments: T(args...), or T{args...} of an aggregate.
+    // Throws: what that does; nothing was sent then, and another send may follow.
+    template <class... Args>
+        requires detail::element_of<T, Args...>
+    result<void, send_error<T>> emplace(Args&&... args) && {
+        return std::move(*this).send(detail::make_element<T>(std::forward<Args>(args)...));
     }
 
     // The receiver has gone, or was closed: a send would be in vain.

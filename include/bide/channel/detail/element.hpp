@@ -4,6 +4,7 @@
 #include <bide/core/config.hpp>
 
 #include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -24,6 +25,25 @@ template <class T> constexpr bool check_element() noexcept {
     return true;
 }
 template <class T> inline constexpr bool is_element = check_element<T>();
+
+// An element is made of arguments by parentheses. An aggregate is made by braces where the compiler
+// has no parentheses for those (clang before 16).
+template <class T, class... Args>
+concept element_of = std::is_constructible_v<T, Args...> ||
+                     requires(Args&&... args) { T{std::forward<Args>(args)...}; };
+
+template <class T, class... Args> T make_element(Args&&... args) {
+    if constexpr (std::is_constructible_v<T, Args...>) {
+        return T(std::forward<Args>(args)...);
+    } else {
+        return T{std::forward<Args>(args)...};
+    }
+}
+
+// What braces make of T in a co_await expression is destroyed twice.
+template <class T>
+inline constexpr bool is_broken_in_braces =
+    BIDE_BRACED_AWAIT_BUG && std::is_aggregate_v<T> && !std::is_trivially_destructible_v<T>;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

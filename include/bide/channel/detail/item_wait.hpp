@@ -14,6 +14,7 @@
 //                                 try_again() is
 //   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -126,7 +127,9 @@ template <class T> struct send_cargo {
     T value;
     keeper alive;
 
-    send_cargo(T&& v, keeper k) noexcept : value(std::move(v)), alive(std::move(k)) {}
+    template <class... Args>
+    explicit send_cargo(keeper k, Args&&... args)
+        : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(k)) {}
 };
 struct recv_n_cargo {
     destination to;
