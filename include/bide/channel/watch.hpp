@@ -11,6 +11,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -123,10 +124,7 @@ public:
     }
 
 private:
-    struct thread_mark {
-        char place;
-    };
-    static const void* this_thread() noexcept { return &Platform::template local<thread_mark>(); }
+    static const void* this_thread() noexcept { return thread_mark<Platform>(); }
 
     struct half { // as thread_wait wants it
         watch_state& of;
