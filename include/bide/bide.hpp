@@ -14,6 +14,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/event_count.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>

@@ -146,6 +146,26 @@ TEST_CASE("broadcast: who lags is told once how many it missed, and goes on with
     CHECK(all_of(s) == expected);
 }
 
+TEST_CASE("broadcast: try_iter() gives what is there and passes over what was missed") {
+    broadcast b(2);
+    auto s = b.subscribe();
+    for (int i = 1; i <= 5; ++i) {
+        b.send(i);
+    }
+    values got;
+    for (const auto& v : s.try_iter()) {
+        got.push_back(v);
+    }
+    CHECK(got == values{4, 5});
+    CHECK(is(s.try_recv(), errc::empty));
+    b.send(6);
+    b.close();
+    for (const auto& v : s.try_iter()) {
+        got.push_back(v);
+    }
+    CHECK(got == values{4, 5, 6});
+}
+
 TEST_CASE("broadcast: one that lags again is told again, with the values missed since") {
     const test::watchdog guard;
     broadcast b(2);

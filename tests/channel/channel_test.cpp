@@ -81,6 +81,9 @@ static_assert(noexcept(any::a().capacity()) && noexcept(any::a().size()) &&
 static_assert(std::input_iterator<bide::channel<int>::iterator>);
 static_assert(std::sentinel_for<std::default_sentinel_t, bide::channel<int>::iterator>);
 static_assert(std::ranges::input_range<bide::channel<int>>);
+using tried = decltype(std::declval<bide::channel<std::unique_ptr<int>>&>().try_iter());
+static_assert(std::ranges::input_range<tried> && std::movable<tried>);
+static_assert(std::is_same_v<std::ranges::range_reference_t<tried>, std::unique_ptr<int>&>);
 static_assert(std::input_iterator<bide::channel<std::unique_ptr<int>>::iterator>);
 
 ints numbers(int from, int to) {
@@ -146,9 +149,11 @@ TEMPLATE_TEST_CASE("channel: its capacity is exact, its size is what is inside, 
             const int end = first + static_cast<int>(capacity);
             for (int i = first; i < end; ++i) {
                 REQUIRE(ch.size() == static_cast<std::size_t>(i - first));
+                REQUIRE_FALSE(ch.is_full());
                 REQUIRE(ch.try_send(i));
                 REQUIRE_FALSE(ch.empty());
             }
+            REQUIRE(ch.is_full());
             REQUIRE(ch.size() == capacity);
             REQUIRE(came_back(ch.try_send(99), errc::full, 99));
             REQUIRE(take_all(ch) == numbers(first, end));
@@ -217,7 +222,9 @@ TEST_CASE("channel: what does not go in comes back, in every form, and what is n
 TEMPLATE_TEST_CASE("channel: without a capacity it is empty and full at any time", "", test::native,
                    test::portable) {
     bide::basic_channel<int, TestType> ch(0);
-    const auto nothing_inside = [&] { return ch.size() == 0 && ch.empty() && ch.capacity() == 0; };
+    const auto nothing_inside = [&] {
+        return ch.size() == 0 && ch.empty() && ch.is_full() && ch.capacity() == 0;
+    };
     CHECK(nothing_inside());
     CHECK(came_back(ch.try_send(1), errc::full, 1));
     CHECK(is(ch.try_recv(), errc::empty));
@@ -467,6 +474,31 @@ TEST_CASE("channel: a loop over it receives until it is closed and drained") {
     for ([[maybe_unused]] const auto& item : ch) {
         FAIL("nothing comes after the end");
     }
+}
+
+TEST_CASE("channel: try_iter() gives what is inside and what comes meanwhile, and ends without "
+          "waiting") {
+    bide::channel<std::unique_ptr<int>> ch(4);
+    ints out;
+    const auto send = [&ch](int i) { return ch.try_send(std::make_unique<int>(i)).has_value(); };
+    REQUIRE((send(1) && send(2)));
+    for (auto& item : ch.try_iter()) {
+        out.push_back(*item);
+        if (*item == 2) {
+            REQUIRE(send(3));
+        }
+    }
+    CHECK(out == ints{1, 2, 3});
+    CHECK_FALSE(ch.is_closed());
+    REQUIRE((send(4) && send(5) && send(6)));
+    auto left = ch.try_iter();
+    const auto is_five = [](const auto& item) { return *item == 5; };
+    CHECK(std::ranges::find_if(left, is_five) != left.end());
+    CHECK(ch.size() == 1);
+    ch.close();
+    std::ranges::for_each(left, [&out](auto& item) { out.push_back(*item); });
+    CHECK(out == ints{1, 2, 3, 6});
+    CHECK(left.begin() == left.end());
 }
 
 TEST_CASE("channel: a loop that is left takes nothing but what it has seen") {

@@ -4,6 +4,7 @@
 #include "support/counted.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
+#include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -17,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -55,7 +57,7 @@ template <class T>
 concept tells_capacity = requires(T& h) { h.capacity(); };
 static_assert(has_send<sender<int>> && !has_recv<sender<int>> && tells_capacity<sender<int>>);
 static_assert(has_recv<receiver<int>> && !has_send<receiver<int>> && tells_capacity<receiver<int>>);
-static_assert(!tells_capacity<bide::unbounded_sender<int>>);
+static_assert(tells_capacity<bide::unbounded_sender<int>>);
 
 // What a function that is a template on the element deduces.
 template <class T> T element_of(sender<T>&);
@@ -136,6 +138,83 @@ TEST_CASE("handles: a channel has the capacity that was asked for") {
         CHECK(one_more.error().code == errc::full);
     }
     CHECK_THROWS_AS(make_channel<int>(std::numeric_limits<std::size_t>::max()), std::length_error);
+}
+
+TEST_CASE("handles: an unbounded channel has the largest capacity and is never full") {
+    auto [tx, rx] = make_unbounded_channel<int>();
+    CHECK(tx.capacity() == tx.unbounded);
+    CHECK(rx.capacity() == std::numeric_limits<std::size_t>::max());
+    REQUIRE(tx.send(1));
+    CHECK_FALSE(tx.is_full());
+    CHECK_FALSE(rx.is_full());
+    CHECK_FALSE(rx.empty());
+}
+
+TEST_CASE("handles: a bounded channel is full with as many items as its capacity") {
+    auto [tx, rx] = make_channel<int>(1);
+    CHECK_FALSE(tx.is_full());
+    REQUIRE(tx.try_send(1));
+    CHECK(tx.is_full());
+    CHECK(rx.is_full());
+    CHECK(rx.try_recv());
+    CHECK_FALSE(rx.is_full());
+}
+
+TEMPLATE_TEST_CASE("handles: those of one channel are told from those of another", "", bounded,
+                   unbounded) {
+    auto [tx, rx] = TestType::template make<int>();
+    auto [other_tx, other_rx] = TestType::template make<int>();
+    auto copy = tx;
+    CHECK(tx.same_channel(tx));
+    CHECK(tx.same_channel(copy));
+    CHECK(tx.same_channel(rx));
+    CHECK(rx.same_channel(copy));
+    CHECK_FALSE(tx.same_channel(other_tx));
+    CHECK_FALSE(tx.same_channel(other_rx));
+    CHECK_FALSE(rx.same_channel(other_rx));
+    const auto moved = std::move(copy);
+    CHECK(moved.same_channel(tx));
+    CHECK_FALSE(copy.same_channel(moved));
+    CHECK_FALSE(copy.same_channel(copy));
+    tx = other_tx;
+    CHECK(tx.same_channel(other_rx));
+}
+
+TEMPLATE_TEST_CASE("handles: try_iter() gives what is inside and does not wait for more", "",
+                   bounded, unbounded) {
+    auto [tx, rx] = TestType::template make<int>();
+    ints got;
+    for (const int i : rx.try_iter()) {
+        got.push_back(i);
+    }
+    CHECK(got.empty());
+    for (const int i : {1, 2, 3}) {
+        REQUIRE(tx.send(i));
+    }
+    for (int& i : rx.try_iter()) {
+        got.push_back(i);
+        if (i == 2) {
+            break;
+        }
+    }
+    CHECK(got == ints{1, 2});
+    CHECK(rx.size() == 1);
+    REQUIRE(tx.send(4));
+    for (const int i : rx.try_iter()) {
+        got.push_back(i);
+        if (i == 3) {
+            REQUIRE(tx.send(5)); // meanwhile
+        }
+    }
+    CHECK(got == ints{1, 2, 3, 4, 5});
+    {
+        const auto gone = std::move(tx);
+    }
+    CHECK(rx.try_iter().begin() == std::default_sentinel); // closed
+    {
+        const auto gone = std::move(rx);
+    }
+    CHECK(rx.try_iter().begin() == std::default_sentinel); // moved from
 }
 
 TEST_CASE("handles: the channel and its counts are one allocation, and a copy is none") {
@@ -417,6 +496,90 @@ TEST_CASE("handles: a thread that waits by a handle may see that handle destroye
     }
     sending.join();
     CHECK(back);
+}
+
+namespace {
+
+using mortal = test::observing<test::mortal>;
+
+// wait(ends, form) on a thread that is still inside of it when the last handle goes.
+template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int form, Wait wait) {
+    std::optional<Ends> ends(std::move(made));
+    CAPTURE(form);
+    test::mortal::gone = 0;
+    test::mortal::holds = true;
+    test::team waiting(1, [form, wait, at = &*ends](int) { wait(*at, form); });
+    REQUIRE(test::are_asleep<test::mortal>(1));
+    ends.reset(); // ends the wait
+    CHECK(test::mortal::gone == 0);
+    test::mortal::holds = false;
+    waiting.join();
+    CHECK(test::mortal::gone > 0);
+}
+
+// The same of a coroutine that waits with the operation that make(ends) returns.
+template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, Make make) {
+    test::manual_executor later;
+    std::optional<Ends> ends(std::move(made));
+    test::mortal::gone = 0;
+    auto waiting = test::await_op(make(*ends).resume_on(later));
+    waiting.start();
+    CHECK_FALSE(waiting.done());
+    ends.reset();
+    CHECK(test::mortal::gone == 0);
+    CHECK(later.run_all() == 1);
+    CHECK(waiting.done());
+    waiting.destroy();
+    CHECK(test::mortal::gone > 0);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over", "",
+                   bounded, unbounded) {
+    const test::watchdog guard;
+    const auto make = [] { return TestType::template make<int, mortal>(); };
+    for (int form = 0; form < 5; ++form) {
+        stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
+            auto& from = ends.second;
+            ints out;
+            switch (how) {
+            case 0: static_cast<void>(from.recv()); break;
+            case 1: static_cast<void>(from.recv(std::stop_token())); break;
+            case 2: static_cast<void>(from.try_recv_for(1h)); break;
+            case 3: from.recv_n(out, 1); break;
+            default: static_cast<void>(bide::select(bide::on_recv(from)));
+            }
+        });
+    }
+    ints out;
+    stays_while_a_coroutine_waits(make(), [](auto& ends) { return ends.second.async_recv(); });
+    stays_while_a_coroutine_waits(
+        make(), [&out](auto& ends) { return ends.second.async_recv_n(out, 1); });
+    stays_while_a_coroutine_waits(
+        make(), [](auto& ends) { return bide::async_select(bide::on_recv(ends.second)); });
+}
+
+TEST_CASE("handles: the channel's memory stays until the last sender's wait is over") {
+    const test::watchdog guard;
+    const auto make = [] { return make_channel<int, mortal>(0); };
+    for (int form = 0; form < 4; ++form) {
+        stays_while_a_thread_waits(make(), form, [](auto& ends, int how) {
+            auto& to = ends.first;
+            int value = 3;
+            switch (how) {
+            case 0: static_cast<void>(to.send(value)); break;
+            case 1: static_cast<void>(to.send(std::stop_token(), value)); break;
+            case 2: static_cast<void>(to.try_send_for(value, 1h)); break;
+            default: static_cast<void>(bide::select(bide::on_send(to, value)));
+            }
+        });
+    }
+    int value = 3;
+    stays_while_a_coroutine_waits(make(), [](auto& ends) { return ends.first.async_send(3); });
+    stays_while_a_coroutine_waits(make(), [&value](auto& ends) {
+        return bide::async_select(bide::on_send(ends.first, value));
+    });
 }
 
 namespace {

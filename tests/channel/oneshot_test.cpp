@@ -7,6 +7,7 @@
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/last_touch.hpp"
+#include "support/lifetime.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -117,6 +118,20 @@ TEST_CASE("oneshot: a value is received once, whoever comes first") {
     CHECK(is(from.try_recv(), bide::errc::closed));
     CHECK(is(from.recv(), bide::errc::closed));
     CHECK(is(from.try_recv_for(1h), bide::errc::closed));
+}
+
+TEST_CASE("oneshot: try_iter() gives the value if it is there, once") {
+    auto [to, from] = oneshot<std::unique_ptr<int>>();
+    int values = 0;
+    for ([[maybe_unused]] auto& value : from.try_iter()) {
+        ++values;
+    }
+    CHECK(values == 0);
+    CHECK(std::move(to).send(std::make_unique<int>(7)));
+    for (auto& value : from.try_iter()) {
+        values += *value;
+    }
+    CHECK(values == 7);
 }
 
 TEST_CASE("oneshot: every kind of wait ends with the value, and with the sender") {
@@ -392,6 +407,32 @@ TEST_CASE("oneshot: a value that came to a destroyed coroutine goes with the rec
     }
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
+}
+
+TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
+    using mortal = test::observing<test::mortal>;
+    const test::watchdog guard;
+    std::optional ends(bide::oneshot<int, mortal>());
+    test::mortal::gone = 0;
+    SECTION("of a thread") {
+        test::mortal::holds = true;
+        test::team waiting(1, [from = &ends->second](int) { static_cast<void>(from->recv()); });
+        REQUIRE(test::are_asleep<test::mortal>(1));
+        ends.reset();
+        CHECK(test::mortal::gone == 0);
+        test::mortal::holds = false;
+        waiting.join();
+    }
+    SECTION("of a coroutine") {
+        test::manual_executor later;
+        auto waiting = test::await_op(ends->second.async_recv().resume_on(later));
+        waiting.start();
+        ends.reset();
+        CHECK(test::mortal::gone == 0);
+        CHECK(later.run_all() == 1);
+        waiting.destroy();
+    }
+    CHECK(test::mortal::gone == 1);
 }
 
 TEST_CASE("oneshot: who received may let everything go at once, inside send()") {

@@ -17,6 +17,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -33,6 +34,7 @@ namespace {
 
 using bide::errc;
 using bide::on_acquire;
+using bide::on_deadline;
 using bide::on_event;
 using bide::on_recv;
 using bide::on_send;
@@ -138,32 +140,56 @@ TEST_CASE("select: a time from now counts from the beginning of the wait, not of
     test::service_thread();
 }
 
-TEST_CASE("select: a time-out by another clock comes by that clock") {
+TEST_CASE("select: a deadline is not early, and the first to come wins") {
+    const test::watchdog guard;
+    channel ch(1);
+    const auto later = steady_clock::now() + 1h;
+    auto end = steady_clock::now() + 15ms;
+    CHECK(bide::select(on_deadline(later), on_recv(ch), on_deadline(end)).index() == 2);
+    CHECK(steady_clock::now() >= end);
+    const auto system = std::chrono::system_clock::now() + 15ms;
+    CHECK(bide::select(on_deadline(system), on_recv(ch), on_timeout(1h)).index() == 0);
+    CHECK(std::chrono::system_clock::now() >= system);
+    end = steady_clock::now() + 15ms;
+    waiting w(bide::async_select(on_timeout(1h), on_recv(ch), on_deadline(end)));
+    REQUIRE(test::eventually([&] { return w.is_over(); }));
+    CHECK(steady_clock::now() >= end);
+    test::service_thread();
+    CHECK(w.got().index() == 2);
+    CHECK(bide::select(on_deadline(steady_clock::time_point::min())).index() == 0);
+    CHECK_FALSE(bide::try_select(on_deadline(steady_clock::time_point::max())));
+}
+
+TEST_CASE("select: a time-out and a deadline by another clock come by that clock") {
     struct tag;
     using clock = test::fake_clock<tag>;
     const clock::time_point end(10s + 1ms);
     channel ch(1);
-    for (const bool async : {false, true}) {
-        clock::set(10s);
-        clock::reads = 0;
-        bool right = false;
-        test::run_threads(2, [&](int i) {
-            if (i == 1) { // it stands still for a while
-                test::eventually([] { return clock::reads > 6; });
-                clock::set(11s);
-            } else if (async) {
-                waiting w(bide::async_select(on_recv(ch), on_timeout(end)));
-                test::eventually([&] { return w.is_over(); });
-                test::service_thread();
-                right = w.got().index() == 1 && clock::now() >= end;
-            } else {
-                right =
-                    bide::select(on_recv(ch), on_timeout(end)).index() == 1 && clock::now() >= end;
-            }
-        });
-        CHECK(right);
-    }
-    CHECK(bide::select(on_recv(ch), on_timeout(end)).index() == 1); // it has passed
+    const auto check = [&](auto make) {
+        for (const bool async : {false, true}) {
+            clock::set(10s);
+            clock::reads = 0;
+            bool right = false;
+            test::run_threads(2, [&](int i) {
+                if (i == 1) { // it stands still for a while
+                    test::eventually([] { return clock::reads > 6; });
+                    clock::set(11s);
+                } else if (async) {
+                    waiting w(bide::async_select(on_recv(ch), make(end)));
+                    test::eventually([&] { return w.is_over(); });
+                    test::service_thread();
+                    right = w.got().index() == 1 && clock::now() >= end;
+                } else {
+                    right =
+                        bide::select(on_recv(ch), make(end)).index() == 1 && clock::now() >= end;
+                }
+            });
+            CHECK(right);
+        }
+        CHECK(bide::select(on_recv(ch), make(end)).index() == 1); // it has passed
+    };
+    check([](clock::time_point t) { return on_timeout(t); });
+    check([](clock::time_point t) { return on_deadline(t); });
 }
 
 TEST_CASE("select: a clock that stands still does not keep another one's time-out from coming") {
@@ -566,3 +592,61 @@ TEST_CASE("select: to destroy a channel that a select waits on is the end") {
 }
 
 #endif
+
+// ---- Several waiters of one release
+
+namespace {
+
+test::held select_either(channel& ch, bide::semaphore& s, bool& ran) {
+    const auto got = co_await bide::async_select(on_recv(ch), on_acquire(s));
+    ran = got.index() < 2;
+}
+
+} // namespace
+
+TEST_CASE("select: a waker may destroy a select that its release has decided") {
+    const test::watchdog guard;
+    channel ch(1);
+    bide::semaphore s(0);
+    bool ran = false;
+    std::optional<test::held> victim;
+    bide::semaphore::waiter first(1, {[](void* v) noexcept {
+                                          static_cast<std::optional<test::held>*>(v)->reset();
+                                      },
+                                      &victim});
+    REQUIRE_FALSE(s.acquire_wait(first));
+    victim.emplace(select_either(ch, s, ran));
+    victim->start();
+    REQUIRE(s.waiters() == 2);
+    s.release(2);
+    CHECK(first.is_complete());
+    CHECK_FALSE(ran);
+    CHECK(s.available() == 1);
+    REQUIRE(ch.try_send(1)); // nobody waits for it any more
+    CHECK(ch.size() == 1);
+}
+
+TEST_CASE("select: a thread's select is over before the first waker of the release runs") {
+    const test::watchdog guard;
+    channel ch(1);
+    bide::semaphore s(0);
+    struct witness {
+        std::atomic<bool> over{false};
+        bool seen = false;
+        static void look(void* self) noexcept {
+            auto& me = *static_cast<witness*>(self);
+            me.seen = test::eventually([&me] { return me.over.load(); });
+        }
+    } eyes;
+    bide::semaphore::waiter first(1, {&witness::look, &eyes});
+    REQUIRE_FALSE(s.acquire_wait(first));
+    test::team selecting(1, [&](int) {
+        const auto got = bide::select(on_recv(ch), on_acquire(s));
+        eyes.over = got.index() == 1;
+    });
+    REQUIRE(test::has_waiters(s, 2));
+    s.release(2);
+    CHECK(eyes.seen);
+    selecting.join();
+    CHECK(s.available() == 1);
+}

@@ -1,5 +1,6 @@
 #include "support/alloc.hpp"
 #include "support/catch.hpp"
+#include "support/fake_clock.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/observing.hpp"
@@ -12,14 +13,21 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/sync/shared_mutex.hpp>
+#include <bide/sync/synchronized_value.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -34,7 +42,10 @@ namespace {
 
 using bide::errc;
 using bide::on_acquire;
+using bide::on_deadline;
 using bide::on_event;
+using bide::on_lock;
+using bide::on_lock_shared;
 using bide::on_recv;
 using bide::on_send;
 using bide::on_stop;
@@ -42,6 +53,7 @@ using bide::on_timeout;
 using std::chrono::steady_clock;
 using ints = std::vector<int>;
 using channel = bide::channel<int>;
+using other_clock = test::fake_clock<struct other_clock_tag>;
 using test::awaiting;
 using test::blocking;
 using test::each_kind;
@@ -70,6 +82,7 @@ static_assert(is_case<decltype(on_event(any::e())), std::monostate>);
 static_assert(is_case<decltype(on_event(&any::e())), std::monostate>);
 static_assert(is_case<decltype(on_timeout(1s)), std::monostate>);
 static_assert(is_case<decltype(on_timeout(steady_clock::now())), std::monostate>);
+static_assert(is_case<decltype(on_deadline(steady_clock::now())), std::monostate>);
 static_assert(is_case<decltype(on_stop(std::stop_token())), std::monostate>);
 
 using one = bide::selected<decltype(on_recv(any::c())), decltype(on_timeout(1s))>;
@@ -104,15 +117,13 @@ TEMPLATE_TEST_CASE("select: each case that can happen at once does, alone, in ev
     }
 }
 
-TEMPLATE_TEST_CASE("select: what is ready comes before a time that has passed and a stop that was "
-                   "requested",
-                   "", BIDE_EACH_FORM) {
+TEMPLATE_TEST_CASE("select: what is ready comes before a time-out that has passed", "",
+                   BIDE_EACH_FORM) {
     const test::watchdog guard;
-    for (std::size_t kind = 0; kind < each_kind::timeout; ++kind) {
-        for (int round = 0; round < 10; ++round) {
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        for (int round = 0; round < 10 && kind != each_kind::timeout; ++round) {
             each_kind all;
             all.rest = -1s;
-            all.stopping.request_stop();
             all.make_happen(kind);
             auto got = all.run<TestType>();
             REQUIRE(got.has_value());
@@ -209,22 +220,105 @@ TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one
     }
 }
 
-TEST_CASE("select: what can never happen, or comes last, gives nobody a larger share") {
-    channel a(1);
-    channel b(1);
-    REQUIRE(a.try_send(1));
-    REQUIRE(b.try_send(1));
-    channel* const nobody = nullptr;
-    constexpr int rounds = 20'000;
-    int first = 0;
-    for (int round = 0; round < rounds; ++round) {
-        auto got = bide::select(on_recv(a), on_recv(b), on_recv(nobody), bide::on_timeout(1h));
-        first += got.index() == 0 ? 1 : 0;
-        REQUIRE((got.index() == 0 ? a : b).try_send(1));
+namespace {
+
+// How often each of N cases was chosen; the ready ones are given as bits.
+template <class Form, std::size_t N> ints shares(unsigned ready, int rounds) {
+    std::array<bide::event, N> events;
+    for (std::size_t i = 0; i < N; ++i) {
+        if ((ready >> i & 1) != 0) {
+            events[i].set();
+        }
     }
-    // Half of them; more than seven standard deviations off it is not chance.
-    CHECK(first > rounds / 2 - 500);
-    CHECK(first < rounds / 2 + 500);
+    ints hits(N);
+    for (int round = 0; round < rounds; ++round) {
+        const auto got = [&]<std::size_t... I>(std::index_sequence<I...>) {
+            return Form::run(on_event(events[I])...);
+        }(std::make_index_sequence<N>());
+        ++hits[got->index()];
+    }
+    return hits;
+}
+
+template <class Form, std::size_t N> bool is_uniform(unsigned ready) {
+    constexpr int rounds = 20'000;
+    return test::is_uniform(shares<Form, N>(ready, rounds), ready);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    CHECK(is_uniform<TestType, 2>(0b11));
+    CHECK(is_uniform<TestType, 2>(0b10));
+    CHECK(is_uniform<TestType, 3>(0b101));
+    CHECK(is_uniform<TestType, 3>(0b110));
+    CHECK(is_uniform<TestType, 3>(0b111));
+    CHECK(is_uniform<TestType, 4>(0b1001));
+    for (const unsigned ready : {0b00011u, 0b10001u, 0b11010u, 0b10111u, 0b11111u}) {
+        CHECK(is_uniform<TestType, 5>(ready));
+    }
+    CHECK(is_uniform<TestType, 9>(0b100010001));
+}
+
+TEMPLATE_TEST_CASE("select: disabled cases and time-outs change no share", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel quiet(1);
+    bide::event set(true);
+    channel* const none = nullptr;
+    constexpr int rounds = 20'000;
+    ints hits(7);
+    for (int round = 0; round < rounds; ++round) {
+        const auto got = TestType::run(on_event(set), on_recv(none), on_timeout(0s), on_event(set),
+                                       on_recv(quiet), on_timeout(1h), on_event(set));
+        ++hits[got->index()];
+    }
+    CHECK(test::is_uniform(hits, 0b1001001));
+}
+
+TEMPLATE_TEST_CASE("select: a requested stop and a passed deadline have the share of a ready case",
+                   "", BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel quiet(1);
+    bide::event set(true);
+    std::stop_source stopped = test::new_stop();
+    stopped.request_stop();
+    const std::stop_token token = stopped.get_token();
+    const std::stop_source never = test::new_stop();
+    const auto past = steady_clock::now();
+    const other_clock::time_point other(1s);
+    for (const bool passed : {false, true}) {
+        other_clock::set(passed ? 1s : 0s);
+        ints hits(7);
+        for (int round = 0; round < 20'000; ++round) {
+            const auto got =
+                TestType::run(on_recv(quiet), on_deadline(past), on_stop(never.get_token()),
+                              on_event(set), on_timeout(0s), on_stop(token), on_deadline(other));
+            ++hits[got->index()];
+        }
+        CHECK(test::is_uniform(hits, passed ? 0b1101010 : 0b0101010));
+    }
+}
+
+TEMPLATE_TEST_CASE("select: a loop over what is always ready ends by a stop and by a deadline", "",
+                   BIDE_EACH_FAIR_FORM) {
+    const test::watchdog guard;
+    channel busy(1);
+    std::stop_source stopped = test::new_stop();
+    stopped.request_stop();
+    const auto rounds_until = [&](auto make_end) {
+        int round = 0;
+        for (bool ended = false; !ended && round < 1'000; ++round) {
+            static_cast<void>(busy.try_send(1));
+            ended = TestType::run(on_recv(busy), make_end())->index() == 1;
+        }
+        return round;
+    };
+    CHECK(rounds_until([&] { return on_stop(stopped.get_token()); }) < 1'000);
+    CHECK(rounds_until([] { return on_deadline(steady_clock::now()); }) < 1'000);
+    CHECK(rounds_until([] { return on_timeout(0s); }) == 1'000);
 }
 
 TEMPLATE_TEST_CASE("select: of the cases that can happen each does, now and then", "",
@@ -296,7 +390,7 @@ TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", ""
             while ((ready >> first & 1) == 0) {
                 ++first;
             }
-            // The time-out stands first and still comes after all others.
+            // The time-out stands first and still comes last.
             auto got = TestType::run(on_timeout(0s), on_recv(in), on_send(out, value),
                                      on_acquire(permits), on_event(set));
             REQUIRE(got.has_value());
@@ -305,18 +399,22 @@ TEMPLATE_TEST_CASE("select: the biased forms take the first that can happen", ""
     }
 }
 
-TEMPLATE_TEST_CASE("select: the biased forms take the first of what ends them, too", "",
+TEMPLATE_TEST_CASE("select: the biased forms look at stops and deadlines in their places", "",
                    BIDE_EACH_BIASED_FORM) {
     const test::watchdog guard;
     channel ch(1);
     std::stop_source stopped = test::new_stop();
     stopped.request_stop();
+    const std::stop_token stop = stopped.get_token();
+    const auto past = steady_clock::now();
+    bide::event set(true);
     for (int round = 0; round < 5; ++round) {
         CHECK(TestType::run(on_recv(ch), on_timeout(0s), on_timeout(-1s))->index() == 1);
-        CHECK(TestType::run(on_timeout(0s), on_stop(stopped.get_token()), on_recv(ch))->index() ==
-              0);
-        CHECK(TestType::run(on_stop(stopped.get_token()), on_timeout(0s), on_recv(ch))->index() ==
-              0);
+        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_stop(stop))->index() == 2);
+        CHECK(TestType::run(on_timeout(0s), on_recv(ch), on_deadline(past))->index() == 2);
+        CHECK(TestType::run(on_event(set), on_stop(stop), on_deadline(past))->index() == 0);
+        CHECK(TestType::run(on_stop(stop), on_event(set), on_deadline(past))->index() == 0);
+        CHECK(TestType::run(on_deadline(past), on_stop(stop), on_event(set))->index() == 0);
     }
 }
 
@@ -366,13 +464,13 @@ TEST_CASE("select: each case ends the wait of a coroutine, and only that one hap
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
-        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        all.make_come(kind, 2ms);
         waiting w(all.async());
         if (kind < each_kind::timeout) {
             REQUIRE_FALSE(w.is_over());
             REQUIRE(all.permits.waiters() == 1);
         }
-        if (kind != each_kind::timeout) {
+        if (!each_kind::is_time(kind)) {
             all.make_happen(kind);
         }
         REQUIRE(test::eventually([&] { return w.is_over(); }));
@@ -386,13 +484,13 @@ TEMPLATE_TEST_CASE("select: each case ends the wait of a thread, and only that o
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
         INFO("kind " << kind);
         each_kind all;
-        all.rest = kind == each_kind::timeout ? 2ms : std::chrono::nanoseconds(1h);
+        all.make_come(kind, 2ms);
         bool right = false;
         test::run_threads(2, [&](int i) {
             if (i == 0) {
                 auto got = all.run<TestType>();
                 right = got.has_value() && all.is_right(kind, *got);
-            } else if (kind != each_kind::timeout && test::has_waiters(all.permits, 1)) {
+            } else if (!each_kind::is_time(kind) && test::has_waiters(all.permits, 1)) {
                 all.make_happen(kind);
             }
         });
@@ -840,6 +938,234 @@ TEST_CASE("select: one that was made and never awaited leaves no trace") {
     CHECK(all.value == 7);
 }
 
+// ---- Locks
+
+namespace {
+
+template <class Mutex> bool is_free(Mutex& m) {
+    const bool free = m.try_lock();
+    if (free) {
+        m.unlock();
+    }
+    return free;
+}
+
+template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()));
+static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
+static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
+static_assert(is_case<lock_case<bide::shared_mutex>, std::unique_lock<bide::shared_mutex>>);
+static_assert(is_case<decltype(on_lock(std::declval<bide::mutex*>())),
+                      std::unique_lock<bide::mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex&>())),
+                      std::shared_lock<bide::shared_mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>())),
+                      std::shared_lock<bide::shared_mutex>>);
+
+} // namespace
+
+#define BIDE_EACH_MUTEX bide::mutex, bide::adaptive_mutex, bide::shared_mutex
+
+TEMPLATE_TEST_CASE("select: a lock that is free is taken, one that is not is left alone", "",
+                   BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    {
+        auto got = bide::select(on_event(e), on_lock(m));
+        REQUIRE(got.index() == 1);
+        CHECK(got.template get<1>().mutex() == &m);
+        CHECK(got.template get<1>().owns_lock());
+        CHECK_FALSE(is_free(m));
+        CHECK_FALSE(bide::try_select(on_event(e), on_lock(m)));
+        e.set();
+        CHECK(bide::select(on_lock(m), on_event(e)).index() == 1);
+    }
+    CHECK(is_free(m));
+    TestType* const none = nullptr;
+    CHECK(bide::select(on_lock(none), on_event(e)).index() == 1);
+    static_cast<void>(on_lock(m)); // never awaited
+    static_cast<void>(bide::async_select(on_lock(m), on_event(e)));
+    CHECK(is_free(m));
+}
+
+TEMPLATE_TEST_CASE("select: of a lock and an event that come one after the other the first happens",
+                   "", BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    test::manual_executor later;
+    m.lock();
+    SECTION("the unlock") {
+        {
+            waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+            m.unlock();
+            e.set();
+            CHECK_FALSE(is_free(m));
+            CHECK(later.run_all() == 1);
+            REQUIRE(w.is_over());
+            REQUIRE(w.got().index() == 0);
+            CHECK(w.got().template get<0>().owns_lock());
+            CHECK_FALSE(is_free(m));
+        }
+        CHECK(is_free(m));
+    }
+    SECTION("the event") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        e.set();
+        m.unlock();
+        CHECK(is_free(m)); // though the select has not gone on yet
+        CHECK(later.run_all() == 1);
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 1);
+        CHECK(is_free(m));
+    }
+    SECTION("the event, and another waits behind") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        waiting behind(m.async_lock());
+        e.set();
+        CHECK_FALSE(behind.is_over());
+        SECTION("while the select has not gone on") {
+            m.unlock();
+            CHECK(behind.is_over());
+            CHECK(later.run_all() == 1);
+        }
+        SECTION("when it has gone on") {
+            CHECK(later.run_all() == 1);
+            m.unlock();
+            CHECK(behind.is_over());
+        }
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 1);
+        CHECK_FALSE(is_free(m));
+    }
+    SECTION("the unlock, and the coroutine is destroyed") {
+        waiting w(bide::async_select(on_lock(m), on_event(e)).resume_on(later));
+        m.unlock();
+        CHECK_FALSE(is_free(m));
+        SECTION("before it goes on") { w.destroy(); }
+        SECTION("afterwards") {
+            CHECK(later.run_all() == 1);
+            w.got().template get<0>().unlock();
+        }
+        CHECK(is_free(m));
+    }
+    SECTION("of two selects that hang on each other's lock") {
+        TestType other;
+        other.lock();
+        waiting w(bide::async_select(on_lock(m), on_lock(other)));
+        waiting v(bide::async_select(on_lock(other), on_lock(m)));
+        m.unlock();
+        REQUIRE(w.is_over());
+        CHECK(w.got().index() == 0);
+        CHECK_FALSE(v.is_over());
+        other.unlock();
+        REQUIRE(v.is_over());
+        CHECK(v.got().index() == 0);
+    }
+}
+
+TEMPLATE_TEST_CASE("select: a thread's lock ends its select, a stop or a time-out leaves no trace",
+                   "", BIDE_EACH_MUTEX) {
+    const test::watchdog guard;
+    TestType m;
+    bide::event e;
+    m.lock();
+    CHECK(bide::select(on_lock(m), on_timeout(1ms)).index() == 1);
+    std::size_t first = 9;
+    test::team thread(1, [&](int) {
+        auto got = bide::select(on_event(e), on_lock(m));
+        first = got.index();
+    });
+    m.unlock();
+    thread.join();
+    CHECK(first == 1);
+    REQUIRE(is_free(m));
+}
+
+TEST_CASE("select: a shared lock is a case, too, beside others that share it") {
+    const test::watchdog guard;
+    bide::shared_mutex m;
+    bide::event e;
+    m.lock();
+    waiting one_reader(bide::async_select(on_lock_shared(m), on_event(e)));
+    waiting another(bide::async_select(on_event(e), on_lock_shared(m)));
+    CHECK_FALSE(one_reader.is_over());
+    m.unlock();
+    REQUIRE(one_reader.is_over());
+    REQUIRE(another.is_over());
+    CHECK(one_reader.got().get<0>().owns_lock());
+    CHECK(another.got().get<1>().owns_lock());
+    CHECK_FALSE(m.try_lock());
+    one_reader.got().get<0>().unlock();
+    another.got().get<1>().unlock();
+    CHECK(is_free(m));
+    bide::shared_mutex* const none = nullptr;
+    e.set();
+    CHECK(bide::select(on_lock_shared(none), on_event(e)).index() == 1);
+}
+
+TEMPLATE_TEST_CASE("select: a synchronized_value is locked with its value", "", bide::mutex,
+                   bide::adaptive_mutex) {
+    const test::watchdog guard;
+    bide::synchronized_value<int, TestType> v(7);
+    bide::event e;
+    {
+        auto got = bide::select(on_event(e), on_lock(v));
+        REQUIRE(got.index() == 1);
+        CHECK(*got.template get<1>() == 7);
+        CHECK_FALSE(v.try_lock());
+    }
+    CHECK(v.try_lock());
+}
+
+TEMPLATE_TEST_CASE("select: a lock is held by one and never lost, with whatever it is selected", "",
+                   BIDE_EACH_MUTEX) {
+    constexpr int rounds = 2'000;
+    constexpr int threads = 4;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    TestType m;
+    channel c(1);
+    bide::event e;
+    int count = 0; // plain: a sanitizer sees whether it is ordered
+    int locked[threads] = {};
+    test::run_threads(threads, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        for (int n = 0; n < rounds; ++n) {
+            const auto add = [&] {
+                ++count;
+                ++locked[i];
+                if (chance.below(16) == 0) {
+                    chance();
+                }
+            };
+            switch (chance.below(5)) {
+            case 0: {
+                const std::lock_guard held(m);
+                add();
+                break;
+            }
+            case 1: static_cast<void>(c.try_send(n)); break;
+            case 2:
+                e.set();
+                e.reset();
+                break;
+            default: {
+                const auto got = bide::select(on_recv(c), on_lock(m), on_event(e));
+                if (got.index() == 1) {
+                    add();
+                }
+            }
+            }
+        }
+    });
+    int all = 0;
+    for (const int n : locked) {
+        all += n;
+    }
+    CHECK(count == all);
+    CHECK(is_free(m));
+}
+
 // ---- Other channels
 
 TEST_CASE("select: an unbounded channel has cases as any other") {
@@ -878,10 +1204,11 @@ TEST_CASE("select: no form allocates, with few cases or many") {
         return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
                     on_timeout(1h), on_stop(token));
     };
+    const auto later = steady_clock::now() + 1h;
     auto many = [&](auto form) {
         return form(on_recv(a), on_recv(b), on_acquire(s), on_event(e), on_recv(a), on_recv(b),
                     on_acquire(more, 2), on_event(e), on_recv(a), on_recv(b), on_timeout(1h),
-                    on_stop(token));
+                    on_stop(token), on_deadline(later));
     };
     auto blocks = [](auto... c) {
         auto got = bide::select(std::move(c)...);
@@ -964,6 +1291,48 @@ TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at eve
         }
     });
     CHECK(blind == 0);
+}
+
+namespace {
+
+// A clock that comes to one second, and then takes an item away, right after it was looked at.
+struct taking_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<taking_clock>;
+    static constexpr bool is_steady = false;
+
+    static time_point now() noexcept {
+        const time_point seen = at;
+        if (channel* const c = std::exchange(from, nullptr)) {
+            at = time_point(1s);
+            static_cast<void>(c->try_recv());
+        }
+        return seen;
+    }
+
+    inline static time_point at;
+    inline static channel* from = nullptr;
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("select: of the same for a deadline that passes before an item goes", "",
+                   BIDE_EACH_FORM) {
+    const test::watchdog guard;
+    channel ch(1);
+    for (int round = 0; round < 20; ++round) {
+        taking_clock::at = {};
+        REQUIRE(ch.try_send(1));
+        auto end = on_deadline(taking_clock::time_point(1s));
+        taking_clock::from = &ch;
+        const auto got = TestType::run(std::move(end), on_recv(ch), on_timeout(0s));
+        REQUIRE(got);
+        CHECK(got->index() == (taking_clock::from == nullptr ? 0u : 1u));
+        taking_clock::from = nullptr;
+        static_cast<void>(ch.try_recv());
+    }
 }
 
 TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", trying<true>,

@@ -16,6 +16,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -36,6 +37,7 @@ namespace {
 
 using bide::errc;
 using bide::on_acquire;
+using bide::on_deadline;
 using bide::on_event;
 using bide::on_recv;
 using bide::on_send;
@@ -273,6 +275,58 @@ TEST_CASE(
         all += hits[i];
     }
     CHECK(all == 2'000);
+}
+
+TEST_CASE("selector: the ready cases have equal shares, wherever quiet and removed ones stand") {
+    const test::watchdog guard;
+    constexpr std::size_t cases = 7;
+    constexpr unsigned ready = 0b1100101;
+    std::array<bide::event, cases> events;
+    bide::selector any;
+    for (std::size_t i = 0; i < cases; ++i) {
+        any.add(on_event(events[i]), [] {});
+        if ((ready >> i & 1) != 0) {
+            events[i].set();
+        }
+    }
+    any.remove(1);
+    any.remove(3);
+    ints blocking(cases);
+    ints trying(cases);
+    ints awaiting(cases);
+    for (int round = 0; round < 20'000; ++round) {
+        ++blocking[any.select()];
+        ++trying[*any.try_select()];
+        waiting w(any.async_select());
+        ++awaiting[w.got().index];
+    }
+    CHECK(test::is_uniform(blocking, ready));
+    CHECK(test::is_uniform(trying, ready));
+    CHECK(test::is_uniform(awaiting, ready));
+}
+
+TEST_CASE("selector: a requested stop and a passed deadline have the share of a ready case") {
+    const test::watchdog guard;
+    channel quiet(1);
+    bide::event set(true);
+    std::stop_source stop = test::new_stop();
+    bide::selector any;
+    any.add(on_timeout(0s), [] {});
+    any.add(on_stop(stop.get_token()), [] {});
+    any.add(on_recv(quiet), [](const auto&) {});
+    any.add(on_event(set), [] {});
+    any.add(on_deadline(steady_clock::now()), [] {});
+    CHECK(any.try_select().value() != 1);
+    stop.request_stop();
+    ints blocking(5);
+    ints awaiting(5);
+    for (int round = 0; round < 20'000; ++round) {
+        ++blocking[any.select()];
+        waiting w(any.async_select());
+        ++awaiting[w.got().index];
+    }
+    CHECK(test::is_uniform(blocking, 0b11010));
+    CHECK(test::is_uniform(awaiting, 0b11010));
 }
 
 TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace") {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -134,6 +135,21 @@ TEST_CASE("unbounded_channel: first in, first out, over many segments and again"
     }
     CHECK(in_order);
     CHECK(next_in == next_out);
+    CHECK(ch.empty());
+}
+
+TEST_CASE("unbounded_channel: its capacity is the largest, and it is never full") {
+    channel ch;
+    static_assert(channel::capacity() == channel::unbounded);
+    static_assert(channel::unbounded == std::numeric_limits<std::size_t>::max());
+    static_assert(!channel::is_full());
+    REQUIRE(ch.send(1));
+    REQUIRE(ch.send(2));
+    int sum = 0;
+    for (const int i : ch.try_iter()) {
+        sum += i;
+    }
+    CHECK(sum == 3);
     CHECK(ch.empty());
 }
 

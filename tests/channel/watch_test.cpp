@@ -154,15 +154,153 @@ TEST_CASE("watch: modify() changes the latest, or nothing") {
                     std::runtime_error);
     CHECK_FALSE(r.has_changed());
     CHECK(w.get() == 42);
-    int calls = 0;
+    CHECK(w.send(43)); // the turn was given back
+}
+
+TEST_CASE("watch: modify() calls its function once, however often others send") {
+    const test::watchdog guard;
+    watch w(0);
+    std::atomic<int> calls{0};
+    std::atomic<bool> inside{false};
+    std::atomic<bool> go_on{false};
+    bool modified = false;
+    bool sent[2] = {};
+    test::team modifying(1, [&](int) {
+        modified = w.modify([&](int& i) {
+            ++calls;
+            inside = true;
+            test::eventually([&] { return go_on.load(); });
+            i += 41;
+        });
+    });
+    REQUIRE(test::eventually([&] { return inside.load(); }));
+    test::team sending(2, [&](int i) { sent[i] = w.send(i); });
+    REQUIRE(test::are_asleep<test::native>(2)); // and do not spin
+    auto r = w.subscribe();
+    CHECK(w.get() == 0); // readers do not wait
+    CHECK(r.see() == 0);
+    CHECK(is(r.changed_for(0s), errc::timeout));
+    go_on = true;
+    modifying.join();
+    sending.join();
+    CHECK(modified);
+    CHECK((sent[0] && sent[1]));
+    CHECK(calls == 1);
+    CHECK(r.has_changed());
+    CHECK(w.get() < 2); // the sends came after it
+}
+
+TEST_CASE("watch: writers that wait for a modify() go on in the order in which they came") {
+    const test::watchdog guard;
+    watch w(1);
+    std::atomic<bool> inside{false};
+    std::atomic<bool> go_on{false};
+    test::team modifying(1, [&](int) {
+        w.modify([&](int& i) {
+            inside = true;
+            test::eventually([&] { return go_on.load(); });
+            i = 2;
+        });
+    });
+    REQUIRE(test::eventually([&] { return inside.load(); }));
+    test::team second(1, [&](int) { w.modify([](int& i) { i = i == 2 ? 3 : -1; }); });
+    REQUIRE(test::are_asleep<test::native>(1));
+    test::team third(1, [&](int) { w.send(w.get() * 4); }); // its argument is made before it waits
+    REQUIRE(test::are_asleep<test::native>(2));
+    test::team fourth(1, [&](int) { w.modify([](int& i) { i = i == 4 ? 5 : -2; }); });
+    REQUIRE(test::are_asleep<test::native>(3));
+    go_on = true;
+    modifying.join();
+    second.join();
+    third.join();
+    fourth.join();
+    CHECK(w.get() == 5);
+}
+
+TEST_CASE("watch: close() does not wait for a modify(), which then changes nothing") {
+    const test::watchdog guard;
+    watch w(1);
+    auto r = w.subscribe();
+    bool modified = true;
+    bool sent = true;
+    SECTION("called by its function") {
+        modified = w.modify([&](int& i) {
+            i = 2;
+            w.close();
+        });
+        sent = w.send(3);
+    }
+    SECTION("called by another thread") {
+        std::atomic<bool> inside{false};
+        test::team modifying(1, [&](int) {
+            modified = w.modify([&](int& i) {
+                inside = true;
+                test::eventually([&] { return w.is_closed(); });
+                i = 2;
+            });
+        });
+        REQUIRE(test::eventually([&] { return inside.load(); }));
+        test::team sending(1, [&](int) { sent = w.send(3); });
+        REQUIRE(test::are_asleep<test::native>(1));
+        CHECK(w.close());
+        modifying.join();
+        sending.join();
+    }
+    CHECK_FALSE(modified);
+    CHECK_FALSE(sent);
+    CHECK(r.get() == 1);
+    CHECK(is(r.changed(), errc::closed));
+    bool called = false;
+    CHECK_FALSE(w.modify([&](int&) { called = true; }));
+    CHECK_FALSE(called);
+}
+
+TEST_CASE("watch: a function that modify() runs may read it and subscribe") {
+    const test::watchdog guard;
+    watch w(1);
+    std::optional<receiver> r;
     CHECK(w.modify([&](int& i) {
-        if (++calls < 3) {
-            w.send(calls * 100); // comes in between
-        }
-        ++i;
+        r.emplace(w.subscribe());
+        i = w.get() + r->see();
     }));
-    CHECK(calls == 3);
-    CHECK(w.get() == 201);
+    CHECK(r->has_changed());
+    CHECK(r->see() == 2);
+}
+
+namespace {
+
+// Its copies fail when it is told so.
+struct fragile {
+    explicit fragile(int v) noexcept : n(v) {}
+    fragile(const fragile& other) : n(other.n) {
+        if (fails) {
+            throw std::runtime_error("no");
+        }
+    }
+    fragile(fragile&& other) noexcept : n(other.n) {}
+    int n;
+    inline static bool fails = false;
+};
+
+} // namespace
+
+TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the turn back") {
+    const test::watchdog guard;
+    bide::watch<fragile> w(fragile(1));
+    auto r = w.subscribe();
+    bool called = false;
+    fragile::fails = true;
+    CHECK_THROWS_AS(w.modify([&](fragile&) { called = true; }), std::runtime_error);
+    CHECK_THROWS_AS(r.see(), std::runtime_error);
+    fragile::fails = false;
+    CHECK_FALSE(called);
+    CHECK_FALSE(r.has_changed());
+    CHECK(w.modify([](fragile& f) { ++f.n; }));
+    fragile::fails = true;
+    CHECK_THROWS_AS(r.see(), std::runtime_error);
+    fragile::fails = false;
+    CHECK(r.has_changed()); // what was not copied was not seen
+    CHECK(r.see().n == 2);
 }
 
 // ---- Waiting
@@ -422,6 +560,38 @@ TEST_CASE("watch: a value may use it when it is copied and when it is destroyed"
     self = nullptr;
 }
 
+namespace {
+
+// Sends a newer one while it is copied, once.
+struct outdated {
+    outdated(bide::watch<outdated>*& to, int v) noexcept : of(&to), n(v) {}
+    outdated(const outdated& other) noexcept : of(other.of), n(other.n) {
+        if (*of != nullptr) {
+            auto& w = *std::exchange(*of, nullptr);
+            w.send(outdated(*of, n + 1));
+        }
+    }
+    outdated(outdated&& other) noexcept = default;
+    bide::watch<outdated>** of;
+    int n;
+};
+
+} // namespace
+
+TEST_CASE("watch: a version that comes while see() copies the one before it is still new") {
+    const test::watchdog guard;
+    bide::watch<outdated>* sends = nullptr;
+    bide::watch<outdated> w(outdated(sends, 1));
+    auto r = w.subscribe();
+    w.send(outdated(sends, 2));
+    sends = &w;
+    CHECK(r.see().n == 2);
+    CHECK(r.has_changed());
+    CHECK(r.changed());
+    CHECK(r.see().n == 3);
+    CHECK_FALSE(r.has_changed());
+}
+
 // ---- Allocation, destruction
 
 TEST_CASE("watch: no wait and no look allocates") {
@@ -446,6 +616,22 @@ TEST_CASE("watch: no wait and no look allocates") {
 }
 
 #if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("watch: a function that modify() runs must not write to the watch or destroy it") {
+    const auto said = [](auto f) {
+        return test::dies([f] {
+            std::optional<bide::watch<int>> w(std::in_place, 1);
+            w->modify([&](int&) { f(w); });
+        });
+    };
+    const std::string sent = said([](auto& w) { w->send(2); });
+    const std::string modified = said([](auto& w) { w->modify([](int&) {}); });
+    const std::string destroyed = said([](auto& w) { w.reset(); });
+    CHECK(test::contains(sent, "watch"));
+    CHECK(test::contains(sent, "by a function that modify() runs"));
+    CHECK(test::contains(modified, "by a function that modify() runs"));
+    CHECK(test::contains(destroyed, "destroyed during a modify()"));
+}
 
 TEST_CASE("watch: a receiver that goes while somebody waits on it terminates") {
     const std::string said = test::dies([] {

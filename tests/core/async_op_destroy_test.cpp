@@ -113,6 +113,106 @@ TEST_CASE("async_op: a coroutine may destroy its waiting self's neighbours") {
 
 namespace {
 
+// Runs what is posted at once.
+struct inline_executor {
+    void post(bide::waker w) noexcept { w.wake(); }
+};
+
+held take_on_and_destroy(inline_executor& e, tokens& t, std::optional<held>& victim, bool& ran) {
+    const auto token = co_await t.async_take().resume_on(e);
+    victim.reset();
+    ran = true;
+}
+held take_on_until_stopped_and_destroy(inline_executor& e, tokens& t, std::stop_token stop,
+                                       std::optional<held>& victim, bool& stopped) {
+    const auto token = co_await t.async_take().with_stop(stop).resume_on(e);
+    victim.reset();
+    stopped = !token.has_value();
+}
+held take_on_and_stop(inline_executor& e, tokens& t, std::stop_source& stop) {
+    const auto token = co_await t.async_take().resume_on(e);
+    stop.request_stop();
+}
+
+} // namespace
+
+TEST_CASE("async_op: one that goes on inside the release may destroy another of that release") {
+    const test::watchdog guard;
+    tokens t(0);
+    inline_executor here;
+    bool ran = false;
+    outcome out;
+    outcome last;
+    std::optional<held> victim;
+    held killer = take_on_and_destroy(here, t, victim, ran);
+    const bool posts = GENERATE(false, true);
+    manual_executor e;
+    if (posts) {
+        victim.emplace(take(t, out));
+    } else {
+        victim.emplace([](inline_executor& on, tokens& from, outcome& note) -> held {
+            const auto token = co_await from.async_take().as_result().resume_on(on);
+            note.note(token);
+        }(here, t, out));
+    }
+    held survivor = take(t, last);
+    killer.start();
+    victim->start();
+    survivor.start();
+    t.give(2); // the survivor gets what the victim had
+    CHECK(ran);
+    CHECK_FALSE(out.done);
+    CHECK(last.is_granted());
+    CHECK(t.available() == 2);
+}
+
+TEST_CASE("async_op: what a stop resumes may destroy what the release around it was to resume") {
+    const test::watchdog guard;
+    tokens t(0);
+    tokens never(0);
+    inline_executor here;
+    std::stop_source stop;
+    std::optional<held> victim;
+    outcome out;
+    bool stopped = false;
+    victim.emplace(take(t, out));
+    held stopping = take_on_and_stop(here, t, stop);
+    held killer =
+        take_on_until_stopped_and_destroy(here, never, stop.get_token(), victim, stopped);
+    killer.start();
+    victim->start();
+    stopping.start();
+    t.give(2);
+    CHECK(stopped);
+    CHECK_FALSE(out.done);
+    CHECK(stopping.done());
+    CHECK(t.available() == 2);
+}
+
+TEST_CASE("async_op: destroying what a release has granted does not get slower with their number") {
+    const test::watchdog guard;
+    constexpr std::size_t many = 100'000;
+    tokens t(0);
+    std::deque<std::optional<held>> victims;
+    outcome out;
+    held killer = [](tokens& from, std::deque<std::optional<held>>& all) -> held {
+        const auto token = co_await from.async_take();
+        while (!all.empty()) {
+            all.pop_back();
+        }
+    }(t, victims);
+    killer.start();
+    for (std::size_t i = 0; i < many; ++i) {
+        victims.emplace_back(take(t, out)).value().start();
+    }
+    t.give(static_cast<int>(many) + 1);
+    CHECK(killer.done());
+    CHECK_FALSE(out.done);
+    CHECK(t.available() == static_cast<int>(many) + 1);
+}
+
+namespace {
+
 template <class P>
 test::detached take_in_storm(test::basic_tokens<P>& t, std::stop_token stop, deadline until,
                              std::atomic<int>& granted, std::atomic<int>& failed) {

@@ -16,6 +16,12 @@ namespace {
 
 std::int64_t now_ns() { return bide::native_platform::now(); }
 
+template <class P, class R> std::int64_t in_ns(R count) {
+    return deadline::saturated_ns(duration<R, P>(count));
+}
+constexpr std::int64_t ever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t gone = std::numeric_limits<std::int64_t>::min();
+
 // What is left of a deadline that was made just now, give or take how long that took.
 template <class Make> bool is_from_now(Make make, std::chrono::nanoseconds rest) {
     const std::int64_t before = now_ns();
@@ -39,6 +45,21 @@ TEST_CASE("deadline: never and poll are what they say, and a point in time is ne
 TEST_CASE("deadline: a system call never gets a negative time") {
     CHECK(deadline::poll().steady_ns() == 0);
     CHECK(deadline::at_ns(-5).steady_ns() == 0);
+}
+
+TEST_CASE("deadline: one has passed when its own clock says so") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    clock::set(10s);
+    const deadline other = deadline::at(clock::time_point(10s + 1ms));
+    CHECK(deadline::poll().has_passed());
+    CHECK(deadline::at_ns(now_ns()).has_passed());
+    CHECK(deadline::at(clock::time_point(10s)).has_passed());
+    CHECK_FALSE(deadline::never().has_passed());
+    CHECK_FALSE(deadline::after(1h).has_passed());
+    CHECK_FALSE(other.has_passed());
+    clock::set(10s + 1ms);
+    CHECK(other.has_passed());
 }
 
 TEST_CASE("deadline: no time, less than none and no number are one attempt") {
@@ -68,6 +89,97 @@ TEST_CASE("deadline: a wait is never shorter than asked for") {
     const std::int64_t soon = now_ns() + 1'000'000'000;
     const std::chrono::time_point<steady_clock, tenths> odd(tenths(soon * 10 + 1));
     CHECK(deadline::at(odd).steady_ns() == soon + 1);
+}
+
+TEST_CASE("deadline: a period that is no whole number of nanoseconds is kept over long spans") {
+    using third = std::ratio<1, 3>;
+    using frame = std::ratio<1, 60>;
+    using ntsc = std::ratio<1001, 30000>;
+    constexpr std::int64_t long_span = 9'000'000'000; // seconds: 285 years
+    CHECK(in_ns<third>(3 * long_span) == long_span * 1'000'000'000);
+    CHECK(in_ns<third>(-3 * long_span) == -long_span * 1'000'000'000);
+    CHECK(in_ns<frame>(60 * long_span) == long_span * 1'000'000'000);
+    CHECK(in_ns<frame>(60 * long_span + 1) == long_span * 1'000'000'000 + 16'666'667);
+    CHECK(in_ns<ntsc>(std::int64_t{30'000} * 8'000'000) == 1'001LL * 8'000'000 * 1'000'000'000);
+    CHECK(in_ns<third>(1) == 333'333'334);
+    CHECK(in_ns<third>(-1) == -333'333'333);
+    CHECK(in_ns<ntsc>(1) == 33'366'667);
+    CHECK(in_ns<frame>(ever) == ever);
+    CHECK(in_ns<frame>(gone) == gone);
+    CHECK(in_ns<frame>(~std::uint64_t{0}) == ever);
+    CHECK_FALSE(deadline::after(duration<std::int64_t, third>(3 * long_span)).is_poll());
+    CHECK(is_from_now([] { return deadline::after(duration<int, frame>(120)); }, 2s));
+}
+
+TEST_CASE("deadline: every period is rounded up and saturates, from atto to exa") {
+    CHECK(in_ns<std::atto>(1) == 1);
+    CHECK(in_ns<std::atto>(-1) == 0);
+    CHECK(in_ns<std::atto>(ever) == 9'223'372'037);
+    CHECK(in_ns<std::atto>(gone) == -9'223'372'036);
+    CHECK(in_ns<std::atto>(~std::uint64_t{0}) == 18'446'744'074);
+    CHECK(in_ns<std::pico>(1'001) == 2);
+    CHECK(in_ns<std::pico>(-1'999) == -1);
+    CHECK(in_ns<std::nano>(ever) == ever);
+    CHECK(in_ns<std::nano>(gone) == gone);
+    CHECK(in_ns<std::nano>(gone + 1) == gone + 1);
+    CHECK(in_ns<std::nano>(std::uint64_t{1} << 63) == ever);
+    CHECK(in_ns<std::nano>((std::uint64_t{1} << 63) - 2) == ever - 1);
+    CHECK(in_ns<std::ratio<1>>(9'223'372'036) == 9'223'372'036'000'000'000);
+    CHECK(in_ns<std::ratio<1>>(9'223'372'037) == ever);
+    CHECK(in_ns<std::ratio<1>>(-9'223'372'037) == gone);
+    CHECK(in_ns<std::giga>(9) == 9'000'000'000'000'000'000);
+    CHECK(in_ns<std::giga>(10) == ever);
+    CHECK(in_ns<std::exa>(1) == ever);
+    CHECK(in_ns<std::exa>(-1) == gone);
+    CHECK(in_ns<std::exa>(0) == 0);
+    CHECK(in_ns<std::exa>(static_cast<signed char>(-128)) == gone);
+}
+
+TEST_CASE("deadline: a period with a large numerator and denominator is exact") {
+    // 1e9 * (1e18 + 9) / (1e18 + 3) is 1e9 and 6e-9 nanoseconds.
+    using odd = std::ratio<1'000'000'000'000'000'009, 1'000'000'000'000'000'003>;
+    CHECK(in_ns<odd>(1) == 1'000'000'001);
+    CHECK(in_ns<odd>(-1) == -1'000'000'000);
+    CHECK(in_ns<odd>(9'000'000'000) == 9'000'000'000'000'000'054);
+    CHECK(in_ns<odd>(9'300'000'000) == ever);
+    using tiny = std::ratio<3, 1'000'000'000'000'000'003>;
+    CHECK(in_ns<tiny>(ever) == 27'670'116'111);
+    CHECK(in_ns<tiny>(1) == 1);
+}
+
+TEST_CASE("deadline: floating-point counts are rounded up and saturate, and no number is poll") {
+    CHECK(in_ns<std::ratio<1>>(0.1) == 100'000'000);
+    CHECK(in_ns<std::ratio<1>>(1e-30) == 1);
+    CHECK(in_ns<std::atto>(std::numeric_limits<double>::denorm_min()) == 1);
+    CHECK(in_ns<std::ratio<1>>(-1e-30) == 0);
+    CHECK(in_ns<std::ratio<1, 3>>(3.0) == 1'000'000'000);
+    CHECK(in_ns<std::ratio<1, 49>>(49.0f) == 1'000'000'000);
+    CHECK(in_ns<std::nano>(9223372036854775807.0) == ever); // 2^63
+    CHECK(in_ns<std::nano>(9223372036854774784.0) == 9'223'372'036'854'774'784);
+    CHECK(in_ns<std::nano>(-9223372036854775808.0) == gone);
+    CHECK(in_ns<std::nano>(-1e19) == gone);
+    CHECK(in_ns<std::nano>(9223372036854775807.0L) == ever);
+    CHECK(in_ns<std::exa>(std::numeric_limits<double>::max()) == ever);
+    CHECK(in_ns<std::atto>(std::numeric_limits<float>::max()) == ever);
+    CHECK(in_ns<std::exa>(std::numeric_limits<long double>::lowest()) == gone);
+    CHECK(in_ns<std::nano>(std::numeric_limits<float>::infinity()) == ever);
+    CHECK(in_ns<std::nano>(-std::numeric_limits<double>::infinity()) == gone);
+    CHECK(in_ns<std::nano>(std::numeric_limits<double>::quiet_NaN()) == gone);
+    using seconds = duration<double>;
+    const seconds no_number(std::numeric_limits<double>::quiet_NaN());
+    CHECK(deadline::at(std::chrono::time_point<steady_clock, seconds>(no_number)).is_poll());
+}
+
+TEST_CASE("deadline: a point in time may count in any unit, from unsigned to thirds of a second") {
+    using thirds = duration<std::uint64_t, std::ratio<1, 3>>;
+    using point = std::chrono::time_point<steady_clock, thirds>;
+    const auto soon = static_cast<std::uint64_t>(now_ns() / 1'000'000'000 + 5);
+    CHECK(deadline::at(point(thirds(3 * soon))).steady_ns() ==
+          static_cast<std::int64_t>(soon) * 1'000'000'000);
+    CHECK(deadline::at(point(thirds(3 * std::uint64_t{9'000'000'000}))).steady_ns() ==
+          9'000'000'000'000'000'000);
+    CHECK(deadline::at(point(thirds(0))).is_poll());
+    CHECK(deadline::at(point(thirds(~std::uint64_t{0}))).is_never());
 }
 
 TEST_CASE("deadline: durations that no clock can hold never end, instead of wrapping round") {

@@ -2,11 +2,16 @@
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 
+#include <any>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 using bide::errc;
 using bide::result;
@@ -28,6 +33,84 @@ struct no_default {
 struct hides_its_address {
     int number;
     hides_its_address* operator&() const = delete;
+};
+
+// Its comma and its address are its own.
+struct overloads_operators {
+    int number = 0;
+    overloads_operators* operator&() const = delete;
+    template <class Any> friend void operator,(const overloads_operators&, Any&&) = delete;
+    template <class Any> friend void operator,(Any&&, const overloads_operators&) = delete;
+};
+
+// Made of anything.
+struct greedy {
+    int made_of = 0; // 1: an int, 2: a result<int>, 3: anything else
+    template <class Any>
+        requires(!std::is_same_v<std::remove_cvref_t<Any>, greedy>)
+    greedy(Any&&) noexcept
+        : made_of(std::is_same_v<std::remove_cvref_t<Any>, int>           ? 1
+                  : std::is_same_v<std::remove_cvref_t<Any>, result<int>> ? 2
+                                                                          : 3) {}
+};
+
+struct has_answer {
+    result<int> answer = 4;
+};
+
+struct immovable {
+    explicit immovable(int n) noexcept : number(n) {}
+    immovable(std::initializer_list<int> list, int n) noexcept
+        : number(static_cast<int>(list.size()) + n) {}
+    immovable(const immovable&) = delete;
+    immovable& operator=(const immovable&) = delete;
+    int number;
+};
+
+// Made of an int when asked for it only.
+struct asked_for {
+    explicit asked_for(int n) noexcept : number(n) {}
+    int number;
+};
+
+// It can be moved and not assigned.
+struct has_const_member {
+    const std::unique_ptr<int> value;
+    explicit has_const_member(int n) : value(std::make_unique<int>(n)) {}
+    has_const_member(has_const_member&& other) noexcept
+        : value(std::move(const_cast<std::unique_ptr<int>&>(other.value))) {}
+};
+
+// The copy, and the move where Moves is false, throw at will.
+template <bool Moves> struct breakable {
+    static inline bool breaks = false;
+    static inline int alive = 0;
+    int number;
+    explicit breakable(int n) : number(n) { ++alive; }
+    breakable(const breakable& other) : number(broken(other.number)) { ++alive; }
+    breakable(breakable&& other) noexcept(Moves)
+        : number(Moves ? other.number : broken(other.number)) {
+        ++alive;
+        other.number = -1;
+    }
+    breakable& operator=(const breakable& other) {
+        number = -2; // half of it
+        number = broken(other.number);
+        return *this;
+    }
+    breakable& operator=(breakable&& other) noexcept(false) {
+        number = -2;
+        number = broken(other.number);
+        other.number = -1;
+        return *this;
+    }
+    ~breakable() { --alive; }
+    static int broken(int n) {
+        if (breaks) {
+            throw std::runtime_error("broken");
+        }
+        return n;
+    }
 };
 
 struct throws_on_move {
@@ -90,7 +173,517 @@ TEST_CASE("result: is what std::expected is, to templates") {
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<result<int>>().value()), int&&>);
     STATIC_REQUIRE(std::is_same_v<decltype(*std::declval<result<int>&>()), int&>);
     STATIC_REQUIRE(std::is_same_v<decltype(*std::declval<const result<int>&>()), const int&>);
+    STATIC_REQUIRE(std::is_same_v<result<int>::unexpected_type, unexpected<errc>>);
+    STATIC_REQUIRE(std::is_same_v<result<int, refused>::rebind<char>, result<char, refused>>);
+    STATIC_REQUIRE(std::is_same_v<result<void, refused>::rebind<char>, result<char, refused>>);
 }
+
+namespace {
+
+// What an expression on an R, in each of its four value categories, is.
+template <class R, template <class> class Of>
+constexpr bool is_qualified_as =
+    std::is_same_v<typename Of<R&>::type, typename Of<R>::value&> &&
+    std::is_same_v<typename Of<const R&>::type, const typename Of<R>::value&> &&
+    std::is_same_v<typename Of<R>::type, typename Of<R>::value&&> &&
+    std::is_same_v<typename Of<const R>::type, const typename Of<R>::value&&>;
+template <class R> struct star {
+    using type = decltype(*std::declval<R>());
+    using value = typename std::remove_cvref_t<R>::value_type;
+};
+template <class R> struct value_call {
+    using type = decltype(std::declval<R>().value());
+    using value = typename std::remove_cvref_t<R>::value_type;
+};
+template <class R> struct error_call {
+    using type = decltype(std::declval<R>().error());
+    using value = typename std::remove_cvref_t<R>::error_type;
+};
+template <class U> struct unexpected_error {
+    using type = decltype(std::declval<U>().error());
+    using value = errc;
+};
+
+} // namespace
+
+TEST_CASE("result: value(), * and error() have the four overloads of std::expected") {
+    using boxed = result<std::string, refused>;
+    STATIC_REQUIRE(is_qualified_as<boxed, star>);
+    STATIC_REQUIRE(is_qualified_as<boxed, value_call>);
+    STATIC_REQUIRE(is_qualified_as<boxed, error_call>);
+    STATIC_REQUIRE(is_qualified_as<result<void, refused>, error_call>);
+    STATIC_REQUIRE(is_qualified_as<unexpected<errc>, unexpected_error>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<boxed&>().operator->()), std::string*>);
+    STATIC_REQUIRE(
+        std::is_same_v<decltype(std::declval<const boxed&>().operator->()), const std::string*>);
+    STATIC_REQUIRE(std::is_void_v<decltype(*std::declval<result<void>&>())>);
+    STATIC_REQUIRE(std::is_void_v<decltype(std::declval<result<void>&>().value())>);
+    STATIC_REQUIRE(noexcept(*std::declval<boxed&>()));
+    STATIC_REQUIRE(noexcept(std::declval<boxed&>().error()));
+}
+
+TEST_CASE("result: the item in an error is moved out through the error of a named result") {
+    result<void, refused> r(unexpected(refused{errc::closed, std::make_unique<int>(5)}));
+    const std::unique_ptr<int> back = std::move(r.error().value);
+    CHECK(*back == 5);
+    CHECK(r.error().value == nullptr);
+    r.error().code = errc::full;
+    CHECK(std::as_const(r).error().code == errc::full);
+}
+
+TEST_CASE("unexpected: has the members of std::unexpected") {
+    unexpected e{errc::full};
+    STATIC_REQUIRE(std::is_same_v<decltype(e), unexpected<errc>>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<errc, unexpected<errc>>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<unexpected<errc>, int>);
+    CHECK(e.error() == errc::full);
+    unexpected other{errc::empty};
+    e.swap(other);
+    CHECK(e.error() == errc::empty);
+    swap(e, other);
+    CHECK(e.error() == errc::full);
+    CHECK(e == unexpected{errc::full});
+    CHECK(e != other);
+    const unexpected<std::string> text(std::in_place, 3U, 'x');
+    CHECK(text.error() == "xxx");
+    const unexpected<std::vector<int>> list(std::in_place, {1, 2, 3}, std::allocator<int>());
+    CHECK(list.error().size() == 3);
+    unexpected<std::unique_ptr<int>> once(std::make_unique<int>(4));
+    const std::unique_ptr<int> out = std::move(once).error();
+    CHECK(*out == 4);
+    constexpr unexpected<int> constant(5);
+    STATIC_REQUIRE(constant.error() == 5);
+}
+
+TEST_CASE("result: is made in place, of a value, of an error, and of nothing") {
+    CHECK(result<std::string>(std::in_place, 3U, 'x').value() == "xxx");
+    CHECK(result<std::vector<int>>(std::in_place, {1, 2, 3}).value().size() == 3);
+    CHECK(result<int, std::string>(bide::unexpect, 3U, 'x').error() == "xxx");
+    CHECK(result<int, std::vector<int>>(bide::unexpect, {1, 2}).error().size() == 2);
+    CHECK(result<void, std::string>(bide::unexpect, 3U, 'x').error() == "xxx");
+    CHECK(result<void>(std::in_place).has_value());
+    CHECK(result<int>().value() == 0);
+    CHECK(result<immovable>(std::in_place, 6)->number == 6);
+    CHECK(result<immovable>(std::in_place, {1, 2}, 1)->number == 3);
+    STATIC_REQUIRE_FALSE(std::is_default_constructible_v<result<no_default>>);
+    STATIC_REQUIRE_FALSE(std::is_move_constructible_v<result<immovable>>);
+    STATIC_REQUIRE_FALSE(std::is_move_assignable_v<result<immovable>>);
+}
+
+TEST_CASE("result: converts implicitly where the value and the error do, and else explicitly") {
+    STATIC_REQUIRE(std::is_convertible_v<const char*, result<std::string>>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<int, result<asked_for>>);
+    STATIC_REQUIRE(std::is_constructible_v<result<asked_for>, int>);
+    STATIC_REQUIRE(std::is_convertible_v<result<int>, result<long>>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<result<int>, result<asked_for>>);
+    STATIC_REQUIRE(std::is_constructible_v<result<asked_for>, result<int>>);
+    STATIC_REQUIRE(std::is_constructible_v<result<asked_for>, const result<int>&>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<result<int>, result<std::string>>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<result<int>, result<void>>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<result<void>, result<int>>);
+    STATIC_REQUIRE(std::is_convertible_v<unexpected<errc>, result<int, std::error_code>>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<unexpected<int>, result<int, asked_for>>);
+    STATIC_REQUIRE(std::is_constructible_v<result<int, asked_for>, unexpected<int>>);
+    STATIC_REQUIRE(std::is_convertible_v<result<void>, result<void, std::error_code>>);
+    STATIC_REQUIRE(std::is_constructible_v<result<void, asked_for>, result<void, int>>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<result<void, int>, result<void, asked_for>>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<result<int>, std::string>);
+
+    const result<int> three(3);
+    CHECK(result<long>(three).value() == 3);
+    CHECK(result<asked_for>(three)->number == 3);
+    const result<const char*> text("abc");
+    CHECK(result<std::string, std::error_code>(text).value() == "abc");
+    const result<int> failed(unexpected{errc::full});
+    CHECK(result<long, std::error_code>(failed).error() == errc::full);
+    result<std::unique_ptr<int>> owned(std::make_unique<int>(7));
+    const result<std::shared_ptr<int>> shared(std::move(owned));
+    CHECK(**shared == 7);
+    const result<void> nothing(unexpected{errc::lagged});
+    CHECK(result<void, std::error_code>(nothing).error() == errc::lagged);
+}
+
+TEST_CASE("result: what can be made of a result is made of it, and copied as what it is") {
+    result<greedy> of_int(5);
+    CHECK(of_int->made_of == 1);
+    const result<greedy> of_result(result<int>(5));
+    CHECK(of_result->made_of == 2);
+    result<greedy> copy(of_int);
+    CHECK(copy->made_of == 1);
+    const result<greedy> moved(std::move(copy));
+    CHECK(moved->made_of == 1);
+    const result<greedy> failed(unexpected{errc::full});
+    CHECK_FALSE(failed.has_value());
+    of_int = unexpected{errc::full};
+    CHECK_FALSE(of_int.has_value());
+    of_int = failed;
+    CHECK_FALSE(of_int.has_value());
+    of_int = 5;
+    CHECK(of_int->made_of == 1);
+
+    result<std::any> any(std::any(3));
+    const result<std::any> any_copy(any);
+    CHECK(std::any_cast<int>(*any_copy) == 3);
+    any = unexpected{errc::empty};
+    CHECK_FALSE(any.has_value());
+    CHECK(any_copy.has_value());
+}
+
+TEST_CASE("result: of an optional, of a result and of bool, inside and outside stay apart") {
+    using maybe = result<std::optional<int>>;
+    CHECK_FALSE(maybe(std::nullopt)->has_value());
+    CHECK(maybe(4).value() == 4);
+    CHECK(maybe(std::optional<int>()).has_value());
+    CHECK(maybe().has_value());
+    maybe m(4);
+    m = std::nullopt;
+    REQUIRE(m.has_value());
+    CHECK_FALSE(m->has_value());
+    m = unexpected{errc::empty};
+    CHECK_FALSE(m.has_value());
+    CHECK(maybe(result<int>(4)).value() == 4);
+
+    using nested = result<result<int>>;
+    CHECK(nested(3).value().value() == 3);
+    CHECK(nested(result<int>(3))->value() == 3);
+    const nested inner_error(result<int>(unexpected{errc::full}));
+    REQUIRE(inner_error.has_value());
+    CHECK(inner_error->error() == errc::full);
+    const nested outer_error(unexpected{errc::empty});
+    CHECK(outer_error.error() == errc::empty);
+    nested assigned(outer_error);
+    assigned = result<int>(unexpected{errc::full});
+    REQUIRE(assigned.has_value());
+    CHECK(assigned->error() == errc::full);
+    CHECK(assigned == inner_error);
+    const nested copy(inner_error);
+    CHECK(copy->error() == errc::full);
+
+    using truth = result<bool>;
+    const truth no(false);
+    REQUIRE(no.has_value());
+    CHECK_FALSE(*no);
+    const truth copied(no);
+    CHECK_FALSE(copied.value());
+    CHECK_FALSE(truth(result<int>(0)).value());
+    CHECK_FALSE(truth(result<int>(unexpected{errc::full})).has_value());
+    CHECK_FALSE(truth(unexpected{errc::full}).has_value());
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<result<std::string>, truth>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<truth, result<std::string>>);
+    STATIC_REQUIRE_FALSE(std::is_assignable_v<truth&, result<std::string>>);
+}
+
+TEST_CASE("result: operators that an element has overloaded are not called") {
+    result<overloads_operators, overloads_operators> r(overloads_operators{1});
+    result<overloads_operators, overloads_operators> e(
+        unexpected<overloads_operators>(overloads_operators{2}));
+    r.swap(e);
+    CHECK(r.error().number == 2);
+    CHECK(e->number == 1);
+    r = e;
+    CHECK(r->number == 1);
+    e.emplace(overloads_operators{4});
+    CHECK((*e).number == 4);
+    CHECK(r.transform([](const overloads_operators& o) { return o.number; }) == 1);
+}
+
+TEST_CASE("result: is assigned values and errors, and emplaces") {
+    result<std::string> r("a");
+    r = "b";
+    CHECK(r.value() == "b");
+    r = unexpected{errc::full};
+    CHECK(r.error() == errc::full);
+    const unexpected<errc> empty{errc::empty};
+    r = empty;
+    CHECK(r.error() == errc::empty);
+    r = "c";
+    CHECK(r.value() == "c");
+    CHECK(result<immovable>(unexpected{errc::full}).emplace(3).number == 3);
+    result<immovable> i(unexpected{errc::full});
+    CHECK(i.emplace({1, 2}, 1).number == 3);
+    CHECK(i.has_value());
+
+    result<void> nothing(unexpected{errc::full});
+    nothing.emplace();
+    CHECK(nothing.has_value());
+    nothing = unexpected{errc::timeout};
+    CHECK(nothing.error() == errc::timeout);
+    nothing = {};
+    CHECK(nothing.has_value());
+}
+
+TEST_CASE("result: a value that can be moved and not assigned is replaced") {
+    using fixed = result<has_const_member>;
+    fixed r(has_const_member(1));
+    r = fixed(has_const_member(2));
+    CHECK(*r->value == 2);
+    r = has_const_member(3);
+    CHECK(*r->value == 3);
+    r = std::move(*r); // of itself
+    CHECK(*r->value == 3);
+    r = unexpected{errc::full};
+    r = fixed(has_const_member(4));
+    CHECK(*r->value == 4);
+    STATIC_REQUIRE(std::is_nothrow_move_assignable_v<fixed>);
+    STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<fixed>);
+}
+
+namespace {
+
+template <bool Values, bool Errors> void change_while_copies_throw() {
+    using both = result<breakable<Values>, breakable<Errors>>;
+    const auto break_both = [](bool on) {
+        breakable<Values>::breaks = on;
+        breakable<Errors>::breaks = on;
+    };
+    {
+        both v(std::in_place, 1);
+        both e(bide::unexpect, 2);
+        const both other_v(std::in_place, 3);
+        const both other_e(bide::unexpect, 4);
+        break_both(true);
+        CHECK_THROWS_AS(v = other_e, std::runtime_error);
+        CHECK_THROWS_AS(e = other_v, std::runtime_error);
+        CHECK_THROWS_AS(v = other_v, std::runtime_error);
+        CHECK_THROWS_AS(e = other_e, std::runtime_error);
+        break_both(false);
+        REQUIRE(v.has_value());
+        CHECK(v->number == (Values ? 1 : -2)); // of a type whose move throws, its own guarantee
+        REQUIRE_FALSE(e.has_value());
+        CHECK(e.error().number == (Errors ? 2 : -2));
+        v = other_e;
+        e = other_v;
+        CHECK(v.error().number == 4);
+        CHECK(e->number == 3);
+        v.swap(e);
+        CHECK(v->number == 3);
+        CHECK(e.error().number == 4);
+        if constexpr (!Values || !Errors) {
+            break_both(true);
+            CHECK_THROWS_AS(v.swap(e), std::runtime_error);
+            break_both(false);
+            REQUIRE(v.has_value());
+            CHECK(v->number == 3);
+            REQUIRE_FALSE(e.has_value());
+            CHECK(e.error().number == 4);
+        }
+        CHECK(breakable<Values>::alive + (Values == Errors ? 0 : breakable<Errors>::alive) == 4);
+    }
+    CHECK(breakable<Values>::alive == 0);
+    CHECK(breakable<Errors>::alive == 0);
+}
+
+} // namespace
+
+TEST_CASE("result: an assignment or a swap that throws leaves what there was") {
+    change_while_copies_throw<true, true>();
+    change_while_copies_throw<true, false>();
+    change_while_copies_throw<false, true>();
+    using neither = result<breakable<false>, breakable<false>>;
+    STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<neither>);
+    STATIC_REQUIRE_FALSE(std::is_move_assignable_v<neither>);
+    STATIC_REQUIRE_FALSE(std::is_swappable_v<neither>);
+    STATIC_REQUIRE(std::is_nothrow_move_assignable_v<result<breakable<true>>>);
+    STATIC_REQUIRE_FALSE(std::is_nothrow_move_assignable_v<result<breakable<false>>>);
+}
+
+TEST_CASE("result: swaps values, errors, and a value with an error") {
+    using both = result<std::unique_ptr<int>, std::string>;
+    both a(std::make_unique<int>(1));
+    both b(std::make_unique<int>(2));
+    both e(bide::unexpect, "e");
+    both f(bide::unexpect, "f");
+    a.swap(b);
+    CHECK(**a == 2);
+    swap(e, f);
+    CHECK(e.error() == "f");
+    std::swap(a, e);
+    CHECK(a.error() == "f");
+    CHECK(**e == 2);
+    a.swap(e);
+    CHECK(**a == 2);
+    CHECK(e.error() == "f");
+    a.swap(a);
+    CHECK(**a == 2);
+    e.swap(e);
+    CHECK(e.error() == "f");
+    STATIC_REQUIRE(std::is_nothrow_swappable_v<both>);
+    STATIC_REQUIRE_FALSE(std::is_swappable_v<result<immovable>>);
+
+    result<void, std::string> good;
+    result<void, std::string> bad(bide::unexpect, "bad");
+    swap(good, bad);
+    CHECK(good.error() == "bad");
+    CHECK(bad.has_value());
+}
+
+TEST_CASE("result: is equal to a result, a value and an error") {
+    const result<int> one(1);
+    const result<int> full(unexpected{errc::full});
+    CHECK(one == result<long>(1L));
+    CHECK(one != result<int>(2));
+    CHECK(one != full);
+    CHECK(full == result<int>(unexpected{errc::full}));
+    CHECK(full != result<int>(unexpected{errc::empty}));
+    CHECK(one == 1);
+    CHECK(1 == one);
+    CHECK(one != 2);
+    CHECK(full != 1);
+    CHECK(full == unexpected{errc::full});
+    CHECK(unexpected{errc::full} == full);
+    CHECK(full != unexpected{errc::empty});
+    CHECK(one != unexpected{errc::full});
+    CHECK(result<void>() == result<void>());
+    CHECK(result<void>() != result<void>(unexpected{errc::full}));
+    CHECK(result<void>(unexpected{errc::full}) == unexpected{errc::full});
+    CHECK(result<result<int>>(1) == one);
+}
+
+TEST_CASE("result: value_or and error_or give what there is, or what is given") {
+    const result<int, std::string> good(1);
+    const result<int, std::string> bad(bide::unexpect, "bad");
+    CHECK(good.error_or("fine") == "fine");
+    CHECK(bad.error_or("fine") == "bad");
+    CHECK(result<void, std::string>().error_or("fine") == "fine");
+    using once = result<int, std::unique_ptr<int>>;
+    CHECK(*once(bide::unexpect, std::make_unique<int>(3)).error_or(nullptr) == 3);
+    CHECK(result<std::vector<int>>(unexpected{errc::full}).value_or({1, 2}).size() == 2);
+    CHECK(result<int, std::vector<int>>(1).error_or({1, 2}).size() == 2);
+}
+
+namespace {
+
+// What f(value) got: 1 for T&, 2 for const T&, 3 for T&&, 4 for const T&&.
+struct category {
+    int operator()(std::string&) const { return 1; }
+    int operator()(const std::string&) const { return 2; }
+    int operator()(std::string&&) const { return 3; }
+    int operator()(const std::string&&) const { return 4; }
+};
+
+// The same as a result.
+template <class R, bool Error> struct category_result {
+    template <class S> R operator()(S&& s) const {
+        const int which = category()(std::forward<S>(s));
+        if constexpr (Error) {
+            return R(bide::unexpect, which);
+        } else {
+            return R(which);
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("result: each chain passes the value on, or the error, in its own value category") {
+    using text = result<std::string, std::string>;
+    text good("value");
+    text bad(bide::unexpect, "error");
+    const text& same_good = good;
+    const text& same_bad = bad;
+
+    const category_result<result<int, std::string>, false> next;
+    CHECK(good.and_then(next) == 1);
+    CHECK(same_good.and_then(next) == 2);
+    CHECK(std::move(good).and_then(next) == 3);
+    CHECK(std::move(same_good).and_then(next) == 4);
+    CHECK(bad.and_then(next).error() == "error");
+    CHECK(same_bad.and_then(next).error() == "error");
+    CHECK(std::move(same_bad).and_then(next).error() == "error");
+
+    CHECK(good.transform(category()) == 1);
+    CHECK(same_good.transform(category()) == 2);
+    CHECK(std::move(good).transform(category()) == 3);
+    CHECK(std::move(same_good).transform(category()) == 4);
+    CHECK(bad.transform(category()).error() == "error");
+
+    const category_result<result<std::string, int>, true> instead;
+    CHECK(bad.or_else(instead).error() == 1);
+    CHECK(same_bad.or_else(instead).error() == 2);
+    CHECK(std::move(bad).or_else(instead).error() == 3);
+    CHECK(std::move(same_bad).or_else(instead).error() == 4);
+    CHECK(*good.or_else(instead) == "value");
+    CHECK(*same_good.or_else(instead) == "value");
+
+    CHECK(bad.transform_error(category()).error() == 1);
+    CHECK(same_bad.transform_error(category()).error() == 2);
+    CHECK(std::move(bad).transform_error(category()).error() == 3);
+    CHECK(std::move(same_bad).transform_error(category()).error() == 4);
+    CHECK(*good.transform_error(category()) == "value");
+
+    // A chain of values that move takes them along.
+    using once = result<std::unique_ptr<int>>;
+    const auto taken = once(std::make_unique<int>(5)).transform([](std::unique_ptr<int> p) {
+        return *p + 1;
+    });
+    CHECK(taken == 6);
+    CHECK(once(unexpected{errc::full}).transform_error([](errc e) { return e == errc::full; }) ==
+          unexpected{true});
+    const auto moved = once(std::make_unique<int>(5)).or_else([](errc) { return once(); });
+    CHECK(**moved == 5);
+    CHECK(result<std::string>("abc").transform(&std::string::size) == 3U);
+    CHECK(result<has_answer>(std::in_place).and_then(&has_answer::answer) == 4);
+    CHECK(result<int>(3).transform([](int) {}).has_value());
+    CHECK(result<int>(3).transform([](int n) { return immovable(n); })->number == 3);
+    CHECK(result<int, int>(bide::unexpect, 3)
+              .transform_error([](int n) { return immovable(n); })
+              .error()
+              .number == 3);
+}
+
+TEST_CASE("result<void>: each chain goes on without a value, or with the error") {
+    using nothing = result<void, std::string>;
+    nothing good;
+    nothing bad(bide::unexpect, "error");
+    const nothing& same_good = good;
+    const nothing& same_bad = bad;
+    const auto one = [] { return result<int, std::string>(1); };
+    CHECK(good.and_then(one) == 1);
+    CHECK(same_good.and_then(one) == 1);
+    CHECK(std::move(good).and_then(one) == 1);
+    CHECK(std::move(same_good).and_then(one) == 1);
+    CHECK(bad.and_then(one).error() == "error");
+    CHECK(good.transform([] { return 2; }) == 2);
+    CHECK(std::move(same_good).transform([] { return 2; }) == 2);
+    CHECK(good.transform([] {}).has_value());
+    CHECK(same_bad.transform([] { return 2; }).error() == "error");
+    const category_result<result<void, int>, true> instead;
+    CHECK(bad.or_else(instead).error() == 1);
+    CHECK(same_bad.or_else(instead).error() == 2);
+    CHECK(std::move(bad).or_else(instead).error() == 3);
+    CHECK(std::move(same_bad).or_else(instead).error() == 4);
+    CHECK(good.or_else(instead).has_value());
+    CHECK(bad.transform_error(category()).error() == 1);
+    CHECK(same_bad.transform_error(category()).error() == 2);
+    CHECK(good.transform_error(category()).has_value());
+}
+
+TEST_CASE("result: of trivial types it is trivial, and small") {
+    using plain = result<int>;
+    STATIC_REQUIRE(std::is_trivially_copyable_v<plain>);
+    STATIC_REQUIRE(std::is_trivially_copyable_v<result<void>>);
+    STATIC_REQUIRE(std::is_trivially_destructible_v<plain>);
+    STATIC_REQUIRE(sizeof(plain) == 2 * sizeof(int));
+    STATIC_REQUIRE(sizeof(result<void>) == 2 * sizeof(int));
+    STATIC_REQUIRE_FALSE(std::is_trivially_copyable_v<result<std::string>>);
+    STATIC_REQUIRE(std::is_nothrow_move_assignable_v<result<std::string>>);
+}
+
+namespace {
+
+constexpr int constant() {
+    result<int> r(3);
+    const result<long> wide(r);
+    r = result<int>(bide::unexpect, errc::full);
+    const result<std::pair<int, int>> pair(std::in_place, 1, 2); // not trivially copyable
+    const result<std::pair<int, int>> copy(pair);
+    return r.value_or(4) + static_cast<int>(*wide) + copy->second +
+           r.transform([](int n) { return n; }).value_or(5);
+}
+
+} // namespace
+
+TEST_CASE("result: is there at compile time") { STATIC_REQUIRE(constant() == 4 + 3 + 2 + 5); }
 
 TEST_CASE("result: value() without one throws what the error says") {
     CHECK(thrown_by_value(result<int>(unexpected{errc::closed}), errc::closed) == "closed_error");
@@ -233,21 +826,4 @@ TEST_CASE("result<void>: copies, moves and assignments lose no error") {
 TEST_CASE("result: a move that throws lets it through and leaves nothing behind") {
     const auto make = [] { return result<throws_on_move>(throws_on_move()); };
     CHECK_THROWS_AS(make(), std::runtime_error);
-}
-
-TEST_CASE("errc: is an error code of bide's own category, with a message for each") {
-    const std::error_code closed = errc::closed;
-    CHECK(closed == errc::closed);
-    CHECK_FALSE(closed == errc::stopped);
-    CHECK(closed.value() == 1);
-    CHECK(std::string(closed.category().name()) == "bide");
-    CHECK(&closed.category() == &bide::make_error_code(errc::full).category());
-    CHECK(closed.message() == "closed");
-    CHECK(std::error_code(errc::stopped).message() == "stopped");
-    CHECK(std::error_code(errc::timeout).message() == "timed out");
-    CHECK(std::error_code(errc::empty).message() == "empty");
-    CHECK(std::error_code(errc::full).message() == "full");
-    CHECK(std::error_code(errc::lagged).message() == "lagged behind");
-    CHECK(std::error_code(4711, closed.category()).message() == "unknown");
-    CHECK_FALSE(std::error_code(1, std::generic_category()) == closed);
 }

@@ -194,6 +194,39 @@ TEST_CASE("wake_scope: a runnable may forget the next") {
     CHECK(s.ran == numbers{0, 2});
 }
 
+TEST_CASE("wake_scope: one that an outer scope holds is forgotten inside one with a destination") {
+    script s;
+    {
+        scope open;
+        scope::run(s.add(0));
+        scope::run(s.add(1));
+        {
+            const scope away(&name_elsewhere);
+            CHECK(scope::forget(s.steps[0].r));
+        }
+    }
+    CHECK(s.ran == numbers{1});
+    CHECK(elsewhere().run_all() == 0);
+}
+
+TEST_CASE("wake_scope: to forget does not get slower with the number that waits to run") {
+    const test::watchdog guard;
+    constexpr int many = 200'000;
+    script s;
+    {
+        scope open;
+        for (int i = 0; i < many; ++i) {
+            scope::run(s.add(i));
+        }
+        int forgotten = 0;
+        for (std::size_t i = many; i-- > 1;) { // the last first
+            forgotten += scope::forget(s.steps[i].r) ? 1 : 0;
+        }
+        CHECK(forgotten == many - 1);
+    }
+    CHECK(s.ran == numbers{0});
+}
+
 TEST_CASE("current_worker: a thread that is nobody's worker has no executor") {
     CHECK_FALSE(static_cast<bool>(bide::current_worker<native>()));
 }

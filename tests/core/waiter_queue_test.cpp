@@ -229,3 +229,96 @@ TEMPLATE_TEST_CASE("wake_list: an owner that sees its outcome may free its node"
     });
     SUCCEED();
 }
+
+namespace {
+
+// Looks at others of its release when it is woken.
+struct onlooker {
+    std::vector<waiter*> at{};
+    std::vector<fate> seen{};
+    int woken = 0;
+    static void look(void* self) noexcept {
+        auto& me = *static_cast<onlooker*>(self);
+        ++me.woken;
+        for (waiter* w : me.at) {
+            me.seen.push_back(w->await_outcome());
+        }
+    }
+    bide::waker waker() noexcept { return {&look, this}; }
+};
+
+} // namespace
+
+TEST_CASE("wake_list: every outcome is there before the first waker runs") {
+    const test::watchdog guard;
+    onlooker eyes[3];
+    waiter first(1, eyes[0].waker());
+    waiter thread;
+    waiter second(1, eyes[1].waker());
+    waiter third(1, eyes[2].waker());
+    eyes[0].at = {&thread, &second};
+    wake_list list;
+    for (waiter* w : {&first, &thread, &second, &third}) {
+        list.push(*w);
+    }
+    list.publish(fate::closed);
+    CHECK(list.empty());
+    CHECK(eyes[0].seen == std::vector{fate::closed, fate::closed});
+    CHECK(eyes[0].woken == 1);
+    CHECK(eyes[1].woken == 0); // it was told before
+    CHECK(eyes[2].woken == 1);
+    for (const waiter* w : {&first, &second, &third}) {
+        CHECK(w->outcome() == fate::closed);
+    }
+}
+
+TEST_CASE("wake_list: the outcomes of two lists are there before the first waker runs") {
+    const test::watchdog guard;
+    for (const bool first_looks : {true, false}) {
+        onlooker eyes[4];
+        std::deque<waiter> all;
+        for (onlooker& o : eyes) {
+            all.emplace_back(1, o.waker());
+        }
+        wake_list granted;
+        wake_list closed;
+        granted.push(all[0]);
+        granted.push(all[1]);
+        closed.push(all[2]);
+        closed.push(all[3]);
+        eyes[first_looks ? 0 : 2].at = {&all[1], &all[3]};
+        wake_list::publish(granted, fate::granted, closed, fate::closed);
+        CHECK(eyes[first_looks ? 0 : 2].seen == std::vector{fate::granted, fate::closed});
+        CHECK(eyes[1].woken == (first_looks ? 0 : 1));
+        CHECK(eyes[3].woken == 0);
+        CHECK((granted.empty() && closed.empty()));
+        CHECK((all[0].outcome() == fate::granted && all[2].outcome() == fate::closed));
+    }
+}
+
+TEST_CASE("wake_list: a node is not complete before its own waker is about to run") {
+    const test::watchdog guard;
+    struct witness {
+        waiter* behind = nullptr;
+        bool complete = true;
+        bool decided = false;
+        static void look(void* self) noexcept {
+            auto& me = *static_cast<witness*>(self);
+            me.complete = me.behind->is_complete();
+            me.decided = me.behind->is_decided();
+        }
+    } eyes;
+    std::vector<int> order;
+    scribe writes{&order, 7};
+    waiter first(1, {&witness::look, &eyes});
+    auto behind = std::make_unique<waiter>(1, bide::waker(&scribe::write, &writes));
+    eyes.behind = behind.get();
+    wake_list list;
+    list.push(first);
+    list.push(*behind);
+    list.publish(fate::granted);
+    CHECK_FALSE(eyes.complete);
+    CHECK(eyes.decided);
+    CHECK(behind->outcome() == fate::granted);
+    CHECK(order == std::vector{7});
+}

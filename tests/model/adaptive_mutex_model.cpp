@@ -1,7 +1,9 @@
 // adaptive_mutex: one at a time; the head of the queue is overtaken only so often, and never
 // forgotten.
 
+#include <bide/channel/select.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
+#include <bide/sync/event.hpp>
 #include <model/sync_support.hpp>
 #include <support/catch.hpp>
 
@@ -441,6 +443,160 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
             l.unlock(&l);
         }
         MODEL_REQUIRE(l.take_free());
+    });
+}
+
+// ---- As a case of a select
+
+namespace {
+
+using awake = model::platform_without_lock_sleep;
+using awake_mutex = bide::basic_adaptive_mutex<awake>;
+using awake_lock = bide::detail::basic_adaptive_lock<awake>;
+using awake_node = bide::basic_waiter<awake>;
+
+// A case by hand: its node hangs on a choice that the body decides.
+void nothing(void*) noexcept {}
+
+} // namespace
+
+TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happens",
+          "[adaptive_mutex]") {
+    model::check("adaptive_mutex: select against unlock and set, two threads", {}, [] {
+        awake_mutex m;
+        bide::basic_event<awake> e;
+        var<int> data{0};
+        m.lock();
+        model::thread other([&] {
+            data = 1;
+            e.set();
+            m.unlock();
+        });
+        {
+            const auto chosen = bide::select(bide::on_lock(m), bide::on_event(e));
+            MODEL_REQUIRE(data == 1);
+            MODEL_REQUIRE(chosen.index() == 1 || !m.try_lock());
+        }
+        other.join();
+        MODEL_REQUIRE(m.try_lock());
+    });
+    model::check("adaptive_mutex: a case against unlock and set, three threads", {}, [] {
+        awake_lock l;
+        bide::detail::basic_gate<awake> g(1);
+        bide::basic_choice<awake> choice;
+        awake_node lock(1);
+        awake_node event(1);
+        lock.contest(&nothing, choice);
+        event.contest(&nothing, choice);
+        l.take_free();
+        l.enqueue(lock);
+        g.enqueue(event);
+        model::thread setting([&] { g.arrive(1); });
+        model::thread unlocking([&] { l.unlock(&l); });
+        setting.join();
+        unlocking.join();
+        MODEL_REQUIRE(choice.is_decided());
+        MODEL_REQUIRE(lock.is_complete() != event.is_complete());
+        MODEL_REQUIRE(l.take_free() == event.is_complete());
+    });
+    model::check("adaptive_mutex: a case that comes while it is unlocked, and an event", {}, [] {
+        awake_lock l;
+        bide::detail::basic_gate<awake> g(1);
+        bide::basic_choice<awake> choice;
+        awake_node lock(1);
+        awake_node event(1);
+        lock.contest(&nothing, choice);
+        event.contest(&nothing, choice);
+        g.enqueue(event);
+        l.take_free();
+        model::thread setting([&] { g.arrive(1); });
+        model::thread unlocking([&] { l.unlock(&l); });
+        l.enqueue(lock);
+        setting.join();
+        unlocking.join();
+        MODEL_REQUIRE(lock.is_complete() != event.is_complete());
+        if (event.is_complete()) {
+            l.cancel(lock, fate::stopped);
+        }
+        MODEL_REQUIRE(l.take_free() == event.is_complete());
+    });
+}
+
+TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waiter behind",
+          "[adaptive_mutex]") {
+    model::check("adaptive_mutex: a lost head, one behind it that sleeps or does not", {}, [] {
+        awake_lock l;
+        bide::basic_choice<awake> choice;
+        awake_node head(1);
+        awake_node next(1);
+        head.contest(&nothing, choice);
+        l.take_free();
+        l.enqueue(head);
+        l.enqueue(next);
+        MODEL_REQUIRE(choice.claim());
+        choice.commit();
+        model::thread waiting([&] {
+            l.await(next, deadline::never());
+            l.unlock(&l);
+        });
+        const bool stays = model::choose(2) == 1;
+        if (!stays) {
+            MODEL_REQUIRE(l.cancel(head, fate::stopped));
+        }
+        l.unlock(&l);
+        waiting.join();
+        MODEL_REQUIRE(!head.is_complete() && l.take_free());
+    });
+    model::check("adaptive_mutex: a lost head leaves while it is unlocked", {}, [] {
+        awake_lock l;
+        bide::basic_choice<awake> choice;
+        awake_node head(1);
+        awake_node next(1);
+        head.contest(&nothing, choice);
+        l.take_free();
+        l.enqueue(head);
+        l.enqueue(next);
+        model::thread deciding([&] {
+            if (choice.claim()) {
+                choice.commit();
+                l.cancel(head, fate::stopped);
+            }
+        });
+        l.unlock(&l);
+        deciding.join();
+        if (head.is_complete()) {
+            l.unlock(&l);
+        }
+        await(next);
+        MODEL_REQUIRE(!l.barge());
+    });
+    model::check("adaptive_mutex: one that floats is granted past a lost case", {}, [] {
+        awake_lock l;
+        bide::basic_choice<awake> choice;
+        awake_node head(1);
+        awake_node lost(1);
+        awake_node last(1);
+        lost.contest(&nothing, choice);
+        const bool has_last = model::choose(2) == 1;
+        l.take_free();
+        l.enqueue(head);
+        l.enqueue(lost);
+        if (has_last) {
+            l.enqueue(last);
+        }
+        head.sleep(deadline::at_ns(0)); // asks to be woken
+        l.unlock(&l);                   // wakes it: the mutex floats
+        MODEL_REQUIRE(choice.claim());
+        choice.commit();
+        model::thread stopping([&] {
+            if (l.cancel(head, fate::stopped)) {
+                head.publish(fate::stopped);
+            }
+        });
+        l.cancel(lost, fate::stopped);
+        stopping.join();
+        MODEL_REQUIRE(head.outcome() == fate::stopped && !lost.is_complete());
+        MODEL_REQUIRE(last.is_complete() == has_last && l.barge() != has_last);
     });
 }
 

@@ -378,6 +378,49 @@ TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes b
     });
 }
 
+namespace {
+
+// Runs what is posted at once.
+struct inline_executor {
+    void post(bide::waker w) noexcept { w.wake(); }
+};
+
+template <class P>
+held take_inline_and_kill(inline_executor& here, tokens<P>& from, std::optional<held>& victim) {
+    const auto token = co_await from.async_take().resume_on(here);
+    victim.reset();
+}
+
+} // namespace
+
+TEST_CASE("async_op: one that goes on inside a release destroys another, granted there or not yet",
+          "[async_op]") {
+    const auto body = [](int given, int by_other) {
+        return [given, by_other] {
+            tokens<awake> t(0);
+            notes n;
+            inline_executor here;
+            std::optional<held> victim;
+            held killer = take_inline_and_kill(here, t, victim);
+            victim.emplace(take_held(t, n));
+            killer.start();
+            victim->start();
+            model::thread giver([&] { t.give(given); });
+            for (int left = by_other; left != 0; --left) {
+                MODEL_REQUIRE(t.take_until(deadline::never()) == bide::fate::granted);
+                t.give();
+            }
+            giver.join();
+            MODEL_REQUIRE(n.seen == 0);
+            MODEL_REQUIRE(t.available() == given);
+            MODEL_REQUIRE(t.waiters() == 0);
+        };
+    };
+    model::check("one release grants both", {}, body(2, 0));
+    model::check("one release grants both and a thread", {}, body(3, 1));
+    model::check("the second is not granted yet", {}, body(1, 0));
+}
+
 // ---- Time-outs, on the service thread. Its timers are never ended, so neither is it.
 
 namespace {

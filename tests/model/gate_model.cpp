@@ -35,6 +35,13 @@ TEST_CASE("event: set lets the one who waits through, with what came before it",
     model::check("event: one waiter", {}, one_waiter);
     model::check("event: one waiter, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one_waiter);
+    model::find("event: destroyed under a second set()", failure::lifetime, {}, [] {
+        auto* const e = new event;
+        model::thread setting([e] { e->set(); });
+        e->set();
+        e->wait();
+        delete e; // the other set() may find it set, and needs it still
+    });
     model::check("event: one who looks", {}, [] {
         auto* const e = new event;
         var<int> data{0};
@@ -150,6 +157,218 @@ TEST_CASE("event: a reset that ended a set comes after it", "[gate]") {
         seen = data.load(order::relaxed);
         setting.join();
         MODEL_REQUIRE(e.is_set() || seen == 1);
+    });
+}
+
+// ---- A signal that changes nothing is a signal
+
+namespace {
+
+// Stores an item, with no order of its own, and sets.
+void put(model::atomic<int>& item, auto& e) {
+    item.store(1, order::relaxed);
+    e.set();
+}
+
+bool is_there(const model::atomic<int>& item) { return item.load(order::relaxed) != 0; }
+
+// Resets, looks, waits, until all items are there.
+void take(auto& e, const auto&... items) {
+    for (;;) {
+        e.reset();
+        if ((is_there(items) && ...)) {
+            return;
+        }
+        e.wait();
+    }
+}
+
+} // namespace
+
+TEST_CASE("event: set() on a set event comes before the reset() that ends it", "[gate]") {
+    model::check("event: one sets a set event, one resets, looks, waits", {.weak_failures = 1}, [] {
+        event e(true);
+        model::atomic<int> item{0};
+        model::thread setting([&] { put(item, e); });
+        take(e, item);
+    });
+    for (const bool is_set : {false, true}) {
+        model::check(is_set ? "event: two set a set event, one resets and looks"
+                            : "event: two set, one resets and looks",
+                     {.weak_failures = 1}, [is_set] {
+                         event e(is_set);
+                         model::atomic<int> left{0};
+                         model::atomic<int> right{0};
+                         model::thread a([&] { put(left, e); });
+                         model::thread b([&] { put(right, e); });
+                         e.reset();
+                         const bool seen = is_there(left) && is_there(right);
+                         a.join();
+                         b.join();
+                         MODEL_REQUIRE(seen || e.is_set());
+                     });
+    }
+}
+
+namespace {
+
+using awake_event = bide::basic_event<model::platform_without_lock_sleep>;
+
+// Two that set, one that waits for both items, with a look after each reset.
+void two_set_one_takes(bool is_set) {
+    awake_event e(is_set);
+    model::atomic<int> left{0};
+    model::atomic<int> right{0};
+    model::thread a([&] { put(left, e); });
+    model::thread b([&] { put(right, e); });
+    take(e, left, right);
+}
+
+// One that sets twice.
+void one_sets_twice() {
+    awake_event e;
+    model::atomic<int> first{0};
+    model::atomic<int> second{0};
+    model::thread setting([&] {
+        put(first, e);
+        put(second, e);
+    });
+    take(e, first, second);
+}
+
+} // namespace
+
+TEST_CASE("event: of two sets none is lost by who resets, looks and waits", "[gate]") {
+    model::check("event: one sets twice, one resets, looks, waits", random(10'000), one_sets_twice);
+    model::check("event: two set, one resets, looks, waits", random(10'000),
+                 [] { two_set_one_takes(false); });
+    model::check("event: two set a set event, one resets, looks, waits", random(10'000),
+                 [] { two_set_one_takes(true); });
+}
+
+TEST_CASE("event: of two sets none is lost by who resets, looks and waits, for long",
+          "[gate][.long]") {
+    model::check("event: one sets twice, one resets, looks, waits, long", {}, one_sets_twice);
+    model::options o = random(300'000);
+    o.depth = 5;
+    o.spurious = o.weak_failures = 1;
+    model::check("event: two set, one resets, looks, waits, long", o,
+                 [] { two_set_one_takes(false); });
+    model::check("event: two set a set event, one resets, looks, waits, long", o,
+                 [] { two_set_one_takes(true); });
+}
+
+TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]") {
+    model::check("event: a waiter in the queue, two that set, one that resets", {}, [] {
+        gate g(1);
+        model::atomic<int> left{0};
+        model::atomic<int> right{0};
+        node w(1);
+        g.enqueue(w);
+        model::thread setting([&] {
+            left.store(1, order::relaxed);
+            g.arrive(1);
+        });
+        right.store(1, order::relaxed);
+        g.arrive(1);
+        await(w);
+        g.shut();
+        const bool both = is_there(left) && is_there(right);
+        setting.join();
+        MODEL_REQUIRE(both || g.is_open());
+    });
+    model::check("event: a waker in place of a thread", {}, [] {
+        gate g(0);
+        model::atomic<int> item{0};
+        bell b;
+        node w(1, b.waker());
+        model::thread setting([&] {
+            item.store(1, order::relaxed);
+            g.arrive(1);
+        });
+        g.shut();
+        if (!is_there(item)) {
+            if (g.enqueue(w) == fate::waiting) {
+                await(w);
+            }
+            MODEL_REQUIRE(is_there(item));
+        }
+    });
+    model::check("event: set() on a set event against a time-out", {.timeouts = 1}, [] {
+        event e(true);
+        model::atomic<int> item{0};
+        model::thread setting([&] { put(item, e); });
+        e.reset();
+        const bool seen = is_there(item);
+        if (e.wait_for(soon)) {
+            MODEL_REQUIRE(is_there(item));
+        }
+        setting.join();
+        MODEL_REQUIRE(seen || e.is_set());
+    });
+    model::check("event: set() on a set event against a stop", {}, [] {
+        gate g(0);
+        model::atomic<int> item{0};
+        node w(1);
+        model::thread setting([&] {
+            item.store(1, order::relaxed);
+            g.arrive(1);
+        });
+        g.shut();
+        const bool seen = is_there(item);
+        if (g.enqueue(w) == fate::waiting) {
+            stop(g, w);
+            await(w);
+        }
+        MODEL_REQUIRE(w.outcome() == fate::stopped || is_there(item));
+        setting.join();
+        MODEL_REQUIRE(seen || g.is_open());
+    });
+}
+
+TEST_CASE("event: a reset that finds it unset comes after the sets that were reset before",
+          "[gate]") {
+    model::check("event: two that reset, one sets", {.weak_failures = 1}, [] {
+        event e(true);
+        model::atomic<int> item{0};
+        model::atomic<int> was_reset{0};
+        model::thread setting([&] { put(item, e); });
+        model::thread resetting([&] {
+            e.reset();
+            was_reset.store(1, order::relaxed);
+        });
+        while (!is_there(was_reset)) {
+            platform::pause();
+        }
+        e.reset();
+        const bool seen = is_there(item);
+        setting.join();
+        MODEL_REQUIRE(seen || e.is_set());
+    });
+}
+
+TEST_CASE("event: who sees it set sees what came before one of the sets", "[gate]") {
+    model::check("event: two that set, one looks", {}, [] {
+        event e;
+        model::atomic<int> left{0};
+        model::atomic<int> right{0};
+        model::thread a([&] { put(left, e); });
+        model::thread b([&] { put(right, e); });
+        if (e.is_set()) {
+            MODEL_REQUIRE(is_there(left) || is_there(right));
+        }
+    });
+    model::find("event: a look need not see the last set", failure::assertion, {}, [] {
+        event e;
+        model::atomic<int> first{0};
+        model::atomic<int> second{0};
+        model::thread setting([&] {
+            put(first, e);
+            put(second, e);
+        });
+        if (e.is_set()) {
+            MODEL_REQUIRE(is_there(second));
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 // left asleep beside what could have happened.
 
 #include <bide/channel/select.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <utility>
+#include <variant>
 
 using namespace channel_model;
 using bide::on_acquire;
@@ -26,6 +28,61 @@ using semaphore = bide::basic_semaphore<awake>;
 using event = bide::basic_event<awake>;
 
 auto on_timeout() { return bide::detail::timeout_case<awake>(bide::detail::select_timeout(soon)); }
+auto on_deadline() {
+    return bide::detail::deadline_case<awake>(bide::detail::select_timeout(soon));
+}
+
+// A stop source as one select meets it. A request runs the select's callback on its own thread; to
+// take the callback out waits until it has run.
+class stop_source {
+    using lock = bide::lock_bits<awake, bide::futex_word>;
+    using node = bide::basic_waiter<awake>;
+    using target = bide::wait_target;
+
+public:
+    void request() noexcept {
+        lock::acquire(lock_);
+        requested_ = true;
+        if (waiting_ != nullptr) {
+            bide::detail::end_by<awake>(waiting_);
+        }
+        lock::release(lock_);
+    }
+    bide::basic_select_case<std::monostate, awake> on_stop() noexcept {
+        return {steps, target{this}, bide::detail::signal_cargo()};
+    }
+
+private:
+    static stop_source& of(const target& t) noexcept { return *static_cast<stop_source*>(t.queue); }
+    bool is_requested(node* waiting) noexcept {
+        lock::acquire(lock_);
+        const bool requested = requested_;
+        waiting_ = requested ? nullptr : waiting;
+        lock::release(lock_);
+        return requested;
+    }
+
+    static constexpr bide::wait_steps<awake> steps{
+        [](const target& t) noexcept {
+            return of(t).is_requested(nullptr) ? fate::granted : fate::waiting;
+        },
+        [](const target& t, node& w) noexcept {
+            if (!of(t).is_requested(&w) || !w.claim()) {
+                return false;
+            }
+            w.commit();
+            w.settle(fate::granted);
+            return true;
+        },
+        [](const target& t, node&, fate) noexcept {
+            of(t).is_requested(nullptr);
+            return true;
+        }};
+
+    awake::atomic<bide::futex_word> lock_{0};
+    var<bool> requested_{false};
+    var<node*> waiting_{nullptr};
+};
 
 // What a case that sends made of its item.
 bool is_gone(const item& i) { return i.value == 0; }
@@ -113,6 +170,87 @@ TEST_CASE("select: a case that was not chosen takes no permit, no item, no place
         auto chosen = bide::select(on_recv(b), on_recv(a));
         MODEL_REQUIRE(chosen.index() == 1 && !chosen.get<1>());
     });
+}
+
+TEST_CASE("select: a stop or an item, of which one happens and none is lost", "[select]") {
+    for (const std::size_t n : {0U, 1U}) {
+        model::check(n == 0 ? "select: a stop, then an item, capacity 0"
+                            : "select: a stop, then an item",
+                     {}, [n] {
+                         channel c(n);
+                         stop_source stop;
+                         bool sent = false;
+                         model::thread other([&] {
+                             stop.request();
+                             sent = try_send(c, 1);
+                         });
+                         auto chosen = bide::select(on_recv(c), stop.on_stop());
+                         other.join();
+                         MODEL_REQUIRE(received<0>(chosen) + try_recv(c) == (sent ? 1 : 0));
+                     });
+    }
+    model::check("select: an item, then a stop", {}, [] {
+        channel c(1);
+        stop_source stop;
+        model::thread other([&] {
+            MODEL_REQUIRE(try_send(c, 1));
+            stop.request();
+        });
+        auto chosen = bide::select(stop.on_stop(), on_recv(c));
+        other.join();
+        MODEL_REQUIRE(received<1>(chosen) + try_recv(c) == 1);
+    });
+    const auto ready = [] {
+        channel c(1);
+        try_send(c, 1);
+        stop_source stop;
+        model::thread other([&] { stop.request(); });
+        auto chosen = bide::select(stop.on_stop(), on_recv(c));
+        other.join();
+        model::record(chosen.index() == 0 ? "stop" : "item");
+        MODEL_REQUIRE(received<1>(chosen) + try_recv(c) == 1);
+    };
+    model::check("select: a stop beside an item that is there", {}, ready);
+    CHECK(model::outcomes({}, ready) == "item stop");
+    model::check("select: a deadline or an item", {.timeouts = 1}, [] {
+        channel c(1);
+        model::thread other([&] { MODEL_REQUIRE(try_send(c, 1)); });
+        auto chosen = bide::select(on_deadline(), on_recv(c));
+        other.join();
+        MODEL_REQUIRE(received<1>(chosen) + try_recv(c) == 1);
+    });
+}
+
+// At each instant there is an item, or a stop is requested.
+TEST_CASE("select: without waiting, finds a stop that comes before the item goes", "[select]") {
+    for (const bool stop_first : {true, false}) {
+        model::check(stop_first ? "select: not stopped yet, then no item"
+                                : "select: no item, though stopped before",
+                     {}, [stop_first] {
+                         channel c(1);
+                         try_send(c, 1);
+                         stop_source stop;
+                         int other = 0;
+                         model::thread taking([&] {
+                             stop.request();
+                             other = try_recv(c);
+                         });
+                         int mine = 0;
+                         bool chosen = false;
+                         if (stop_first) {
+                             auto s = bide::try_select_biased(stop.on_stop(), on_recv(c));
+                             chosen = s.has_value();
+                             mine = s ? received<1>(*s) : 0;
+                         } else {
+                             auto s = bide::try_select_biased(on_recv(c), stop.on_stop());
+                             chosen = s.has_value();
+                             mine = s ? received<0>(*s) : 0;
+                         }
+                         taking.join();
+                         MODEL_REQUIRE(chosen);
+                         MODEL_REQUIRE(mine + other + try_recv(c) == 1);
+                     });
+    }
 }
 
 // At each instant there is an item in one of them.

@@ -6,6 +6,7 @@
 #include <support/catch.hpp>
 
 #include <cstddef>
+#include <memory>
 
 using namespace sync_model;
 
@@ -13,6 +14,7 @@ namespace {
 
 using semaphore = bide::basic_semaphore<platform>;
 using waiter = semaphore::waiter;
+using awake = model::platform_without_lock_sleep;
 using permit_queue = bide::detail::basic_permit_queue<platform>;
 
 bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
@@ -381,6 +383,69 @@ TEST_CASE("semaphore: a time-out keeps no permit", "[semaphore]") {
 }
 
 // ---- A foreign owner's waits
+
+namespace {
+
+// The first one's waker cancels the second, and frees it.
+template <class P> struct first_cancels_second {
+    using semaphore = bide::basic_semaphore<P>;
+    using waiter = typename semaphore::waiter;
+
+    semaphore s{0};
+    bell second_bell;
+    std::unique_ptr<waiter> second = std::make_unique<waiter>(1, second_bell.waker());
+    bool granted = false;
+    waiter first{1, {[](void* self) noexcept {
+                         auto& me = *static_cast<first_cancels_second*>(self);
+                         me.granted = !me.s.cancel_acquire(*me.second);
+                         MODEL_REQUIRE(!me.granted || me.second->outcome().has_value());
+                         me.second.reset();
+                     },
+                     this}};
+
+    first_cancels_second() {
+        s.acquire_wait(first);
+        s.acquire_wait(*second);
+    }
+    // When all releases are over.
+    void require_conserved(std::ptrdiff_t released) {
+        MODEL_REQUIRE(first.is_complete() && !second);
+        MODEL_REQUIRE(s.available() == released - 1 - (granted ? 1 : 0));
+        MODEL_REQUIRE(s.waiters() == 0);
+        MODEL_REQUIRE(granted || second_bell.rung == 0);
+    }
+};
+
+} // namespace
+
+TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of another's",
+          "[semaphore]") {
+    model::check("semaphore: one release of two", {}, [] {
+        first_cancels_second<platform> both;
+        model::thread releaser([&] { both.s.release(2); });
+        MODEL_REQUIRE(!both.s.try_acquire());
+        releaser.join();
+        MODEL_REQUIRE(both.granted && both.second_bell.rung == 0);
+        both.require_conserved(2);
+    });
+    model::check("semaphore: two releases of one", {}, [] {
+        first_cancels_second<awake> both;
+        model::thread releaser([&] { both.s.release(); });
+        both.s.release();
+        releaser.join();
+        both.require_conserved(2);
+    });
+    model::check("semaphore: two releases of one, and who tries", {}, [] {
+        first_cancels_second<awake> both;
+        int taken = 0;
+        model::thread trying([&] { taken = both.s.try_acquire() ? 1 : 0; });
+        model::thread releaser([&] { both.s.release(); });
+        both.s.release();
+        releaser.join();
+        trying.join();
+        both.require_conserved(2 - taken);
+    });
+}
 
 TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[semaphore]") {
     model::check("semaphore: a waker and its data", {}, [] {

@@ -325,4 +325,50 @@ TEST_CASE("watch: no modification is lost", "[signals]") {
         other.join();
         MODEL_REQUIRE(w.get() == 2);
     });
+    model::check("watch: modify against send", {}, [] {
+        watch w;
+        auto r = w.subscribe();
+        model::thread sending([&] { MODEL_REQUIRE(w.send(10)); });
+        MODEL_REQUIRE(w.modify([](value& n) { n = n + 1; }));
+        sending.join();
+        const int last = w.get();
+        MODEL_REQUIRE(last == 10 || last == 11);
+        MODEL_REQUIRE(r.has_changed());
+    });
+    model::check("watch: get against modify", {}, [] {
+        watch w;
+        auto r = w.subscribe();
+        model::thread changing([&] { w.modify([](value& n) { n = n + 1; }); });
+        const int got = r.get();
+        MODEL_REQUIRE(got == 0 || got == 1);
+    });
+    model::check("watch: modify against send, a third reads", random(10'000), [] {
+        watch w;
+        auto r = w.subscribe();
+        model::thread sending([&] { w.send(10); });
+        model::thread reading([&] {
+            const int got = r.get();
+            MODEL_REQUIRE(got == 0 || got == 1 || got == 10 || got == 11);
+        });
+        w.modify([](value& n) { n = n + 1; });
+    });
+    model::check("watch: modify against close", {}, [] {
+        watch w;
+        model::thread closing([&] { w.close(); });
+        const bool modified = w.modify([](value& n) { n = n + 1; });
+        closing.join();
+        MODEL_REQUIRE(w.get() == (modified ? 1 : 0));
+        MODEL_REQUIRE(!w.send(7));
+    });
+}
+
+TEST_CASE("watch: see() marks what it has copied, and no more", "[signals]") {
+    model::check("watch: see against send", {}, [] {
+        watch w;
+        auto r = w.subscribe();
+        model::thread sending([&] { w.send(7); });
+        const int got = r.see();
+        sending.join();
+        MODEL_REQUIRE(r.has_changed() == (got == 0));
+    });
 }

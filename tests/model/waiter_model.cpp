@@ -474,6 +474,80 @@ TEST_CASE("waiter: all of a list are published in order, each gone as soon as it
     });
 }
 
+namespace {
+
+// Two waiters with wakers; the first one's asks for the outcome of the second, and frees it.
+struct two_of_one_release {
+    std::unique_ptr<waiter> second;
+    waiter first{1, {[](void* self) noexcept {
+                         auto& me = *static_cast<two_of_one_release*>(self);
+                         me.found = me.second->await_outcome();
+                         me.second.reset();
+                     },
+                     this}};
+    fate found = fate::waiting;
+
+    explicit two_of_one_release(var<int>& woken)
+        : second(std::make_unique<waiter>(1, bide::waker(
+                                                 [](void* n) noexcept {
+                                                     auto& count = *static_cast<var<int>*>(n);
+                                                     count = count + 1;
+                                                 },
+                                                 &woken))) {}
+};
+
+} // namespace
+
+TEST_CASE("waiter: the waker of one may end another of the same release", "[waiter]") {
+    model::check("a waker against a thread of the release", {}, [] {
+        var<int> woken{0};
+        two_of_one_release both(woken);
+        waiter thread;
+        bide::basic_wake_list<platform> list;
+        list.push(both.first);
+        list.push(*both.second);
+        list.push(thread);
+        model::thread publisher([&] { list.publish(fate::granted); });
+        MODEL_REQUIRE(thread.park(deadline::never())); // before any waker has run, or after
+        publisher.join();
+        MODEL_REQUIRE(both.found == fate::granted && !both.second && woken == 0);
+        MODEL_REQUIRE(both.first.outcome() == fate::granted);
+    });
+    // Another thread's await_outcome() ends when the node is published, which is its last touch.
+    model::check("a waker and another thread", {}, [] {
+        var<int> woken{0};
+        two_of_one_release both(woken);
+        auto third = std::make_unique<waiter>(1, bide::waker());
+        var<int> rung{0};
+        third->set_waker({[](void* n) noexcept { *static_cast<var<int>*>(n) = 1; }, &rung});
+        bide::basic_wake_list<platform> list;
+        list.push(both.first);
+        list.push(*both.second);
+        list.push(*third);
+        model::thread publisher([&] { list.publish(fate::closed); });
+        MODEL_REQUIRE(third->await_outcome() == fate::closed);
+        third.reset();
+        publisher.join();
+        MODEL_REQUIRE(both.found == fate::closed && woken == 0 && rung == 1);
+    });
+    model::check("two lists of one release", {}, [] {
+        var<int> woken{0};
+        two_of_one_release both(woken);
+        waiter thread;
+        bide::basic_wake_list<platform> granted;
+        bide::basic_wake_list<platform> closed;
+        granted.push(both.first);
+        closed.push(*both.second);
+        closed.push(thread);
+        model::thread publisher([&] {
+            bide::basic_wake_list<platform>::publish(granted, fate::granted, closed, fate::closed);
+        });
+        MODEL_REQUIRE(thread.park(deadline::never()));
+        publisher.join();
+        MODEL_REQUIRE(both.found == fate::closed && woken == 0);
+    });
+}
+
 TEST_CASE("waiter: a close ends all who wait, and refuses who comes", "[waiter]") {
     const auto body = [] {
         tokens<awake> t(0);

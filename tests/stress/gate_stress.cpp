@@ -101,6 +101,60 @@ TEST_CASE("event: turns taken by set and reset are all seen") {
     CHECK(sent == seen);
 }
 
+TEMPLATE_TEST_CASE("event: an item stored before set() is found by a reset, a look and a wait", "",
+                   test::native, test::portable) {
+    constexpr int most = 2;
+    const int producers = GENERATE(1, 2);
+    CAPTURE(producers);
+    struct alignas(128) line {
+        std::atomic<std::uint64_t> stored{0};
+        std::atomic<std::uint64_t> taken{0};
+    };
+    const test::stress_time time;
+    bide::basic_event<TestType> e;
+    line lines[most];
+    std::atomic<int> producing{producers};
+    std::uint64_t sent = 0;
+    std::uint64_t seen = 0;
+    test::stress_threads(producers + 1, [&](int i) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(i));
+        if (i < producers) { // one item at a time: one that is lost is not made up for by the next
+            line& mine = lines[i];
+            std::uint64_t n = 0;
+            while (n % 256 != 0 || time.is_left()) {
+                e.set(); // so that the next one may find it set
+                mine.stored.store(++n, std::memory_order_relaxed);
+                e.set();
+                while (mine.taken.load(std::memory_order_relaxed) != n) { // at once: no pause
+                }
+            }
+            --producing;
+            e.set();
+            return;
+        }
+        while (producing != 0) {
+            e.reset();
+            bool found = producing == 0;
+            for (line& l : lines) {
+                const std::uint64_t n = l.stored.load(std::memory_order_relaxed);
+                if (n != l.taken.load(std::memory_order_relaxed)) {
+                    ++seen;
+                    found = true;
+                    l.taken.store(n, std::memory_order_relaxed);
+                }
+            }
+            if (!found) {
+                chance.below(64) == 0 ? pass(e, chance) : e.wait();
+            }
+        }
+    });
+    for (const line& l : lines) {
+        sent += l.stored;
+    }
+    CHECK(sent == seen);
+    CHECK(sent > 0);
+}
+
 TEMPLATE_TEST_CASE("latch: all come through when the last has arrived, and none before", "",
                    test::native, test::portable) {
     const test::stress_time time;

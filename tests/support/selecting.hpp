@@ -14,12 +14,16 @@
 #include <bide/sync/semaphore.hpp>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace test {
 
@@ -97,7 +101,7 @@ template <bool Biased> struct awaiting {
 // A case of each kind, none of which can happen until it is made to.
 struct each_kind {
     static constexpr std::size_t recv = 0, send = 1, acquire = 2, event = 3, latch = 4, timeout = 5,
-                                 stop = 6, kinds = 7;
+                                 stop = 6, deadline = 7, kinds = 8;
 
     bide::channel<int> in{1};
     bide::channel<int> out{1};
@@ -107,14 +111,17 @@ struct each_kind {
     bide::latch open{1};
     std::chrono::nanoseconds rest = std::chrono::hours(1);
     std::stop_source stopping = new_stop();
+    std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now() + rest;
 
     each_kind() { static_cast<void>(out.try_send(1)); }
+
+    static constexpr bool is_time(std::size_t kind) { return kind == timeout || kind == deadline; }
 
     // `f` gets the cases.
     template <class F> auto apply(F f) {
         return f(bide::on_recv(in), bide::on_send(out, value), bide::on_acquire(permits, 2),
                  bide::on_event(set), bide::on_event(open), bide::on_timeout(rest),
-                 bide::on_stop(stopping.get_token()));
+                 bide::on_stop(stopping.get_token()), bide::on_deadline(when));
     }
     template <class Form> auto run() {
         return apply([](auto... c) { return Form::run(std::move(c)...); });
@@ -131,7 +138,17 @@ struct each_kind {
         case event: set.set(); break;
         case latch: open.count_down(); break;
         case timeout: rest = std::chrono::seconds(0); break;
+        case deadline: when = std::chrono::steady_clock::now(); break;
         default: stopping.request_stop(); break;
+        }
+    }
+
+    // A time that is to come while it waits.
+    void make_come(std::size_t kind, std::chrono::nanoseconds soon) {
+        if (kind == timeout) {
+            rest = soon;
+        } else if (kind == deadline) {
+            when = std::chrono::steady_clock::now() + soon;
         }
     }
 
@@ -159,6 +176,19 @@ struct each_kind {
         return right && permits.available() == 1 && permits.waiters() == 0;
     }
 };
+
+// Whether only the ready cases were chosen, those within a fifth of their equal shares. Of 20,000
+// rounds and up to five ready cases, a fifth is more than ten standard deviations.
+inline bool is_uniform(const std::vector<int>& hits, unsigned ready) {
+    const int rounds = std::accumulate(hits.begin(), hits.end(), 0);
+    const int share = rounds / std::popcount(ready);
+    bool uniform = true;
+    for (std::size_t i = 0; i < hits.size(); ++i) {
+        uniform = uniform &&
+                  ((ready >> i & 1) != 0 ? std::abs(hits[i] - share) <= share / 5 : hits[i] == 0);
+    }
+    return uniform;
+}
 
 // Nobody waits to receive, or to send, on a channel without capacity.
 template <class Channel> bool is_left_alone(Channel& rendezvous) {

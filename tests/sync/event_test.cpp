@@ -353,6 +353,44 @@ TEMPLATE_TEST_CASE("event: what came before set() is seen by who was let through
     }
 }
 
+TEMPLATE_TEST_CASE("event: two that set are both seen by one that resets, looks and waits", "",
+                   test::native, test::portable) {
+    constexpr int items = 2'000;
+    bide::basic_event<TestType> e;
+    std::atomic<int> stored[2] = {};
+    std::atomic<int> taken[2] = {};
+    int seen = 0;
+    test::run_threads(3, [&](int i) {
+        if (i < 2) {
+            for (int n = 1; n <= items; ++n) {
+                e.set();
+                stored[i].store(n, std::memory_order_relaxed);
+                e.set();
+                while (taken[i].load(std::memory_order_relaxed) != n) {
+                    std::this_thread::yield();
+                }
+            }
+            return;
+        }
+        while (seen < 2 * items) {
+            e.reset();
+            bool found = false;
+            for (int from = 0; from < 2; ++from) {
+                const int n = stored[from].load(std::memory_order_relaxed);
+                if (n != taken[from].load(std::memory_order_relaxed)) {
+                    taken[from].store(n, std::memory_order_relaxed);
+                    found = true;
+                    ++seen;
+                }
+            }
+            if (!found) {
+                e.wait();
+            }
+        }
+    });
+    CHECK(seen == 2 * items);
+}
+
 // ---- Deadlines
 
 TEMPLATE_TEST_CASE("event: zero, negative and past times mean one look", "", test::native,

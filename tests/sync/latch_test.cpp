@@ -757,8 +757,9 @@ TEST_CASE("latch: a coroutine that was let through does not come back to it, how
     CHECK(std::memcmp(place, pattern, sizeof place) == 0);
 }
 
-TEMPLATE_TEST_CASE("latch: who saw it at zero may destroy it at once, whatever the others do", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("latch: who saw it at zero may destroy it at once, whatever those who counted "
+                   "down do",
+                   "", test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
     constexpr int arriving = 3;
     const auto make = [](void* at, int round) {

@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/coroutines.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
 #include "support/waiting.hpp"
@@ -28,6 +29,14 @@ static_assert(std::is_nothrow_constructible_v<permit, semaphore&, std::adopt_loc
 static_assert(!std::is_nothrow_constructible_v<permit, semaphore&>);
 static_assert(!std::is_convertible_v<semaphore&, permit>);
 static_assert(!std::is_convertible_v<permit, bool>); // explicitly only
+
+namespace {
+
+test::held_on<test::manual_executor> acquire_on(test::manual_executor&, semaphore& s) {
+    const auto one = co_await s.async_acquire();
+}
+
+} // namespace
 
 TEST_CASE("permit: an empty one owns nothing and gives nothing back") {
     permit none;
@@ -229,6 +238,62 @@ TEST_CASE("permit: a merge of another semaphore's is refused and changes nothing
     }
     CHECK(s.available() == 2);
     CHECK(other.available() == 2);
+}
+
+TEST_CASE("permit: what does not fit after a release by others is dropped, and the count stays max()") {
+    const auto max = bide::semaphore::max();
+    bide::semaphore s(10);
+    {
+        bide::permit a(s, 3);
+        bide::permit b(s, 2);
+        bide::permit c(s, 1);
+        bide::permit part = a.split(1);
+        s.release(max - s.available()); // more than were taken
+        REQUIRE(s.available() == max);
+        a.reset();
+        CHECK(s.available() == max);
+        b = bide::permit();
+        CHECK(s.available() == max);
+        part.merge(std::move(c));
+        CHECK(part.count() == 2);
+        REQUIRE(s.try_acquire(1));
+    } // `part`: one of its two fits
+    CHECK(s.available() == max);
+}
+
+TEST_CASE("permit: a grant that a destroyed coroutine leaves behind is dropped if it does not fit") {
+    const auto max = bide::semaphore::max();
+    bide::semaphore s(0);
+    test::manual_executor e;
+    {
+        auto waits = acquire_on(e, s);
+        waits.start();
+        s.release(1); // to the coroutine, which is not resumed
+        s.release(max);
+        REQUIRE(s.available() == max);
+    }
+    CHECK(s.available() == max);
+}
+
+TEST_CASE("permit: a merge past max() is refused and changes nothing") {
+    const auto max = bide::semaphore::max();
+    bide::semaphore s(max);
+    bide::permit all(s, max);
+    s.release(1); // one too many
+    bide::permit one(s);
+    REQUIRE_THROWS_AS(all.merge(std::move(one)), std::overflow_error);
+    CHECK(all.count() == max);
+    CHECK(one.count() == 1);
+    all.reset();
+    one.reset();
+    CHECK(s.available() == max);
+}
+
+TEST_CASE("permit: of a count outside [0, max()] nothing is adopted") {
+    bide::semaphore s(1);
+    CHECK_FALSE(bide::permit(s, std::adopt_lock, -1));
+    CHECK_FALSE(bide::permit(s, std::adopt_lock, bide::semaphore::max() + 1));
+    CHECK(s.available() == 1);
 }
 
 TEST_CASE("permit: what it gives back goes to who waits") {

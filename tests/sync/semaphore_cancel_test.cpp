@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
+#include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/platforms.hpp"
 #include "support/waiting.hpp"
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -304,6 +306,109 @@ TEST_CASE("semaphore: one of two that a release lets through may destroy the oth
     CHECK_FALSE(second_granted);
     CHECK(s.available() == 2);
 }
+
+namespace {
+
+// An event loop's waits, of which one cancels others when its own is over.
+template <class Semaphore> struct canceller {
+    Semaphore& s;
+    std::vector<typename Semaphore::waiter*> victims{};
+    std::vector<bool> cancelled{};
+    int woken = 0;
+
+    static void on_wake(void* self) noexcept {
+        auto& me = *static_cast<canceller*>(self);
+        ++me.woken;
+        for (auto* w : me.victims) {
+            me.cancelled.push_back(me.s.cancel_acquire(*w));
+        }
+    }
+    bide::waker waker() noexcept { return {&on_wake, this}; }
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("semaphore: a waker cancels another waiter that its release has granted", "",
+                   test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(0);
+    canceller<semaphore> first{s};
+    canceller<semaphore> second{s};
+    typename semaphore::waiter one(1, first.waker());
+    auto two = std::make_unique<typename semaphore::waiter>(1, second.waker());
+    typename semaphore::waiter three(2, second.waker());
+    first.victims = {two.get(), &three};
+    CHECK_FALSE(s.acquire_wait(one));
+    CHECK_FALSE(s.acquire_wait(*two));
+    CHECK_FALSE(s.acquire_wait(three));
+    const bool closes = GENERATE(false, true);
+    if (closes) {
+        s.close();
+        CHECK(first.cancelled == std::vector{false, false});
+        CHECK(three.outcome().error() == bide::errc::closed);
+        CHECK(two->outcome().error() == bide::errc::closed);
+        CHECK(s.available() == 0);
+    } else {
+        s.release(3);
+        CHECK(first.cancelled == std::vector{false, true});
+        CHECK(two->outcome().has_value());
+        CHECK(s.available() == 1); // what the third had in part
+    }
+    CHECK(first.woken == 1);
+    CHECK(second.woken == 0);
+    CHECK(s.waiters() == 0);
+    two.reset(); // nothing touches it any more
+}
+
+TEMPLATE_TEST_CASE("semaphore: cancelling a waiter that does not wait is true, and changes nothing",
+                   "", test::native, test::portable) {
+    using semaphore = bide::basic_semaphore<TestType>;
+    const test::watchdog guard;
+    semaphore s(0);
+    typename semaphore::waiter w(2, {});
+    CHECK(s.cancel_acquire(w)); // never queued
+    CHECK(s.cancel_acquire(w));
+    CHECK_FALSE(s.acquire_wait(w));
+    CHECK(s.waiters() == 1);
+    s.release();
+    CHECK(s.cancel_acquire(w));
+    CHECK(s.cancel_acquire(w)); // cancelled before
+    CHECK((s.waiters() == 0 && s.available() == 1));
+    CHECK_FALSE(s.acquire_wait(w)); // it may wait again
+    s.release();
+    CHECK(w.is_complete());
+    CHECK_FALSE(s.cancel_acquire(w));
+    CHECK_FALSE(s.cancel_acquire(w));
+    CHECK(w.outcome().has_value());
+}
+
+TEST_CASE("semaphore: a waker that its own cancel wakes may cancel the same waiter") {
+    const test::watchdog guard;
+    bide::semaphore s(2);
+    canceller<bide::semaphore> next{s};
+    bide::semaphore::waiter head(5, {});
+    bide::semaphore::waiter behind(1, next.waker());
+    next.victims = {&head};
+    CHECK_FALSE(s.acquire_wait(head));
+    CHECK_FALSE(s.acquire_wait(behind));
+    CHECK(s.cancel_acquire(head));
+    CHECK(next.cancelled == std::vector{true});
+    CHECK(s.available() == 1);
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a message") {
+    const auto said = test::dies([] {
+        bide::semaphore s(0);
+        bide::semaphore::waiter w(1, {});
+        s.acquire_wait(w);
+    });
+    CAPTURE(said);
+    CHECK(test::contains(said, "semaphore::waiter"));
+    CHECK(test::contains(said, "destroyed while queued"));
+}
+#endif
 
 TEMPLATE_TEST_CASE("semaphore: what can be had at once is, even stopped or past the deadline", "",
                    test::native, test::portable) {

@@ -237,6 +237,27 @@ TEMPLATE_TEST_CASE("synchronized_value: a lock that moves is held once, and what
     CHECK(is_free(a));
 }
 
+TEST_CASE("synchronized_value: what is locked stays locked when it is moved to itself") {
+    number value(1);
+    {
+        auto held = value.lock();
+        auto& same = held;
+        held = std::move(same);
+        REQUIRE(held);
+        CHECK(*held == 1);
+        CHECK_FALSE(is_free(value));
+        std::swap(held, same);
+        REQUIRE(held);
+        CHECK_FALSE(is_free(value));
+    }
+    CHECK(is_free(value));
+
+    number::locked empty;
+    auto& same = empty;
+    empty = std::move(same);
+    CHECK_FALSE(empty);
+}
+
 TEMPLATE_TEST_CASE("synchronized_value: threads and coroutines count together", "", bide::mutex,
                    bide::adaptive_mutex) {
     constexpr int rounds = 2'000;
@@ -263,6 +284,23 @@ TEMPLATE_TEST_CASE("synchronized_value: threads and coroutines count together", 
         }
     });
     CHECK(*v.lock() == 3 * rounds + tried[2]);
+}
+
+namespace {
+
+struct without_address {
+    void operator&() const = delete;
+    int n = 0;
+};
+
+} // namespace
+
+TEST_CASE("synchronized_value: its value may have an operator& of its own") {
+    bide::synchronized_value<without_address> v;
+    v.lock()->n = 1;
+    (*v.lock()).n += 2;
+    v.with([](without_address& inside) { inside.n += 4; });
+    CHECK(v.try_lock()->n == 7);
 }
 
 TEST_CASE("synchronized_value: with std::mutex, threads count together") {

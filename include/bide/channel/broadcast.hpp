@@ -7,6 +7,7 @@
 #include <bide/channel/detail/bulletin.hpp>
 #include <bide/channel/detail/shared_value.hpp>
 #include <bide/channel/detail/subscription.hpp>
+#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -100,6 +101,13 @@ public:
 
     // Never waits: errc::empty.
     result_type try_recv() { return at_.state().receive(at_.reader(), errc::empty); }
+
+    // Receives without waiting until there is nothing: for (T& v : subscriber.try_iter()). An input
+    // range; a copy is valid until the next increment. Values that were missed are passed over.
+    // Throws: what T's copy does, as recv().
+    detail::try_range<basic_broadcast_subscriber> try_iter() noexcept {
+        return detail::try_range<basic_broadcast_subscriber>(*this);
+    }
 
     // As recv(), for at most that long: errc::timeout.
     template <class R, class P> result_type try_recv_for(const std::chrono::duration<R, P>& rest) {
@@ -209,7 +217,7 @@ result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_n
     }
     base::unlock();
     if (news) {
-        result<T, recv_error> got{T(*news)};
+        result<T, recv_error> got(std::in_place, *news);
         ++r.seen;
         return got;
     }

@@ -31,7 +31,13 @@ namespace bide::inline BIDE_ABI {
 //
 // T is moved into the channel, inside it, and out, and may be moved by other threads than those
 // that send or receive it. Neither its moves nor the destructor of what was moved from may use the
-// channel; the destructor of an item may.
+// channel; the destructor of an item may. No default constructor, copy or assignment of T is used.
+// A T with an explicit move constructor is sent as a temporary: send(T(...)).
+//
+// An over-aligned T is aligned inside the channel. A coroutine's frame comes from an operator new
+// that aligns to __STDCPP_DEFAULT_NEW_ALIGNMENT__ (g++ and clang). To wait for a T that needs more,
+// give the promise type an operator new that aligns, or send a std::unique_ptr<T>. bide::task has
+// no such operator.
 //
 // Whoever received what was sent, or was told that it is closed, may destroy the channel, whatever
 // the sender or closer still does; and who knows that its item was received may, whatever that
@@ -65,6 +71,9 @@ public:
     // How many were inside at one instant; never more than capacity().
     std::size_t size() const noexcept { return core_.size(); }
     bool empty() const noexcept { return size() == 0; }
+
+    // A send would have to wait, or to fail, at one instant. With a capacity of 0: always.
+    bool is_full() const noexcept { return size() == capacity(); }
 
 private:
     friend detail::send_face<basic_channel, T, Platform>;

@@ -106,12 +106,6 @@ template <class T, class Platform, class Core> Core& shared_core<T, Platform, Co
     return one;
 }
 
-// Told by the name alone: an item may have handles of its own channel,
-// so Core may not be complete yet.
-template <class Core> inline constexpr bool has_capacity = true;
-template <class T, class Platform>
-inline constexpr bool has_capacity<basic_unbounded_core<T, Platform>> = false;
-
 // What senders and receivers have in common.
 template <class T, class Platform, class Core, side Which> class channel_handle {
 public:
@@ -139,10 +133,18 @@ public:
     std::size_t size() const noexcept { return core().size(); }
     bool empty() const noexcept { return size() == 0; }
 
-    std::size_t capacity() const noexcept
-        requires has_capacity<Core>
-    {
-        return core().capacity();
+    // Of an unbounded channel: `unbounded`, the largest std::size_t.
+    static constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
+    std::size_t capacity() const noexcept { return core().capacity(); }
+
+    // A send would have to wait, or to fail, at one instant. With a capacity of 0: always; of an
+    // unbounded channel: never.
+    bool is_full() const noexcept { return size() == capacity(); }
+
+    // Both are handles of one channel, on whichever side. False where one was moved from.
+    template <side Other>
+    bool same_channel(const channel_handle<T, Platform, Core, Other>& other) const noexcept {
+        return to_ != nullptr && to_ == other.to_;
     }
 
 protected:
@@ -154,6 +156,8 @@ protected:
     keeper keep() const noexcept { return to_ != nullptr ? to_->hold() : keeper(); }
 
 private:
+    template <class, class, class, side> friend class channel_handle;
+
     shared* to_; // nullptr: moved from
 };
 

@@ -3,8 +3,10 @@
 
 // One value, once, from one to another: the answer to a request, say.
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/oneshot_state.hpp>
+#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -12,6 +14,7 @@
 #include <bide/core/result.hpp>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -49,8 +52,16 @@ public:
     // errc::closed, and the value: there is no receiver any more.
     // Requires: nobody waits for closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
-        const bool sent = state::finish(std::exchange(state_, nullptr), &value);
+        const bool sent = state::finish(std::exchange(state_, nullptr), std::addressof(value));
         return detail::to_result(sent ? fate::granted : fate::closed, value);
+    }
+
+    // As send(), but makes the value of arguments: T(args...), or T{args...} of an aggregate.
+    // Throws: what that does; nothing was sent then, and another send may follow.
+    template <class... Args>
+        requires detail::element_of<T, Args...>
+    result<void, send_error<T>> emplace(Args&&... args) && {
+        return std::move(*this).send(detail::make_element<T>(std::forward<Args>(args)...));
     }
 
     // The receiver has gone, or was closed: a send would be in vain.
@@ -117,7 +128,12 @@ public:
     // Never waits. errc::empty, or errc::closed.
     result<T> try_recv() noexcept {
         std::optional<T> value;
-        return detail::to_result(state_->recv(detail::into(value)), value);
+        return detail::to_received(state_->recv(detail::into(value)), value);
+    }
+
+    // The value if it is there, as a range of one: for (T& v : receiver.try_iter()).
+    detail::try_range<basic_oneshot_receiver> try_iter() noexcept {
+        return detail::try_range<basic_oneshot_receiver>(*this);
     }
 
     // As recv(), for at most that long; errc::timeout, errc::closed.
@@ -152,11 +168,11 @@ private:
         std::optional<T> value;
         state* const from = state_;
         if (const fate got = from->recv(detail::into(value)); got != fate::waiting) {
-            return detail::to_result(got, value);
+            return detail::to_received(got, value);
         }
         const detail::keeper alive = state::keep(from);
         const fate got = waits::recv(*from, value, limit);
-        return detail::to_result(got, value);
+        return detail::to_received(got, value);
     }
 
     state* state_;

@@ -1,13 +1,15 @@
 #ifndef BIDE_CHANNEL_SELECT_HPP
 #define BIDE_CHANNEL_SELECT_HPP
 
-// The first of several waits that can happen: receive, send, acquire, an event, a time-out, a stop.
+// The first of several waits that can happen: receive, send, acquire, lock, an event, a deadline, a
+// stop, a time-out.
 //
 // Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
-// swallowed. Of the cases that can happen at once one is taken fairly, by looking from a random one
-// on; the forms called _biased look from the first on. A closed channel can be received from, and
-// sent to, at once, which says closed. Time-outs and stops come after all others: a select that
-// always finds something ready never takes them. A case of a null pointer never happens.
+// swallowed. Of the cases that can happen at once each has the same chance, however many cannot;
+// the forms called _biased take the first. A closed channel can be received from, and sent to, at
+// once, which says closed. A requested stop and a passed deadline are cases like the others: a loop
+// that always finds something ready ends by them soon. A time-out comes after all others: such a
+// loop never takes it. A case of a null pointer never happens.
 //
 //   auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
 //   if (s.index() == 0) handle(s.get<0>());
@@ -52,10 +54,11 @@ public:
     basic_select_case(basic_wait<R, Platform>&& what) noexcept
         : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
 
-    // A case without a result of its own: that it happened is all. `ends`: a time-out or a stop.
+    // A case without a result of its own: that it happened is all. `last`: it comes after all
+    // others.
     basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
-                      wait_cargo_t<R> carried, bool ends) noexcept
-        : how_(&how), target_(what), cargo_(std::move(carried)), ends_(ends) {}
+                      wait_cargo_t<R> carried, bool last = false) noexcept
+        : how_(&how), target_(what), cargo_(std::move(carried)), is_last_(last) {}
 
     basic_select_case(basic_select_case&&) noexcept = default;
     basic_select_case& operator=(basic_select_case&&) = delete;
@@ -70,12 +73,19 @@ public:
         e.how = how_;
         e.target = target_;
         e.target.carry(cargo_);
-        e.ends = ends_;
+        e.is_last = is_last_;
         if constexpr (std::is_same_v<Result, std::monostate>) {
             e.timeout = cargo_.timeout();
         }
     }
-    bool ends() const noexcept { return ends_; }
+    // Whether prepare_timers() has to come before a coroutine waits for it.
+    bool needs_timers() const noexcept {
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            return cargo_.needs_timers();
+        } else {
+            return false;
+        }
+    }
 
     Result collect(const detail::select_entry<Platform>& e) {
         if constexpr (std::is_same_v<Result, std::monostate>) {
@@ -98,7 +108,7 @@ private:
     wait_target target_;
     [[no_unique_address]] wait_cargo_t<R> cargo_{};
     detail::keeper alive_;
-    bool ends_ = false;
+    bool is_last_ = false;
 };
 
 template <class Result> using select_case = basic_select_case<Result, native_platform>;
@@ -153,6 +163,23 @@ template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1
     return from != nullptr ? on_acquire(*from, n) : none();
 }
 
+// Locks: as lock(), any mutex of bide's, or a synchronized_value. The result is the guard that
+// async_lock() gives; a mutex whose case is not chosen is not held.
+template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
+template <class Mutex> auto on_lock(Mutex* what) {
+    using none = detail::case_type_t<decltype(what->async_lock())>;
+    return what != nullptr ? on_lock(*what) : none();
+}
+
+// The same, shared: as lock_shared().
+template <class Mutex> auto on_lock_shared(Mutex& what) {
+    return detail::case_of(what.async_lock_shared());
+}
+template <class Mutex> auto on_lock_shared(Mutex* what) {
+    using none = detail::case_type_t<decltype(what->async_lock_shared())>;
+    return what != nullptr ? on_lock_shared(*what) : none();
+}
+
 // An event that is set, a latch that is open.
 template <class Event> auto on_event(Event& what) {
     return detail::signal_case(what.async_wait().as_case());
@@ -161,7 +188,7 @@ template <class Event> auto on_event(Event* what) {
     return what != nullptr ? on_event(*what) : decltype(on_event(*what))();
 }
 
-// A time from the beginning of the select, or a point in time.
+// A time from the beginning of the select, or a point in time. Happens only if no other case could.
 template <class R, class P>
 select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {
     return detail::timeout_case<native_platform>(detail::select_timeout(rest));
@@ -171,7 +198,14 @@ select_case<std::monostate> on_timeout(const std::chrono::time_point<C, D>& when
     return detail::timeout_case<native_platform>(detail::select_timeout(deadline::at(when)));
 }
 
-// A stop that is requested.
+// A point in time, on any clock. Once it has passed, a case that is ready.
+template <class C, class D>
+select_case<std::monostate> on_deadline(const std::chrono::time_point<C, D>& when) {
+    return detail::deadline_case<native_platform>(detail::select_timeout(deadline::at(when)));
+}
+
+// A stop. Once it is requested, a case that is ready. A coroutine does not resume on the thread
+// that requests it.
 inline select_case<std::monostate> on_stop(std::stop_token token) {
     return detail::stop_case<native_platform>(std::move(token));
 }
@@ -225,17 +259,16 @@ public:
 
     bool try_all() noexcept {
         fill(std::index_sequence_for<Cases...>());
-        start_ = biased_ ? 0 : core::any_start(at(), count);
-        return core_.try_all(at(), count, start_);
+        return core_.try_all(at(), count, order_, biased_);
     }
     bool begin(node& main, bool timers) noexcept {
-        return core_.begin(at(), count, start_, main, timers);
+        return core_.begin(at(), count, order_, main, timers);
     }
     bool cancel(fate why) noexcept { return core_.cancel(why); }
 
     // A thread's wait, after try_all().
     void wait(bool may_wait) noexcept {
-        thread_select<platform>::wait(core_, at(), count, start_, may_wait);
+        thread_select<platform>::wait(core_, at(), count, order_, may_wait);
     }
 
     // After it has happened: what came of it, as an Out; or was ended: none().
@@ -277,7 +310,7 @@ private:
     std::tuple<Cases...> cases_;
     select_entry<platform> entries_[count];
     core core_;
-    std::size_t start_ = 0;
+    std::size_t order_[count];
     bool biased_;
 };
 
@@ -311,8 +344,7 @@ template <class... Cases> struct select_ops {
 
     static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
                                                              bool biased) {
-        const bool has_end = std::apply([](const auto&... c) { return (c.ends() || ...); }, cases);
-        if (has_end) {
+        if (std::apply([](const auto&... c) { return (c.needs_timers() || ...); }, cases)) {
             prepare_timers<platform>();
         }
         return {value, wait_target{}, frame(std::move(cases), biased)};
@@ -364,8 +396,8 @@ template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Ca
 }
 
 // For a coroutine.
-// Throws: std::system_error when there is a time-out or a stop among the cases and bide's service
-// thread cannot be started.
+// Throws: std::system_error when there is a time-out, a deadline or a stop among the cases and
+// bide's service thread cannot be started.
 template <class... Cases> auto async_select(Cases... cases) {
     return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
 }

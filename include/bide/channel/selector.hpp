@@ -30,8 +30,9 @@ namespace bide::inline BIDE_ABI {
 //   while (running) any.select();
 //
 // A handler may add and remove cases, its own too; it may not select. A time-out counts from the
-// beginning of each select; a value that was sent is to be replaced before the next. Used by one
-// thread, or one coroutine, at a time, and left alone while that waits; terminates otherwise.
+// beginning of each select; a deadline that has passed and a stop that was requested stay ready; a
+// value that was sent is to be replaced before the next. Used by one thread, or one coroutine, at a
+// time, and left alone while that waits; terminates otherwise.
 template <class Platform = native_platform> class basic_selector {
 public:
     basic_selector() = default;
@@ -102,9 +103,9 @@ private:
     std::vector<std::unique_ptr<slot>> removed_; // since the last select: one may be running
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool has_end_ = false; // a time-out or a stop has been among the cases
-    std::size_t start_ = 0;
-    std::optional<core> core_; // of the current select
+    bool needs_timers_ = false;      // for one of the cases that there have been
+    std::vector<std::size_t> order_; // of the current select, one for each slot
+    std::optional<core> core_;       // of the current select
     entry none_;
 };
 
@@ -139,8 +140,9 @@ std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c,
     while (index < slots_.size() && slots_[index] != nullptr) {
         ++index;
     }
-    has_end_ = has_end_ || c.ends();
+    needs_timers_ = needs_timers_ || c.needs_timers();
     removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
+    order_.resize(slots_.size() + 1);
     auto added = std::make_unique<slot_of<Result, Handler>>(std::move(c), std::move(handler));
     if (index == slots_.size()) {
         slots_.push_back(std::move(added));
@@ -174,13 +176,12 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
         }
     }
     core_.emplace();
-    start_ = core::any_start(at(), slots_.size());
-    return core_->try_all(at(), slots_.size(), start_);
+    return core_->try_all(at(), slots_.size(), order_.data(), false);
 }
 
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
     if (!try_all()) {
-        detail::thread_select<Platform>::wait(*core_, at(), slots_.size(), start_, may_wait);
+        detail::thread_select<Platform>::wait(*core_, at(), slots_.size(), order_.data(), may_wait);
     }
     return finish();
 }
@@ -215,7 +216,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
         },
         [](const wait_target& t, node& w) noexcept {
             basic_selector& s = of(t);
-            return s.core_->begin(s.at(), s.slots_.size(), s.start_, w, true);
+            return s.core_->begin(s.at(), s.slots_.size(), s.order_.data(), w, true);
         },
         [](const wait_target& t, node&, fate why) noexcept { return of(t).core_->cancel(why); },
         [](const wait_target& t, fate what) -> result<chosen> {
@@ -232,7 +233,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
                 s.slots_[index]->give_back();
             }
         }};
-    if (has_end_) {
+    if (needs_timers_) {
         detail::prepare_timers<Platform>();
     }
     return {ops, wait_target{this, this}};

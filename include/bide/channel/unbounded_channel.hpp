@@ -49,9 +49,16 @@ public:
     bool close() noexcept { return core_.close(); }
     bool is_closed() const noexcept { return core_.is_closed(); }
 
+    // The capacity of a channel without one: the largest std::size_t.
+    static constexpr std::size_t unbounded = detail::basic_unbounded_core<T, Platform>::capacity();
+    static constexpr std::size_t capacity() noexcept { return unbounded; }
+
     // How many were inside at one instant.
     std::size_t size() const noexcept { return core_.size(); }
     bool empty() const noexcept { return size() == 0; }
+
+    // Never: a send always has room.
+    static constexpr bool is_full() noexcept { return false; }
 
 private:
     friend detail::send_face<basic_unbounded_channel, T, Platform>;

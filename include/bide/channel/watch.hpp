@@ -10,8 +10,11 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -22,12 +25,22 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// The value, its readers, and its writers. A modify() has the writers' turn while its function runs;
+// other writers queue for the turn and get it in the order in which they came. A send() that finds
+// the turn free needs no more than the lock. Readers need no turn.
+//
+//   writer_        writers_     under the lock
+//   nullptr        empty        the turn is free
+//   a thread       any          the thread's modify() runs, or its queued write has the turn next
+//   nullptr        not empty    never: the turn is passed on to the first that waits
 template <class T, class Platform> class watch_state : public basic_bulletin<Platform> {
     using base = basic_bulletin<Platform>;
 
 public:
     using shared_value = basic_shared_value<T, Platform>;
+    using typename base::node;
     using typename base::reader;
+    using typename base::wake_list;
     static constexpr const char* reader_name = "watch receiver";
 
     explicit watch_state(T&& first) : value_(std::move(first)) {}
@@ -41,22 +54,54 @@ public:
         return latest;
     }
 
-    enum class attempt { done, closed, too_late };
+    // Puts `next` in place of the latest, which goes with `next`. False: it is closed.
+    bool send(shared_value& next) noexcept {
+        lock_in_turn();
+        return end_turn(&next);
+    }
 
-    // `next` in place of the latest, which goes with `next`; `still`: if that is this version.
-    attempt replace(shared_value& next, const std::uint64_t* still = nullptr) noexcept {
-        typename base::wake_list told;
-        base::lock();
-        const attempt what = base::is_closed()                              ? attempt::closed
-                             : still != nullptr && base::latest() != *still ? attempt::too_late
-                                                                            : attempt::done;
-        if (what == attempt::done) {
-            value_.swap(next);
-            base::post(told);
+    // A writer's turn.
+    class turn {
+    public:
+        explicit turn(watch_state& s) noexcept : of_(s) {
+            s.lock_in_turn();
+            s.writer_ = this_thread();
+            closed_ = s.is_closed();
+            s.unlock();
         }
-        base::unlock();
-        told.publish(fate::granted);
-        return what;
+        turn(const turn&) = delete;
+        turn& operator=(const turn&) = delete;
+        ~turn() {
+            if (!over_) {
+                of_.lock();
+                of_.end_turn(nullptr);
+            }
+        }
+
+        bool is_closed() const noexcept { return closed_; }
+
+        // It is replaced in a writer's turn alone, and stays what it is until the end of this one.
+        const T& latest() const noexcept { return *of_.value_; }
+
+        // Ends it: as send().
+        bool send(shared_value& next) noexcept {
+            over_ = true;
+            of_.lock();
+            return of_.end_turn(&next);
+        }
+
+    private:
+        watch_state& of_;
+        bool closed_;
+        bool over_ = false;
+    };
+
+    // As basic_bulletin's, for the destructor of the watch, which close() has no part in.
+    bool end(wake_list& out) noexcept {
+        if (writer_ != nullptr) {
+            fatal("watch", this, "destroyed during a modify()");
+        }
+        return base::end(out);
     }
 
     bool has_changed(const reader& r) const noexcept {
@@ -78,8 +123,77 @@ public:
     }
 
 private:
-    shared_value value_; // under the lock
+    struct thread_mark {
+        char place;
+    };
+    static const void* this_thread() noexcept { return &Platform::template local<thread_mark>(); }
+
+    struct half { // as thread_wait wants it
+        watch_state& of;
+        fate enqueue(node& w) noexcept { return of.enqueue(w); }
+        bool cancel(node&, fate) noexcept { return false; } // no writer gives up
+    };
+    using waits = thread_wait<half, Platform>;
+
+    // Takes the lock when the turn is free, or this thread's.
+    void lock_in_turn() noexcept;
+    fate enqueue(node& w) noexcept;
+
+    // With the lock, in the turn: lets go of both. Sends `next`, if there is one and it is not closed.
+    bool end_turn(shared_value* next) noexcept;
+
+    // Under the lock:
+    shared_value value_;
+    typename Platform::template var<const void*> writer_{nullptr};
+    typename base::wait_queue writers_; // their amount is their thread's mark
 };
+
+template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn() noexcept {
+    base::lock();
+    const void* const writer = writer_;
+    if (writer == nullptr) {
+        return;
+    }
+    if (writer == this_thread()) {
+        fatal("watch", this, "sent to, or modified, by a function that modify() runs");
+    }
+    base::unlock();
+    half mine{*this};
+    waits::until(mine, reinterpret_cast<std::ptrdiff_t>(this_thread()), deadline::never());
+    base::lock();
+}
+
+template <class T, class Platform> fate watch_state<T, Platform>::enqueue(node& w) noexcept {
+    base::lock();
+    fate what = fate::granted;
+    if (writer_ == nullptr) {
+        writer_ = this_thread();
+        what = base::complete(w, what);
+    } else {
+        what = base::queue(writers_, w);
+    }
+    base::unlock();
+    return what;
+}
+
+template <class T, class Platform>
+bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
+    wake_list told;
+    const bool sends = next != nullptr && !base::is_closed();
+    if (sends) {
+        value_.swap(*next);
+        base::post(told);
+    }
+    writer_ = nullptr;
+    if (!writers_.empty()) {
+        node& w = writers_.pop();
+        writer_ = reinterpret_cast<const void*>(static_cast<std::ptrdiff_t>(w.amount));
+        told.push(w);
+    }
+    base::unlock();
+    told.publish(fate::granted);
+    return sends;
+}
 
 } // namespace detail
 
@@ -155,9 +269,9 @@ private:
     detail::subscription<state> at_;
 };
 
-// Any number of threads may send and modify. Values are copied and destroyed under no lock, and a
-// value may be copied by several at a time; it is destroyed by the last who refers to it. A new
-// value is allocated; nothing else allocates.
+// Any number of threads may send and modify. Values are copied and destroyed under no lock that a
+// reader waits for, and a value may be copied by several at a time; it is destroyed by the last who
+// refers to it. A new value is allocated; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
@@ -169,33 +283,38 @@ public:
     explicit basic_watch(T first = T()) : at_(new state(std::move(first))) {}
 
     // As close().
+    // Requires: no modify() and no send() that waits for one; terminates otherwise.
     ~basic_watch() = default;
 
     basic_watch(const basic_watch&) = delete;
     basic_watch& operator=(const basic_watch&) = delete;
 
-    // A new version. Never waits. False: it is closed; the value is gone.
+    // Sends a new version. False: it is closed; the value is gone.
+    // Blocks: while a modify() on another thread runs its function.
     // Throws: std::bad_alloc, and what T's move does; nothing was sent then.
+    // Requires: not called by a function that modify() of this watch runs; terminates otherwise.
     bool send(T value) {
         typename state::shared_value next(std::move(value));
-        return at_.state().replace(next) == state::attempt::done;
+        return at_.state().send(next);
     }
 
-    // A new version: f(T&) changes a copy of the latest, under no lock. Where another version comes
-    // in between, it is called again on a copy of that; it is called for nothing else than its
-    // effect on the copy. False: it is closed.
+    // Sends a new version: f(T&) changes a copy of the latest. It is called once; no other version
+    // comes in between, for other sends and modifications wait until it returns, in the order in
+    // which they came: so f must not wait for one. Reads, waits for changes and close() do not wait
+    // for f, and f may use them.
+    // False: it is closed; f was not called if it was closed before.
+    // Blocks: while other modify() run their functions.
     // Throws: what f and T's copy do, std::bad_alloc; nothing was sent then.
+    // Requires: as send().
     template <class F> bool modify(F&& f) {
-        for (auto what = state::attempt::too_late;;) {
-            std::uint64_t version = 0;
-            T changed(*at_.state().latest_value(version));
-            f(changed);
-            typename state::shared_value next(std::move(changed));
-            what = at_.state().replace(next, &version);
-            if (what != state::attempt::too_late) {
-                return what == state::attempt::done;
-            }
+        typename state::shared_value next; // in the end, what it replaces; destroyed after the turn
+        typename state::turn mine(at_.state());
+        if (mine.is_closed()) {
+            return false;
         }
+        next = typename state::shared_value(mine.latest());
+        std::forward<F>(f)(next.sole());
+        return mine.send(next);
     }
 
     // A copy of the latest value.

@@ -19,7 +19,8 @@
 //   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
 //   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
 //                   other thread may be about to resume it: one that releases to it is, until its
-//                   release returns
+//                   release returns. This thread may be, in a release or a wake_scope of its own:
+//                   then the coroutine is taken out of what that is going to resume
 //
 // A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
@@ -276,7 +277,7 @@ private:
     // alone: somebody else whom it let through may have destroyed the primitive.
     void end_early(fate why) noexcept {
         wake_scope<Platform> away(&detail::service_executor<Platform>);
-        if (!wait_->node.is_complete() && op_.ops_->cancel(op_.target_, wait_->node, why)) {
+        if (!wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, why)) {
             wait_->node.settle(why);
             wait_->go_elsewhere();
         }
@@ -290,7 +291,7 @@ private:
             return op_.ops_->give_back(op_.target_, ready_);
         }
         const bool ended =
-            !wait_->node.is_complete() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
+            !wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
         op_.ops_->give_back(op_.target_, ended ? fate::stopped : wait_->node.await_outcome());
     }
 

@@ -20,9 +20,15 @@
 
 namespace bide::inline BIDE_ABI {
 
+template <class Platform> class basic_waiter;
+
 template <class Platform> class basic_choice {
 public:
-    basic_choice() noexcept = default;
+    // Runs when the outcome of the chosen case was published. Returns the waiter of the owner of
+    // all cases, which is granted then; nullptr if the owner does not wait yet.
+    using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
+
+    explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
     basic_choice(const basic_choice&) = delete;
     basic_choice& operator=(const basic_choice&) = delete;
 
@@ -38,6 +44,9 @@ public:
         return open;
     }
 
+    // nullptr: each case has a waker of its own.
+    owner_of owner() const noexcept { return owner_; }
+
     void commit() noexcept { lock::release_as(word_, decided); }
     void abandon() noexcept { lock::release(word_); }
 
@@ -50,6 +59,7 @@ private:
     using lock = lock_bits<Platform, futex_word>;
     static constexpr futex_word decided = 4;
 
+    const owner_of owner_;
     typename Platform::template atomic<futex_word> word_{0};
 };
 

@@ -14,6 +14,9 @@
 //   BIDE_COLD                here          out of line and seldom called
 //   BIDE_NEAR_LOCAL          here          out of line where the compiler keeps the address of what
 //                                          is thread-local over a suspension point
+//   BIDE_BRACED_AWAIT_BUG    here          1: an aggregate, or a lambda that captures by value, that
+//                                          is written inside a co_await or co_yield expression is
+//                                          destroyed twice, unless that is trivial; 0: once
 //   BIDE_RECYCLE_FRAMES      user or      1: coroutine frames are recycled; 0: each is its own
 //                            sched/...    allocation, as sanitizers want it (frame_memory.hpp); the
 //                                         two may be mixed in a program
@@ -70,6 +73,14 @@
 #define BIDE_NEAR_LOCAL BIDE_NOINLINE
 #else
 #define BIDE_NEAR_LOCAL
+#endif
+
+// GCC bugs 99576, 100611, 101367 and 101976. What the expression calls, and whether that takes its
+// arguments by value or by reference, makes no difference.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#define BIDE_BRACED_AWAIT_BUG 1
+#else
+#define BIDE_BRACED_AWAIT_BUG 0
 #endif
 
 #if BIDE_EXCEPTIONS

@@ -6,6 +6,7 @@
 // on another clock, which may be set, is looked at again after each wake.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/nanoseconds.hpp>
 #include <bide/core/platform.hpp>
 
 #include <chrono>
@@ -64,22 +65,21 @@ public:
         return rest > forever - now ? forever : now + rest;
     }
 
+    // Whether it has come, by its own clock.
+    bool has_passed() const noexcept {
+        return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
+    }
+
     // True when steady_ns() has passed but the deadline's own clock, set back meanwhile, says not
     // yet.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     // A duration in nanoseconds: rounded up, so that no wait is shorter than asked for, and never
-    // beyond what never() and poll() are made of.
+    // beyond what never() and poll() are made of; NaN is poll()'s. Integers are exact in every
+    // period; floating-point counts are rounded as their type, or double, rounds.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
-        const std::chrono::duration<double> seconds(d);
-        if (!(seconds.count() < 9.2e9)) {
-            return forever;
-        }
-        if (seconds.count() < -9.2e9) {
-            return past;
-        }
-        return std::chrono::ceil<std::chrono::nanoseconds>(d).count();
+        return detail::saturated_ns(d);
     }
 
 private:

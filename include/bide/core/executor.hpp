@@ -13,6 +13,7 @@ namespace bide::inline BIDE_ABI {
 struct runnable {
     runnable* next = nullptr; // the queue's that it is in
     waker run;
+    runnable* back = nullptr; // a wake_scope's, while one keeps it (core/resume.hpp)
 };
 
 // An executor that takes a runnable, which stays alive until it is run: such a post cannot fail for

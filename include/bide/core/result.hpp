@@ -1,289 +1,341 @@
 #ifndef BIDE_CORE_RESULT_HPP
 #define BIDE_CORE_RESULT_HPP
 
-// A value, or why there is none: members as in std::expected, but always a type of our own, so that
-// C++20 and C++23 translation units link together.
+// A value, or the error that says why there is none. result and unexpected have the members of
+// std::expected and std::unexpected, but are always types of our own, so that C++20 and C++23
+// translation units link together. They differ in this:
+//
+//   value()      If there is no value, throws what the error says (closed_error, stopped_error, else
+//                std::system_error), not bad_expected_access. The error is an errc, a
+//                std::error_code, or has one of type errc as its member `code`; for any other
+//                error type value() does not compile.
+//   unexpect     is bide::unexpect; C++20 has no std::unexpect.
+//   assignment   If the type's own assignment is missing or may throw, and its move constructor
+//                does not throw, the value (or error) is replaced by a new one. An exception then
+//                leaves the old one unchanged.
+//   constexpr    holds for all members but swap, emplace and the assignments; copy and move
+//                assignment are constexpr for trivial types.
+//   trivial      are copies, moves and the destructor if both types are trivially copyable,
+//                movable and assignable; otherwise none of them is.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/result_chain.hpp>
+#include <bide/core/detail/result_traits.hpp>
+#include <bide/core/errc.hpp>
 
-#include <new>
-#include <string>
-#include <system_error>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 
-// Why an operation did not do what it says.
-enum class errc {
-    closed = 1, // the primitive was closed
-    stopped,    // a stop was requested
-    timeout,    // the deadline passed
-    empty,      // nothing to receive now
-    full,       // no room to send now
-    lagged      // values were missed
-};
+// An error on its way to a result.
+template <class E> class unexpected {
+    static_assert(detail::is_result_part<E> && !std::is_const_v<E> && !std::is_volatile_v<E>,
+                  "unexpected<E> of object types");
 
-namespace detail {
-
-class error_category_type final : public std::error_category {
 public:
-    const char* name() const noexcept override { return "bide"; }
-    std::string message(int code) const override {
-        switch (static_cast<errc>(code)) {
-        case errc::closed: return "closed";
-        case errc::stopped: return "stopped";
-        case errc::timeout: return "timed out";
-        case errc::empty: return "empty";
-        case errc::full: return "full";
-        case errc::lagged: return "lagged behind";
-        }
-        return "unknown";
+    constexpr unexpected(const unexpected&) = default;
+    constexpr unexpected(unexpected&&) = default;
+    template <class G = E>
+        requires(!std::is_same_v<std::remove_cvref_t<G>, unexpected> &&
+                 !std::is_same_v<std::remove_cvref_t<G>, std::in_place_t> &&
+                 std::is_constructible_v<E, G>)
+    constexpr explicit unexpected(G&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : error_(std::forward<G>(e)) {}
+    template <class... Args>
+        requires std::is_constructible_v<E, Args...>
+    constexpr explicit unexpected(std::in_place_t, Args&&... args) noexcept(
+        std::is_nothrow_constructible_v<E, Args...>)
+        : error_(std::forward<Args>(args)...) {}
+    template <class U, class... Args>
+        requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
+    constexpr explicit unexpected(std::in_place_t, std::initializer_list<U> list, Args&&... args)
+        : error_(list, std::forward<Args>(args)...) {}
+
+    constexpr unexpected& operator=(const unexpected&) = default;
+    constexpr unexpected& operator=(unexpected&&) = default;
+
+    constexpr E& error() & noexcept { return error_; }
+    constexpr const E& error() const& noexcept { return error_; }
+    constexpr E&& error() && noexcept { return std::move(error_); }
+    constexpr const E&& error() const&& noexcept { return std::move(error_); }
+
+    constexpr void swap(unexpected& other) noexcept(std::is_nothrow_swappable_v<E>)
+        requires std::is_swappable_v<E>
+    {
+        using std::swap;
+        swap(error_, other.error_);
     }
-};
 
-} // namespace detail
-
-inline const std::error_category& error_category() noexcept {
-    static const detail::error_category_type category;
-    return category;
-}
-
-inline std::error_code make_error_code(errc e) noexcept {
-    return {static_cast<int>(e), error_category()};
-}
-
-} // namespace bide::inline BIDE_ABI
-
-template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
-
-namespace bide::inline BIDE_ABI {
-
-class closed_error : public std::system_error {
-public:
-    using std::system_error::system_error;
-};
-
-class stopped_error : public std::system_error {
-public:
-    using std::system_error::system_error;
-};
-
-namespace detail {
-
-// errc, or something that carries one as `code`.
-inline errc code_of(errc e) noexcept { return e; }
-template <class E>
-    requires requires(const E& e) { static_cast<errc>(e.code); }
-errc code_of(const E& e) noexcept {
-    return e.code;
-}
-
-inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
-
-// Where to construct a member of a union.
-template <class T> void* place(T& member) noexcept {
-    return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
-}
-
-[[noreturn]] BIDE_NOINLINE inline void throw_error(errc e) {
-    if (e == errc::closed) {
-        BIDE_THROW(closed_error(make_error_code(e)));
-    }
-    if (e == errc::stopped) {
-        BIDE_THROW(stopped_error(make_error_code(e)));
-    }
-    BIDE_THROW(std::system_error(make_error_code(e)));
-}
-[[noreturn]] BIDE_NOINLINE inline void throw_error(const std::error_code& e) {
-    if (e.category() == error_category()) {
-        throw_error(static_cast<errc>(e.value()));
-    }
-    BIDE_THROW(std::system_error(e));
-}
-
-} // namespace detail
-
-template <class E> struct unexpected {
-    E error;
+private:
+    E error_;
 };
 template <class E> unexpected(E) -> unexpected<E>;
 
-template <class T, class E = errc> class [[nodiscard]] result {
-    static_assert(std::is_object_v<T> && std::is_object_v<E>, "result<T, E> of object types");
+template <class T, class E = errc>
+class [[nodiscard]] result : public detail::result_chain<T, E> {
+    static_assert(detail::is_result_part<T> && detail::is_result_part<E> && !std::is_const_v<E> &&
+                      !std::is_volatile_v<E>,
+                  "result<T, E> of object types");
+    using base = detail::result_chain<T, E>;
+
+    template <class A, class B>
+    static constexpr bool is_explicit = !std::is_convertible_v<A, T> || !std::is_convertible_v<B, E>;
 
 public:
-    using value_type = T;
-    using error_type = E;
+    // A value-initialised T.
+    constexpr result() noexcept(std::is_nothrow_default_constructible_v<T>)
+        requires std::is_default_constructible_v<T>
+        : base(std::in_place) {}
 
-    result(T value) noexcept(std::is_nothrow_move_constructible_v<T>)
-        : value_(std::move(value)), has_value_(true) {}
-    result(unexpected<E> e) noexcept(std::is_nothrow_move_constructible_v<E>)
-        : error_(std::move(e.error)), has_value_(false) {}
+    template <class U = T>
+        requires detail::makes_value<T, E, U>
+    constexpr explicit(!std::is_convertible_v<U, T>)
+        result(U&& value) noexcept(std::is_nothrow_constructible_v<T, U>)
+        : base(std::in_place, std::forward<U>(value)) {}
 
-    result(const result& other)
-        requires(std::is_copy_constructible_v<T> && std::is_copy_constructible_v<E>)
-        : has_value_(other.has_value_) {
-        construct(other);
+    template <class G>
+        requires std::is_constructible_v<E, const G&>
+    constexpr explicit(!std::is_convertible_v<const G&, E>)
+        result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
+        : base(unexpect, e.error()) {}
+    template <class G>
+        requires std::is_constructible_v<E, G>
+    constexpr explicit(!std::is_convertible_v<G, E>)
+        result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : base(unexpect, std::move(e).error()) {}
+
+    // Of another result: its value, or its error, converted. A result that makes a T is a value.
+    template <class U, class G>
+        requires detail::converts_to<T, E, result<U, G>, const U&, const G&>
+    constexpr explicit(is_explicit<const U&, const G&>)
+        result(const result<U, G>& other)
+        : base(typename base::converted(), other) {}
+    template <class U, class G>
+        requires detail::converts_to<T, E, result<U, G>, U, G>
+    constexpr explicit(is_explicit<U, G>) result(result<U, G>&& other)
+        : base(typename base::converted(), std::move(other)) {}
+
+    template <class... Args>
+        requires std::is_constructible_v<T, Args...>
+    constexpr explicit result(std::in_place_t tag, Args&&... args) noexcept(
+        std::is_nothrow_constructible_v<T, Args...>)
+        : base(tag, std::forward<Args>(args)...) {}
+    template <class U, class... Args>
+        requires std::is_constructible_v<T, std::initializer_list<U>&, Args...>
+    constexpr explicit result(std::in_place_t tag, std::initializer_list<U> list, Args&&... args)
+        : base(tag, list, std::forward<Args>(args)...) {}
+    template <class... Args>
+        requires std::is_constructible_v<E, Args...>
+    constexpr explicit result(unexpect_t tag, Args&&... args) noexcept(
+        std::is_nothrow_constructible_v<E, Args...>)
+        : base(tag, std::forward<Args>(args)...) {}
+    template <class U, class... Args>
+        requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
+    constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
+        : base(tag, list, std::forward<Args>(args)...) {}
+
+    template <class U = T>
+        requires detail::assigns_value<T, E, U>
+    result& operator=(U&& value) {
+        this->set_value(std::forward<U>(value));
+        return *this;
     }
-    result(result&& other) noexcept(nothrow_move) : has_value_(other.has_value_) {
-        construct(std::move(other));
+    template <class G>
+        requires detail::assigns_error<T, E, const G&>
+    result& operator=(const unexpected<G>& e) {
+        this->set_error(e.error());
+        return *this;
+    }
+    template <class G>
+        requires detail::assigns_error<T, E, G>
+    result& operator=(unexpected<G>&& e) {
+        this->set_error(std::move(e).error());
+        return *this;
     }
 
-    result& operator=(const result& other)
-        requires(std::is_copy_constructible_v<T> && std::is_copy_constructible_v<E>)
+    // Ends what there is and makes a value of the arguments.
+    template <class... Args>
+        requires std::is_nothrow_constructible_v<T, Args...>
+    T& emplace(Args&&... args) noexcept {
+        return this->emplace_value(std::forward<Args>(args)...);
+    }
+    template <class U, class... Args>
+        requires std::is_nothrow_constructible_v<T, std::initializer_list<U>&, Args...>
+    T& emplace(std::initializer_list<U> list, Args&&... args) noexcept {
+        return this->emplace_value(list, std::forward<Args>(args)...);
+    }
+
+    void swap(result& other) noexcept(detail::is_nothrow_to_swap<T, E>)
+        requires detail::swappable<T, E>
     {
-        if (this != &other) {
-            *this = result(other);
-        }
-        return *this;
+        this->swap_parts(other);
     }
-    result& operator=(result&& other) noexcept {
-        static_assert(nothrow_move, "assigning a result needs moves that do not throw");
-        if (this != &other) {
-            destroy();
-            has_value_ = other.has_value_;
-            construct(std::move(other));
-        }
-        return *this;
-    }
-
-    ~result() { destroy(); }
-
-    bool has_value() const noexcept { return has_value_; }
-    explicit operator bool() const noexcept { return has_value_; }
 
     // Throws: std::system_error with the error's code (closed_error, stopped_error where it is
     // that).
-    T& value() & {
-        check();
-        return value_;
+    constexpr T& value() & {
+        this->require_value();
+        return **this;
     }
-    const T& value() const& {
-        check();
-        return value_;
+    constexpr const T& value() const& {
+        this->require_value();
+        return **this;
     }
-    T&& value() && {
-        check();
-        return std::move(value_);
+    constexpr T&& value() && {
+        this->require_value();
+        return *std::move(*this);
+    }
+    constexpr const T&& value() const&& {
+        this->require_value();
+        return *std::move(*this);
     }
 
     // Requires: has_value().
-    T& operator*() & noexcept { return value_; }
-    const T& operator*() const& noexcept { return value_; }
-    T&& operator*() && noexcept { return std::move(value_); }
-    T* operator->() noexcept { return __builtin_addressof(value_); }
-    const T* operator->() const noexcept { return __builtin_addressof(value_); }
-
-    // Requires: !has_value().
-    const E& error() const& noexcept { return error_; }
-    E&& error() && noexcept { return std::move(error_); }
-
-    template <class U> T value_or(U&& other) && {
-        return has_value_ ? std::move(value_) : static_cast<T>(std::forward<U>(other));
+    constexpr T& operator*() & noexcept { return this->either_.value; }
+    constexpr const T& operator*() const& noexcept { return this->either_.value; }
+    constexpr T&& operator*() && noexcept { return std::move(this->either_.value); }
+    constexpr const T&& operator*() const&& noexcept { return std::move(this->either_.value); }
+    constexpr T* operator->() noexcept { return __builtin_addressof(this->either_.value); }
+    constexpr const T* operator->() const noexcept {
+        return __builtin_addressof(this->either_.value);
     }
-    template <class U>
+
+    // The value, or `other` where there is none.
+    template <class U = std::remove_cv_t<T>>
         requires std::is_copy_constructible_v<T>
-    T value_or(U&& other) const& {
-        return has_value_ ? value_ : static_cast<T>(std::forward<U>(other));
+    constexpr T value_or(U&& other) const& {
+        return this->has_value() ? **this : static_cast<T>(std::forward<U>(other));
+    }
+    template <class U = std::remove_cv_t<T>> constexpr T value_or(U&& other) && {
+        return this->has_value() ? *std::move(*this) : static_cast<T>(std::forward<U>(other));
     }
 
 private:
-    static constexpr bool nothrow_move =
-        std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_constructible_v<E>;
+    template <class, class> friend class detail::result_chain;
 
-    template <class Other> void construct(Other&& other) {
-        if (has_value_) {
-            ::new (detail::place(value_)) T(std::forward<Other>(other).value_);
-        } else {
-            ::new (detail::place(error_)) E(std::forward<Other>(other).error_);
-        }
-    }
-
-    void destroy() noexcept {
-        if (has_value_) {
-            value_.~T();
-        } else {
-            error_.~E();
-        }
-    }
-
-    void check() const {
-        if (!has_value_) {
-            detail::throw_error(detail::code_of(error_));
-        }
-    }
-
-    union {
-        T value_;
-        E error_;
-    };
-    bool has_value_;
+    template <class F>
+    constexpr result(detail::value_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
+    template <class F>
+    constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
 };
 
-template <class E> class [[nodiscard]] result<void, E> {
+template <class E>
+class [[nodiscard]] result<void, E> : public detail::result_chain<void, E> {
+    static_assert(detail::is_result_part<E> && !std::is_const_v<E> && !std::is_volatile_v<E>,
+                  "result<void, E> of an object type");
+    using base = detail::result_chain<void, E>;
+
 public:
-    using value_type = void;
-    using error_type = E;
+    constexpr result() noexcept : base(std::in_place) {}
+    constexpr explicit result(std::in_place_t tag) noexcept : base(tag) {}
 
-    result() noexcept : has_value_(true) {}
-    result(unexpected<E> e) noexcept(std::is_nothrow_move_constructible_v<E>)
-        : error_(std::move(e.error)), has_value_(false) {}
+    template <class G>
+        requires std::is_constructible_v<E, const G&>
+    constexpr explicit(!std::is_convertible_v<const G&, E>)
+        result(const unexpected<G>& e) noexcept(std::is_nothrow_constructible_v<E, const G&>)
+        : base(unexpect, e.error()) {}
+    template <class G>
+        requires std::is_constructible_v<E, G>
+    constexpr explicit(!std::is_convertible_v<G, E>)
+        result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
+        : base(unexpect, std::move(e).error()) {}
 
-    result(const result& other)
-        requires std::is_copy_constructible_v<E>
-        : has_value_(other.has_value_) {
-        if (!has_value_) {
-            ::new (detail::place(error_)) E(other.error_);
-        }
+    template <class U, class G>
+        requires std::is_void_v<U> && detail::converts_to<void, E, result<U, G>, U, const G&>
+    constexpr explicit(!std::is_convertible_v<const G&, E>) result(const result<U, G>& other)
+        : base(typename base::converted(), other) {}
+    template <class U, class G>
+        requires std::is_void_v<U> && detail::converts_to<void, E, result<U, G>, U, G>
+    constexpr explicit(!std::is_convertible_v<G, E>) result(result<U, G>&& other)
+        : base(typename base::converted(), std::move(other)) {}
+
+    template <class... Args>
+        requires std::is_constructible_v<E, Args...>
+    constexpr explicit result(unexpect_t tag, Args&&... args) noexcept(
+        std::is_nothrow_constructible_v<E, Args...>)
+        : base(tag, std::forward<Args>(args)...) {}
+    template <class U, class... Args>
+        requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
+    constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
+        : base(tag, list, std::forward<Args>(args)...) {}
+
+    template <class G>
+        requires detail::assigns_error<void, E, const G&>
+    result& operator=(const unexpected<G>& e) {
+        this->set_error(e.error());
+        return *this;
     }
-    result(result&& other) noexcept(std::is_nothrow_move_constructible_v<E>)
-        : has_value_(other.has_value_) {
-        if (!has_value_) {
-            ::new (detail::place(error_)) E(std::move(other.error_));
-        }
-    }
-    result& operator=(result other) noexcept {
-        static_assert(std::is_nothrow_move_constructible_v<E>,
-                      "assigning a result needs moves that do not throw");
-        destroy();
-        has_value_ = other.has_value_;
-        if (!has_value_) {
-            ::new (detail::place(error_)) E(std::move(other.error_));
-        }
+    template <class G>
+        requires detail::assigns_error<void, E, G>
+    result& operator=(unexpected<G>&& e) {
+        this->set_error(std::move(e).error());
         return *this;
     }
 
-    ~result() { destroy(); }
+    void emplace() noexcept { this->emplace_value(); }
 
-    bool has_value() const noexcept { return has_value_; }
-    explicit operator bool() const noexcept { return has_value_; }
+    void swap(result& other) noexcept(detail::is_nothrow_to_swap<detail::nothing, E>)
+        requires detail::swappable<detail::nothing, E>
+    {
+        this->swap_parts(other);
+    }
 
     // Throws: as result<T, E>::value().
-    void value() const {
-        if (!has_value_) {
-            detail::throw_error(detail::code_of(error_));
-        }
+    constexpr void value() const {
+        this->require_value();
     }
 
-    // Requires: !has_value().
-    const E& error() const& noexcept { return error_; }
-    E&& error() && noexcept { return std::move(error_); }
+    // Requires: has_value().
+    constexpr void operator*() const noexcept {}
 
 private:
-    void destroy() noexcept {
-        if (!has_value_) {
-            error_.~E();
-        }
-    }
+    template <class, class> friend class detail::result_chain;
 
-    union {
-        char none_ = 0;
-        E error_;
-    };
-    bool has_value_;
+    template <class F>
+    constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
 };
+
+template <class E>
+    requires std::is_swappable_v<E>
+constexpr void swap(unexpected<E>& a, unexpected<E>& b) noexcept(noexcept(a.swap(b))) {
+    a.swap(b);
+}
+template <class T, class E>
+    requires requires(result<T, E>& r) { r.swap(r); }
+void swap(result<T, E>& a, result<T, E>& b) noexcept(noexcept(a.swap(b))) {
+    a.swap(b);
+}
+
+template <class E, class G>
+    requires detail::equal_to<E, G>
+constexpr bool operator==(const unexpected<E>& a, const unexpected<G>& b) {
+    return a.error() == b.error();
+}
+template <class T, class E, class U, class G>
+    requires(detail::equal_to<T, U> && detail::equal_to<E, G>)
+constexpr bool operator==(const result<T, E>& a, const result<U, G>& b) {
+    if (a.has_value() != b.has_value()) {
+        return false;
+    }
+    return a.has_value() ? static_cast<bool>(*a == *b) : static_cast<bool>(a.error() == b.error());
+}
+template <class E, class G>
+    requires detail::equal_to<E, G>
+constexpr bool operator==(const result<void, E>& a, const result<void, G>& b) {
+    return a.has_value() == b.has_value() && (a.has_value() || a.error() == b.error());
+}
+template <class T, class E, class U>
+    requires(!detail::is_result<U> && !detail::is_unexpected<U> && detail::equal_to<T, U>)
+constexpr bool operator==(const result<T, E>& a, const U& value) {
+    return a.has_value() && static_cast<bool>(*a == value);
+}
+template <class T, class E, class G>
+    requires detail::equal_to<E, G>
+constexpr bool operator==(const result<T, E>& a, const unexpected<G>& e) {
+    return !a.has_value() && static_cast<bool>(a.error() == e.error());
+}
 
 } // namespace bide::inline BIDE_ABI
 

@@ -47,34 +47,53 @@ public:
         return r;
     }
 
-    // Takes `r` out; false: it is not inside.
-    bool remove(const runnable& r) noexcept {
-        runnable* before = nullptr;
-        for (runnable* at = first_; at != nullptr; before = at, at = at->next) {
-            if (at == &r) {
-                (before == nullptr ? first_ : before->next) = at->next;
-                if (last_ == at) {
-                    last_ = before;
-                }
-                return true;
-            }
-        }
-        return false;
-    }
-
 private:
     runnable* first_ = nullptr;
     runnable* last_ = nullptr;
+};
+
+// A list of runnables, oldest first, out of which each can be taken without knowing where it is.
+class resumption_list {
+public:
+    resumption_list() noexcept { end_.next = end_.back = &end_; }
+    resumption_list(const resumption_list&) = delete;
+    resumption_list& operator=(const resumption_list&) = delete;
+
+    void push(runnable& r) noexcept {
+        r.next = &end_;
+        r.back = end_.back;
+        end_.back->next = &r;
+        end_.back = &r;
+    }
+
+    // nullptr: it is empty.
+    runnable* pop() noexcept {
+        runnable* const r = end_.next;
+        return r != &end_ && remove(*r) ? r : nullptr;
+    }
+
+    // Takes `r` out of the list that it is in; false: it is in none.
+    static bool remove(runnable& r) noexcept {
+        if (r.back == nullptr) {
+            return false;
+        }
+        r.back->next = r.next;
+        r.next->back = r.back;
+        r.back = nullptr;
+        return true;
+    }
+
+private:
+    runnable end_; // of a circle
 };
 
 struct transfer_loop;
 
 // What this thread knows about coroutines.
 struct resume_state {
-    run_list list;                 // runnable on this thread, kept by the open scope
-    bool open = false;             // a wake_scope is open
-    executor_ref worker;           // the executor whose worker this thread is
-    transfer_loop* loop = nullptr; // see transfer()
+    resumption_list* list = nullptr; // runnable on this thread: the open scope's, if one is open
+    executor_ref worker;             // the executor whose worker this thread is
+    transfer_loop* loop = nullptr;   // see transfer()
 };
 
 } // namespace detail
@@ -82,14 +101,17 @@ struct resume_state {
 template <class Platform> class wake_scope {
 public:
     // The catch is run here, by the outermost scope.
-    wake_scope() noexcept : mine_(state()), outer_open_(mine_.open) { mine_.open = true; }
+    wake_scope() noexcept : mine_(state()), outer_(mine_.list) {
+        if (outer_ == nullptr) {
+            mine_.list = &catch_;
+        }
+    }
 
     // The catch is posted to `elsewhere()`, which is asked only if there is any.
     using destination = executor_ref (*)() noexcept;
     explicit wake_scope(destination elsewhere) noexcept
-        : mine_(state()), elsewhere_(elsewhere), outer_list_(mine_.list), outer_open_(mine_.open) {
-        mine_.list = {};
-        mine_.open = true;
+        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere) {
+        mine_.list = &catch_;
     }
 
     wake_scope(const wake_scope&) = delete;
@@ -97,28 +119,26 @@ public:
 
     ~wake_scope() {
         if (elsewhere_ != nullptr) {
-            detail::run_list caught = mine_.list;
-            mine_.list = outer_list_;
-            mine_.open = outer_open_;
-            while (runnable* const r = caught.pop()) {
+            mine_.list = outer_;
+            while (runnable* const r = catch_.pop()) {
                 elsewhere_().post(*r);
             }
-        } else if (!outer_open_) {
-            while (runnable* const r = mine_.list.pop()) {
+        } else if (outer_ == nullptr) {
+            while (runnable* const r = catch_.pop()) {
                 r->run.wake();
             }
-            mine_.open = false;
+            mine_.list = nullptr;
         }
     }
 
     // Makes `r` run at the end of the scope that is open on this thread, or now if none is.
     static void run(runnable& r) noexcept {
         wake_scope scope;
-        scope.mine_.list.push(r);
+        scope.mine_.list->push(r);
     }
 
-    // `r` will not run: true if it was waiting to, on this thread.
-    static bool forget(const runnable& r) noexcept { return state().list.remove(r); }
+    // `r` will not run: true if it was waiting to, on this thread, in whichever scope.
+    static bool forget(runnable& r) noexcept { return detail::resumption_list::remove(r); }
 
 private:
     static detail::resume_state& state() noexcept {
@@ -126,9 +146,9 @@ private:
     }
 
     detail::resume_state& mine_;
+    detail::resumption_list* const outer_;
     destination elsewhere_ = nullptr;
-    detail::run_list outer_list_{};
-    bool outer_open_;
+    detail::resumption_list catch_;
 };
 
 // The executor whose worker the calling thread is; empty on other threads.

@@ -25,9 +25,6 @@ template <class T> using as_result_t = typename as_result<T>::type;
 
 namespace detail {
 
-template <class T> inline constexpr bool is_result = false;
-template <class U, class E> inline constexpr bool is_result<result<U, E>> = true;
-
 struct no_cargo {};
 
 } // namespace detail

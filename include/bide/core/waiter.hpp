@@ -12,19 +12,29 @@
 //   waiting       not published; the owner is awake, or is a coroutine or a foreign waker
 //   parked        not published; the owner, a thread, sleeps on this word or is about to
 //   granted ...   published: what became of the wait
+//   + announced   decided, and its primitive may be gone; the node stands in a list of the
+//                 releaser's thread until its waker is about to run, which is the publication
+//
+// One release may decide several waits. It announces all that have wakers, publishes those of
+// threads, and only then runs the first waker: so a waker may cancel, or destroy, any other waiter
+// of the same release. On the releaser's thread that takes the node out of the list, and its waker
+// will not run. On any other thread it waits until the node is published (await_outcome()).
 //
 //   field                    who may touch it, when
 //   next_, prev_, phase_,    the holder of the primitive's lock; once decided, the one who decided,
 //   amount, missing          until publication; the owner before it is queued and after publication
 //   waker_, contested_       the owner before it is queued; read by the holder of the lock and by
 //                            the one who decided
+// Once announced, `missing` holds the mark of the releaser's thread.
 //
 // A wait may be one of several of which only one is to happen: then whoever wants to decide it
 // under a primitive's lock claims their common choice first (core/choice.hpp).
 
+#include <bide/core/backoff.hpp>
 #include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -40,7 +50,26 @@ enum class fate : futex_word { waiting, parked, granted, closed, stopped, timed_
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
 
-template <class Platform> class basic_waiter {
+namespace detail {
+
+// The place of a waiter in a list, and the end of such a list.
+template <class Platform> struct waiter_link {
+    typename Platform::template var<waiter_link*> next_{nullptr};
+    typename Platform::template var<waiter_link*> prev_{nullptr};
+
+    void unlink() noexcept {
+        waiter_link* const next = next_;
+        waiter_link* const prev = prev_;
+        prev->next_ = next;
+        next->prev_ = prev;
+    }
+};
+
+} // namespace detail
+
+template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
+    using link = detail::waiter_link<Platform>;
+
 public:
     // `amount`: how much is asked for, in the primitive's own measure. Without a waker the owner is
     // a thread, which calls park().
@@ -63,10 +92,34 @@ public:
         contested_ = true;
     }
 
-    // Order: acquire [W1]; a published outcome brings what the publisher did before.
-    fate outcome() const noexcept { return state_.load(std::memory_order_acquire); }
+    // The same for a choice that has an owner, whose waiter is granted then.
+    void contest(basic_choice<Platform>& with) noexcept {
+        contest(
+            [](void* choice) noexcept {
+                if (basic_waiter* const owner = owner_of(choice)) {
+                    owner->publish(fate::granted);
+                }
+            },
+            with);
+    }
+
+    // Order: acquire [W1]; a published outcome brings what the publisher did before. One that is
+    // announced only is none yet.
+    fate outcome() const noexcept {
+        const fate seen = state_.load(std::memory_order_acquire);
+        return is_announced(seen) ? fate::waiting : seen;
+    }
 
     bool is_complete() const noexcept { return outcome() > fate::parked; }
+
+    // Complete, or announced: its primitive may be gone.
+    // Order: acquire [W1]; as outcome().
+    bool is_decided() const noexcept {
+        return state_.load(std::memory_order_acquire) > fate::parked;
+    }
+
+    // In no queue: it has not been queued since it was made or reset, or was withdrawn.
+    bool is_idle() const noexcept { return phase_ == phase::idle; }
 
     // Waits until the outcome is published or the deadline has passed (false). Only a thread's
     // node. Looks for a while before it sleeps if it was the first in its queue: the others have
@@ -86,13 +139,10 @@ public:
     // One sleep of park(): until the outcome, a rouse(), or the deadline (false).
     bool sleep(deadline until) noexcept;
 
-    // The outcome of a wait that somebody has decided and is about to publish.
-    fate await_outcome() const noexcept {
-        while (!is_complete()) {
-            Platform::pause();
-        }
-        return outcome();
-    }
+    // The outcome of a wait that a releaser has decided. Where this thread is that releaser, and is
+    // running the wakers of its release, the waker of this one will not run.
+    // Blocks: until another thread has published it, which runs the wakers before this one first.
+    fate await_outcome() noexcept;
 
     // An outcome that needed no waiting, or the owner's own decision. Nobody else looks at it.
     void settle(fate what) noexcept {
@@ -184,10 +234,43 @@ public:
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
+    // Withdrawn by its owner, a stop or a time-out: it may wait again.
+    void withdrawn() noexcept { phase_ = phase::idle; }
+
     // --- who decided, after the lock was released
 
     // Publishes and wakes: nothing of the node is touched after that step.
     void publish(fate what) noexcept;
+
+    // Its outcome is its owner's: the chosen case of a choice that has one.
+    bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
+
+    // What publish() does, without granting the owner's waiter, which is returned: nullptr if that
+    // does not wait yet.
+    basic_waiter* publish_chosen(fate what) noexcept {
+        basic_choice<Platform>* const with = choice();
+        // Order: release [W1]; as publish(). The last touch of the node.
+        state_.store(what, std::memory_order_release);
+        return owner_of(with);
+    }
+
+    // What publish() does, in two steps, for one that has a waker and stands in a list of this
+    // thread's: it is decided for all to see, but stays where it is;
+    void announce(fate what) noexcept {
+        missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
+        // Order: release [W1]; the outcome brings everything before it.
+        state_.store(announced_as(what), std::memory_order_release);
+    }
+    // and, when it was taken out of the list: nothing of the node is touched afterwards. Returns
+    // the waker to be run.
+    waker publish_announced() noexcept {
+        const waker wake = waker_;
+        // Order: relaxed; the publisher reads what it wrote.
+        const fate what = announced_as(state_.load(std::memory_order_relaxed));
+        // Order: release [W1]; the last touch of the node, and of the list that it stood in.
+        state_.store(what, std::memory_order_release);
+        return wake;
+    }
 
 private:
     friend class basic_waiter_queue<Platform>;
@@ -195,15 +278,28 @@ private:
 
     enum class phase : unsigned char { idle, queued, decided };
 
+    static constexpr futex_word announced = 8;
+
+    // With the mark, or without it where it is set.
+    static fate announced_as(fate what) noexcept {
+        return static_cast<fate>(static_cast<futex_word>(what) ^ announced);
+    }
+    static bool is_announced(fate seen) noexcept {
+        return (static_cast<futex_word>(seen) & announced) != 0;
+    }
+
+    static basic_waiter* owner_of(void* choice) noexcept {
+        auto& with = *static_cast<basic_choice<Platform>*>(choice);
+        return with.owner()(with);
+    }
+
     template <class T> using var = typename Platform::template var<T>;
 
-    var<basic_waiter*> next_{nullptr};
-    var<basic_waiter*> prev_{nullptr};
     waker waker_;
 
 public:
     var<std::ptrdiff_t> amount;  // asked for
-    var<std::ptrdiff_t> missing; // of it, not granted yet
+    var<std::ptrdiff_t> missing; // of it, not granted yet; or a thread's mark, see above
 
 private:
     var<fate> forbidden_{fate::waiting};
@@ -242,6 +338,21 @@ template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noe
         }
     }
     return true;
+}
+
+template <class Platform> fate basic_waiter<Platform>::await_outcome() noexcept {
+    for (basic_backoff<Platform> again; !is_decided(); again()) {
+    }
+    // Order: acquire [W1]; where the node stands, and in whose list.
+    const fate seen = state_.load(std::memory_order_acquire);
+    if (is_announced(seen) &&
+        missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>())) {
+        link::unlink();
+        settle(announced_as(seen));
+    }
+    for (basic_backoff<Platform> again; !is_complete(); again()) {
+    }
+    return outcome();
 }
 
 template <class Platform> void basic_waiter<Platform>::publish(fate what) noexcept {

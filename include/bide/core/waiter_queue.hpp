@@ -10,46 +10,141 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <optional>
-
 namespace bide::inline BIDE_ABI {
 
 // Waiters whose wait was decided under a lock, to be published after it: chained through their own
-// links, so there is no number of them that is too large.
+// links, so there is no number of them that is too large. No lock is held while they are published:
+// coroutines and foreign wakers run inside.
+//
+// The outcomes of all are there before the first waker runs (core/waiter.hpp), and what a waker
+// makes of the waiters behind it, it may: to cancel or destroy one takes it out of the list.
 template <class Platform> class basic_wake_list {
 public:
     using waiter = basic_waiter<Platform>;
 
-    bool empty() const noexcept { return last_ == nullptr; }
+    basic_wake_list() noexcept = default;
+    basic_wake_list(const basic_wake_list&) = delete;
+    basic_wake_list& operator=(const basic_wake_list&) = delete;
+
+    bool empty() const noexcept { return last_thread_ == nullptr && has_no_waker(); }
 
     void push(waiter& w) noexcept {
-        w.next_ = nullptr;
-        if (last_ == nullptr) {
-            first_ = &w;
+        if (w.has_waker()) {
+            append(w);
         } else {
-            last_->next_ = &w;
+            w.next_ = nullptr;
+            if (last_thread_ == nullptr) {
+                first_thread_ = &w;
+            } else {
+                last_thread_->next_ = &w;
+            }
+            last_thread_ = &w;
         }
-        last_ = &w;
     }
 
-    // Publishes `what` to all of them, in order, and wakes them. No lock is held here: coroutines
-    // and foreign wakers run inside.
+    // Publishes `what` to all of them, in order: threads first. The list is empty then.
     void publish(fate what) noexcept {
-        std::optional<wake_scope<Platform>> scope;
-        for (waiter* w = first_; w != nullptr;) {
-            waiter* const next = w->next_; // before the last touch of *w
-            if (w->has_waker() && !scope) {
-                scope.emplace();
-            }
-            w->publish(what);
-            w = next;
+        if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
+            const wake_scope<Platform> scope;
+            pop_waker().publish(what); // one alone: nothing of it is touched afterwards
+        } else {
+            announce(what);
+            run_wakers();
         }
-        first_ = last_ = nullptr;
+    }
+
+    // The same for two lists of one release.
+    static void publish(basic_wake_list& list, fate what, basic_wake_list& other,
+                        fate what_other) noexcept {
+        if (list.empty() || other.empty()) {
+            list.publish(what);
+            other.publish(what_other);
+        } else {
+            list.announce(what);
+            other.announce(what_other);
+            const wake_scope<Platform> scope;
+            list.run_wakers();
+            other.run_wakers();
+        }
     }
 
 private:
-    waiter* first_ = nullptr;
-    waiter* last_ = nullptr;
+    using link = detail::waiter_link<Platform>;
+
+    bool has_no_waker() const noexcept {
+        const link* const first = wakers_.next_;
+        return first == nullptr || first == &wakers_;
+    }
+    void append(waiter& w) noexcept {
+        if (wakers_.next_ == nullptr) {
+            wakers_.next_ = wakers_.prev_ = &wakers_;
+        }
+        insert(w, wakers_);
+    }
+    void insert(waiter& w, link& before) noexcept {
+        link* const prev = before.prev_;
+        w.next_ = &before;
+        w.prev_ = prev;
+        prev->next_ = &w;
+        before.prev_ = &w;
+    }
+    waiter& pop_waker() noexcept {
+        link* const first = wakers_.next_;
+        first->unlink();
+        return static_cast<waiter&>(*first);
+    }
+
+    // Threads are published, waiters with wakers only announced. In the place of a chosen case
+    // comes the owner of its choice.
+    void announce(fate what) noexcept {
+        if (!has_no_waker()) {
+            for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
+                if (auto& w = static_cast<waiter&>(*l); !w.has_owner()) {
+                    w.announce(what);
+                }
+            }
+            announce_owners(what);
+        }
+        for (link* l = first_thread_; l != nullptr;) {
+            auto* const w = static_cast<waiter*>(l);
+            l = w->next_; // before the last touch of *w
+            w->publish(what);
+        }
+        first_thread_ = last_thread_ = nullptr;
+    }
+
+    void announce_owners(fate what) noexcept {
+        for (link* l = wakers_.next_; l != &wakers_;) {
+            auto& w = static_cast<waiter&>(*l);
+            l = w.next_;
+            if (!w.is_decided() && w.has_owner()) {
+                w.unlink();
+                if (waiter* const owner = w.publish_chosen(what); owner == nullptr) {
+                    continue;
+                } else if (owner->has_waker()) {
+                    insert(*owner, *l);
+                    owner->announce(fate::granted);
+                } else {
+                    owner->publish(fate::granted);
+                }
+            }
+        }
+    }
+
+    void run_wakers() noexcept {
+        if (has_no_waker()) {
+            return;
+        }
+        const wake_scope<Platform> scope;
+        while (!has_no_waker()) { // one that runs may take out those behind it
+            const waker wake = pop_waker().publish_announced();
+            wake.wake();
+        }
+    }
+
+    link* first_thread_ = nullptr; // linked by next_ alone
+    link* last_thread_ = nullptr;
+    link wakers_; // the end of a circle; not linked before there are any
 };
 
 template <class Platform> class basic_waiter_queue {
@@ -66,7 +161,7 @@ public:
     // Requires: not empty.
     waiter& front() const noexcept {
         waiter* const last = last_;
-        return *last->next_;
+        return static_cast<waiter&>(*last->next_);
     }
 
     // The first node is going to be taken out: asks for its lines at once, not one after the other.
@@ -84,7 +179,7 @@ public:
             w.next_ = &w;
             w.prev_ = &w;
         } else {
-            waiter* const first = last->next_;
+            link* const first = last->next_;
             w.next_ = first;
             w.prev_ = last;
             first->prev_ = &w;
@@ -97,15 +192,13 @@ public:
     // Takes `w` out, wherever it stands: its wait is decided, and the caller owns the outcome.
     // Requires: w.is_queued(), here.
     void remove(waiter& w) noexcept {
-        waiter* const next = w.next_;
-        waiter* const prev = w.prev_;
-        if (next == &w) {
+        link* const prev = w.prev_;
+        if (prev == &w) {
             last_ = nullptr;
         } else {
-            prev->next_ = next;
-            next->prev_ = prev;
+            w.unlink();
             if (last_ == &w) {
-                last_ = prev;
+                last_ = static_cast<waiter*>(prev);
             }
         }
         w.phase_ = waiter::phase::decided;
@@ -117,6 +210,7 @@ public:
         const bool waits_still = w.is_queued();
         if (waits_still) {
             remove(w);
+            w.withdrawn();
         } else {
             w.forbid(why);
         }
@@ -143,7 +237,8 @@ public:
     // The one behind `w`, which is queued here; nullptr: none.
     waiter* after(const waiter& w) const noexcept {
         waiter* const last = last_;
-        return &w == last ? nullptr : static_cast<waiter*>(w.next_);
+        link* const next = w.next_;
+        return &w == last ? nullptr : static_cast<waiter*>(next);
     }
 
     // For the destructor of a primitive that somebody waits on: says how many, and terminates.
@@ -156,6 +251,8 @@ public:
     }
 
 private:
+    using link = detail::waiter_link<Platform>;
+
     typename Platform::template var<waiter*> last_{nullptr};
 };
 

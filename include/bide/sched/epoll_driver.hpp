@@ -292,8 +292,7 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::hand_over() noe
             handed += serve(event, max_completions - handed, ready, gone);
         }
     }
-    ready.publish(fate::granted);
-    gone.publish(fate::closed);
+    wake_list::publish(ready, fate::granted, gone, fate::closed);
     return handed;
 }
 

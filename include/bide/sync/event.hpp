@@ -12,10 +12,19 @@
 namespace bide::inline BIDE_ABI {
 
 // A flag to wait for, reset by hand: set() lets through all who wait and all who come, until
-// reset(). Whoever was let through stays let through, however soon the reset. Whoever saw it set
-// may destroy it at once, whatever the setter still does, and also while others that it let out of
-// the queue are on their way, unless a stop or a time-out is ending a wait of theirs at that very
-// moment. One that is still on its way into wait() needs the event.
+// reset(). A waiter that was let through stays let through, however soon the reset.
+//
+// Order: what was done before set() happens-before the return of each later reset(), and of each
+// wait that it lets through; also where the event was set already. So a consumer that resets it,
+// looks, and waits if it found nothing misses no item that was stored before a set(), with any
+// number of producers and consumers.
+//
+// Destroy: a waiter that was let through, or saw it set, may destroy it at once: the set() that
+// changed it from unset to set may still be under way. Every other set() and reset() must have
+// returned: a set() that finds it set needs the event until then, and with several setters a waiter
+// cannot tell which of them let it through. The same goes for a wait() that has just begun, and for
+// a stop or a time-out that ends a wait at that moment. Waiters that were let out of the queue need
+// the event no more.
 template <class Platform> class basic_event {
 public:
     constexpr basic_event() noexcept : basic_event(false) {}
@@ -27,12 +36,13 @@ public:
     basic_event(const basic_event&) = delete;
     basic_event& operator=(const basic_event&) = delete;
 
-    // No effect where it is set.
+    // Sets it, and wakes all that wait. Never waits.
     void set() noexcept { gate_.arrive(1); }
+    // Unsets it. Wakes and fails no waiter.
     void reset() noexcept { gate_.shut(); }
 
-    // Order: what was done before set() happens-before a true answer, as it does before a wait
-    // returns.
+    // Order: what was done before the set() that it saw happens-before a true answer. A look may
+    // come too early for a set() that found the event set.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     // Blocks: until it is set.

@@ -14,10 +14,13 @@
 namespace bide::inline BIDE_ABI {
 
 // A count that goes down to zero, once, and lets through all who wait for that: std::latch, for
-// coroutines too, with time-outs and stops. Whoever saw it at zero may destroy it at once,
-// whatever those who counted down still do, and also while others that it let out of the queue are
-// on their way, unless a stop or a time-out is ending a wait of theirs at that very moment. One
-// that is still on its way into wait() needs the latch.
+// coroutines too, with time-outs and stops.
+//
+// Destroy: a waiter that was let through, or saw the count at zero, may destroy the latch at once:
+// every count_down() that took something off the count may still be under way. A count_down(0), one
+// that throws, and a wait() that has just begun, also that of arrive_and_wait(), must have returned,
+// and so must a stop or a time-out that ends a wait at that moment. Waiters that were let out of the
+// queue need the latch no more.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 

@@ -14,8 +14,10 @@ namespace bide::inline BIDE_ABI {
 template <class Platform> class basic_semaphore;
 
 // Owns n permits of a semaphore and gives them back when it goes; constructors as
-// std::unique_lock's. There is deliberately no release(): std::unique_lock's forgets the lock, a
-// semaphore's gives back. Say reset() or forget().
+// std::unique_lock's. If other callers have released more than was acquired, so that not all n fit
+// below max(), those that do not fit are dropped: the semaphore then has max() free permits.
+// There is deliberately no release(): std::unique_lock's forgets the lock, a semaphore's gives
+// back. Say reset() or forget().
 template <class Platform> class [[nodiscard]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 
@@ -35,8 +37,12 @@ public:
         }
     }
 
-    // Takes over n that the caller has acquired.
-    basic_permit(semaphore& s, std::adopt_lock_t, std::ptrdiff_t n = 1) noexcept { own(s, n); }
+    // Takes over n that the caller has acquired; owns nothing if n is outside [0, max()].
+    basic_permit(semaphore& s, std::adopt_lock_t, std::ptrdiff_t n = 1) noexcept {
+        if (semaphore::is_valid(n)) {
+            own(s, n);
+        }
+    }
 
     basic_permit(basic_permit&& other) noexcept
         : from_(std::exchange(other.from_, nullptr)), count_(std::exchange(other.count_, 0)) {}
@@ -59,7 +65,7 @@ public:
     // Gives back now.
     void reset() noexcept {
         if (semaphore* const s = std::exchange(from_, nullptr)) {
-            s->release(std::exchange(count_, 0)); // cannot overflow: they were taken from it
+            s->give_back(std::exchange(count_, 0));
         }
     }
 
@@ -84,13 +90,17 @@ public:
 
     // Takes all of another's. An empty one may be merged into anything, and anything into an empty
     // one.
-    // Throws: std::invalid_argument when they are of different semaphores; nothing changes then.
+    // Throws: std::invalid_argument when they are of different semaphores, std::overflow_error when
+    // they are more than max() together; nothing changes then.
     void merge(basic_permit&& other) {
         if (other.from_ == nullptr || this == &other) {
             return;
         }
         if (from_ != nullptr && from_ != other.from_) {
             BIDE_THROW(std::invalid_argument("bide::permit: merge of another semaphore's"));
+        }
+        if (other.count_ > semaphore::max() - count_) {
+            BIDE_THROW(std::overflow_error("bide::permit: merge past max()"));
         }
         from_ = std::exchange(other.from_, nullptr);
         count_ += std::exchange(other.count_, 0);

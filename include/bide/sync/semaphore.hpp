@@ -92,13 +92,21 @@ public:
     std::ptrdiff_t available() const noexcept { return permits_.available(); }
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    // A wait of somebody else's: an event loop, a select. The caller owns it and keeps it alive
-    // until it is complete or cancel_acquire() returned true; it may then be used again.
+    // A wait for code that neither blocks nor is a coroutine: an event loop, say. The owner keeps it
+    // alive until it is complete or cancel_acquire() has returned; it may then be used again.
     class waiter {
     public:
         // `wake` runs once when a wait that was queued completes, on the releasing thread, which
-        // holds no lock; its context may be needed shortly after is_complete().
+        // holds no lock; its context may be needed shortly after is_complete(). It may acquire,
+        // release, and cancel or destroy other waiters.
         waiter(std::ptrdiff_t n, waker wake) noexcept : node_(n, wake) {}
+
+        // Requires: it is not queued; terminates otherwise.
+        ~waiter() {
+            if (!node_.is_complete() && !node_.is_idle()) {
+                detail::fatal("semaphore::waiter", this, "destroyed while queued");
+            }
+        }
         waiter(const waiter&) = delete;
         waiter& operator=(const waiter&) = delete;
 
@@ -113,15 +121,25 @@ public:
         basic_waiter<Platform> node_;
     };
 
-    // True: complete at once, the waker will not run. False: queued (or n is invalid: nothing was
-    // done).
+    // Queues `w`, or completes it at once.
+    // Returns: true if it is complete; the waker will not run. False if it is queued, or if n is
+    // invalid: then nothing was done.
+    // Requires: `w` is not queued.
     bool acquire_wait(waiter& w) noexcept;
 
-    // True: it waits no longer, and what it had in part went to those behind. False: too late, it
-    // is complete, and where it is granted the permits are the caller's.
+    // Ends the wait of `w`.
+    // Returns: true if it waits no longer: its waker will not run, and the permits that it had in
+    // part went to the waiters behind it. True, too, if it did not wait. False if it is complete;
+    // if it was granted, the permits are the caller's.
+    // Blocks: while another thread's release, which has granted it, runs the wakers before its own.
+    // In a waker of the release that has granted it, it does not block, and the waker of `w` will
+    // not run.
+    // Requires: no acquire_wait(w) and no other cancel_acquire(w) at the same time.
     bool cancel_acquire(waiter& w) noexcept;
 
 private:
+    friend class basic_permit<Platform>;
+
     static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= max(); }
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
         if (!is_valid(n)) {
@@ -135,6 +153,9 @@ private:
     static result<void> to_result(fate what) noexcept {
         return result_of(what);
     }
+
+    // A permit's n. Those that do not fit below max() are dropped.
+    void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
     fate acquire_until(deadline until, std::ptrdiff_t n);
     static result<basic_permit<Platform>> collect(const wait_target& t, fate what) noexcept;
@@ -186,11 +207,9 @@ template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter&
     if (!is_valid(w.node_.amount)) {
         return true;
     }
-    if (w.node_.is_complete()) {
-        return false;
-    }
-    if (permits_.cancel(w.node_, fate::stopped)) {
-        return true;
+    if (!w.node_.is_decided() &&
+        (permits_.cancel(w.node_, fate::stopped) || w.node_.forbidden() != fate::waiting)) {
+        return true; // or it was in no queue
     }
     w.node_.await_outcome();
     return false;

@@ -8,6 +8,7 @@
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -36,8 +37,10 @@ public:
         locked(locked&& other) noexcept
             : held_(std::move(other.held_)), value_(std::exchange(other.value_, nullptr)) {}
         locked& operator=(locked&& other) noexcept {
-            held_ = std::move(other.held_);
-            value_ = std::exchange(other.value_, nullptr);
+            if (this != &other) { // std::unique_lock gives its lock back when it is moved to itself
+                held_ = std::move(other.held_);
+                value_ = std::exchange(other.value_, nullptr);
+            }
             return *this;
         }
 
@@ -57,7 +60,7 @@ public:
     private:
         friend class synchronized_value;
         locked(std::unique_lock<Mutex> held, T& value) noexcept
-            : held_(std::move(held)), value_(&value) {}
+            : held_(std::move(held)), value_(std::addressof(value)) {}
 
         std::unique_lock<Mutex> held_;
         T* value_ = nullptr;

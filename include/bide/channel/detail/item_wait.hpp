@@ -14,6 +14,7 @@
 //                                 try_again() is
 //   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -26,6 +27,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -77,7 +79,7 @@ template <class T, class Platform> T& item_of(const basic_waiter<Platform>& send
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     const auto& to = *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
-    to.put(to.where, &item);
+    to.put(to.where, std::addressof(item));
 }
 
 // Keeps an object alive; empty, it keeps nothing.
@@ -125,7 +127,9 @@ template <class T> struct send_cargo {
     T value;
     keeper alive;
 
-    send_cargo(T&& v, keeper k) noexcept : value(std::move(v)), alive(std::move(k)) {}
+    template <class... Args>
+    explicit send_cargo(keeper k, Args&&... args)
+        : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(k)) {}
 };
 struct recv_n_cargo {
     destination to;
@@ -186,11 +190,11 @@ template <class T> result<void, send_error<T>> to_result(fate what, T& value) no
         return {};
     }
     const errc code = what == fate::waiting ? errc::full : errc_of(what);
-    return unexpected<send_error<T>>{send_error<T>{code, std::move(value)}};
+    return unexpected<send_error<T>>{send_error<T>{code, T(std::move(value))}};
 }
-template <class T> result<T> to_result(fate what, std::optional<T>& item) noexcept {
+template <class T> result<T> to_received(fate what, std::optional<T>& item) noexcept {
     if (what == fate::granted) {
-        return std::move(*item);
+        return result<T>(std::in_place, std::move(*item));
     }
     return unexpected{what == fate::waiting ? errc::empty : errc_of(what)};
 }
@@ -265,7 +269,7 @@ public:
             s.linger([&]() noexcept { return (got = s.send(value)) != fate::waiting; })) {
             return got;
         }
-        return block({s, side::sending}, address_of(&value), limit);
+        return block({s, side::sending}, address_of(std::addressof(value)), limit);
     }
 
     // ---- Coroutines and selects
@@ -300,7 +304,7 @@ public:
     static constexpr wait_ops<send_result, Platform> send_ops{
         [](const wait_target& t) noexcept { return source(t).send(sent(t)); },
         [](const wait_target& t, node& w) noexcept {
-            return queues(t, w, side::sending, &sent(t));
+            return queues(t, w, side::sending, std::addressof(sent(t)));
         },
         &cancel<side::sending>,
         [](const wait_target& t, fate what) { return to_result(what, sent(t)); },
@@ -337,8 +341,12 @@ public:
             return unexpected{errc_of(what)};
         },
         [](const wait_target& t, fate what) noexcept {
-            if (what == fate::granted && t.amount != 0 && source(t).pass_on(items(t).back())) {
+            if (what == fate::granted && t.amount != 0) {
+                T item(std::move(items(t).back())); // of a vector<bool>, no reference to it
                 items(t).pop_back();
+                if (!source(t).pass_on(item)) {
+                    items(t).push_back(std::move(item));
+                }
             }
         }};
 };

@@ -183,8 +183,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
     }
     s->receivers_.pop_all(told);
     const bool last = s->unlock_with(finished, true);
-    granted.publish(fate::granted);
-    told.publish(fate::closed);
+    wake_list::publish(granted, fate::granted, told, fate::closed);
     if (last) {
         delete s;
     }
@@ -204,8 +203,7 @@ bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
     s->senders_.pop_all(granted);
     s->receivers_.pop_all(told);
     const bool last = s->unlock_with(closed, leaves);
-    granted.publish(fate::granted);
-    told.publish(fate::closed);
+    wake_list::publish(granted, fate::granted, told, fate::closed);
     if (last) {
         delete s;
     }

@@ -6,6 +6,7 @@
 // returns, and, as a keeper, what a coroutine carries.
 
 #include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -74,6 +75,10 @@ public:
     iterator begin() { return iterator(static_cast<Self&>(*this)); }
     std::default_sentinel_t end() noexcept { return {}; }
 
+    // Receives without waiting until there is nothing: for (T& v : channel.try_iter()). An input
+    // range; an item is valid until the next increment.
+    try_range<Self> try_iter() noexcept { return try_range<Self>(static_cast<Self&>(*this)); }
+
 protected:
     ~recv_face() = default;
 
@@ -134,19 +139,19 @@ std::optional<T> recv_face<Self, T, Platform>::recv() {
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::recv(std::stop_token token) {
     std::optional<T> item;
-    return to_result(wait_for(item, token), item);
+    return to_received(wait_for(item, token), item);
 }
 
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::recv_until(deadline until) {
     std::optional<T> item;
-    return to_result(wait_for(item, until), item);
+    return to_received(wait_for(item, until), item);
 }
 
 template <class Self, class T, class Platform>
 result<T> recv_face<Self, T, Platform>::try_recv() noexcept {
     std::optional<T> item;
-    return to_result(source().recv(into(item)), item);
+    return to_received(source().recv(into(item)), item);
 }
 
 template <class Self, class T, class Platform>

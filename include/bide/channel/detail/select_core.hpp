@@ -4,12 +4,12 @@
 // A select below its types: several waits, each in a queue of its own primitive, of which one is to
 // happen.
 //
-//   try      each case as if it were alone, from some case on: what can happen at once does
+//   try      each case as if it were alone, in a random order: what can happen at once does
 //   begin    a node for each case is queued, all hanging on one choice (core/choice.hpp)
 //   decide   whoever can grant a case claims the choice under the primitive's lock, moves, commits:
-//            from there on the case has happened. So does what ends the wait: a time-out, a stop,
-//            or, in a try_select, that nobody came before all were queued
-//   publish  on the node of that case, whose waker tells the select
+//            from there on the case has happened. A time-out, a deadline and a stop do the same.
+//            In a try_select the owner does it when all are queued, and then none has happened
+//   publish  on the node of that case, and then on the waiter of the select's owner
 //   end      the owner takes the other nodes out, and collects
 //
 // A select that must not wait queues its cases all the same: to look at one after the other would
@@ -34,11 +34,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// When a time-out comes: a time from the beginning of the wait, or a point in time.
+// When a time-out or a deadline comes: a time from the beginning of the wait, or a point in time.
 class select_timeout {
 public:
     select_timeout() noexcept = default;
@@ -55,14 +56,13 @@ private:
     bool is_rest_ = false;
 };
 
-// A case's place. What ends a select, a time-out or a stop, comes after all others: it is tried
-// when nothing else can happen at once.
+// A case's place. A time-out comes last: it is queued when no other case could happen at once.
 template <class Platform> struct select_entry {
     const wait_steps<Platform>* how = nullptr; // nullptr: disabled
     wait_target target;
-    const select_timeout* timeout = nullptr; // a case that is one
+    const select_timeout* timeout = nullptr; // of a time-out or a deadline
     deadline until = deadline::never();      // and when it comes
-    bool ends = false;
+    bool is_last = false;
     bool queued = false;
     basic_waiter<Platform> node;
 };
@@ -72,18 +72,20 @@ public:
     using node = basic_waiter<Platform>;
     using entry = select_entry<Platform>;
 
+    basic_select_core() noexcept : basic_choice<Platform>(&on_case) {}
+
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    // Where a fair select begins: at a random one of the cases that do not end it.
-    template <class At> static std::size_t any_start(At at, std::size_t count) noexcept;
-
-    // `at(i)` gives the i-th of `count` entries; `start` is the first to be looked at.
-    template <class At> bool try_all(At at, std::size_t count, std::size_t start) noexcept;
-
-    // True: complete, `main` will not be published. `timers`: time-outs are queued, too, on the
-    // service thread.
+    // `at(i)` gives the i-th of `count` entries. Sets `order`, in which the entries are tried and
+    // queued: a random permutation, or if `biased`, their own.
     template <class At>
-    bool begin(At at, std::size_t count, std::size_t start, node& main, bool timers) noexcept;
+    bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
+
+    // After try_all(). True: complete, `main` will not be published. `timers`: time-outs and
+    // deadlines are queued, too, on the service thread.
+    template <class At>
+    bool begin(At at, std::size_t count, const std::size_t* order, node& main,
+               bool timers) noexcept;
 
     // For an owner who wants nothing else to happen any more. False: something has.
     bool end_by_owner() noexcept {
@@ -115,14 +117,18 @@ private:
         std::uint32_t state = 0;
     };
 
-    static void on_case(void* choice) noexcept {
-        auto& self = *static_cast<basic_select_core*>(static_cast<basic_choice<Platform>*>(choice));
+    // Random, from 0 to n - 1; 0 in a model.
+    static std::size_t any_below(std::size_t n) noexcept;
+
+    // A case has happened. Its step on `progress_` is the last touch of the select, but for the
+    // owner's waiter, unless that waits.
+    static node* on_case(basic_choice<Platform>& choice) noexcept {
+        auto& self = static_cast<basic_select_core&>(choice);
         node* const main = self.main_;
         // Order: acq_rel [X1]; the case that has happened is seen by who queued the last, or all
         // that was queued by whom this lets go on.
-        if ((self.progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0) {
-            main->publish(fate::granted); // the last touch
-        }
+        const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
+        return (before & begun) != 0 ? main : nullptr;
     }
 
     node* main_ = nullptr;
@@ -131,44 +137,35 @@ private:
 };
 
 template <class Platform>
-template <class At>
-std::size_t basic_select_core<Platform>::any_start(At at, std::size_t count) noexcept {
-    if constexpr (Platform::model) {
+std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
+    if (Platform::model || n < 2) {
         return 0;
-    } else {
-        const auto counts = [&at](std::size_t i) noexcept {
-            return at(i).how != nullptr && !at(i).ends;
-        };
-        std::uint32_t eligible = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            eligible += counts(i) ? 1 : 0;
-        }
-        if (eligible < 2) {
-            return 0;
-        }
-        // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
-        std::uint32_t& x = Platform::template local<dice>().state;
-        if (x == 0) {
-            x = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(&x) >> 4) | 1;
-        }
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        std::uint64_t skip = (std::uint64_t{x} * eligible) >> 32;
-        std::size_t start = 0;
-        while (!counts(start) || skip-- != 0) {
-            ++start;
-        }
-        return start;
     }
+    // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
+    std::uint32_t& x = Platform::template local<dice>().state;
+    if (x == 0) {
+        x = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(&x) >> 4) | 1;
+    }
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return static_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
 }
 
+// Fisher and Yates's shuffle, as far as it is needed: a place is drawn when it is looked at.
 template <class Platform>
 template <class At>
-bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t start) noexcept {
-    for (std::size_t n = 0, i = start; n < count; ++n, i = i + 1 < count ? i + 1 : 0) {
-        entry& e = at(i);
-        if (e.how != nullptr && !e.ends) {
+bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t* order,
+                                          bool biased) noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+        order[i] = i;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        if (!biased) {
+            std::swap(order[i], order[i + any_below(count - i)]);
+        }
+        entry& e = at(order[i]);
+        if (e.how != nullptr) {
             if (const fate what = e.how->try_now(e.target); what != fate::waiting) {
                 e.node.settle(what);
                 return true;
@@ -180,25 +177,24 @@ bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t 
 
 template <class Platform>
 template <class At>
-bool basic_select_core<Platform>::begin(At at, std::size_t count, std::size_t start, node& main,
-                                        bool timers) noexcept {
+bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::size_t* order,
+                                        node& main, bool timers) noexcept {
     main_ = &main;
-    for (const bool ends : {false, true}) {
-        for (std::size_t n = 0, i = start; n < count && !this->is_decided();
-             ++n, i = i + 1 < count ? i + 1 : 0) {
-            entry& e = at(i);
-            if (e.how == nullptr || e.ends != ends) {
+    for (const bool last : {false, true}) {
+        for (std::size_t i = 0; i < count && !this->is_decided(); ++i) {
+            entry& e = at(order[i]);
+            if (e.how == nullptr || e.is_last != last) {
                 continue;
             }
             if (e.timeout != nullptr && !timers) { // the owner looks at the clock himself
                 e.until = e.timeout->from_now();
-                if (e.until.is_poll() && end_by_owner(e)) {
+                if (e.until.has_passed() && end_by_owner(e)) {
                     return true;
                 }
                 continue;
             }
             e.node.reset(e.target.amount);
-            e.node.contest(&on_case, *this);
+            e.node.contest(*this);
             e.queued = true;
             if (e.how->enqueue(e.target, e.node)) {
                 return true;
@@ -249,9 +245,10 @@ template <class Platform> struct thread_select {
 
     // Afterwards it has happened, or was ended.
     template <class At>
-    static void wait(core& c, At at, std::size_t count, std::size_t start, bool may_wait) noexcept {
+    static void wait(core& c, At at, std::size_t count, const std::size_t* order,
+                     bool may_wait) noexcept {
         node main;
-        if (c.begin(at, count, start, main, false)) {
+        if (c.begin(at, count, order, main, false)) {
             return;
         }
         if (may_wait ? park(c, at, count, main) : !c.end_by_owner()) {
@@ -260,8 +257,8 @@ template <class Platform> struct thread_select {
     }
 
 private:
-    // Until a case has happened, or (false) a time-out has ended it. Time-outs may be on several
-    // clocks: the next to come is slept for, and then all are looked at.
+    // Until a case has happened, or (false) a time-out or a deadline has ended it. Those may be on
+    // several clocks: the next to come is slept for, and then all are looked at.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
         basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
                                         patience_ns);

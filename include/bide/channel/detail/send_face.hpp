@@ -5,6 +5,7 @@
 // of item_wait.hpp with send_n(), and hold(), which keeps that alive: what it returns, and, as a
 // keeper, what a coroutine carries.
 
+#include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -13,6 +14,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <type_traits>
@@ -49,18 +51,67 @@ public:
         return send_by(value, deadline::at(when));
     }
 
-    // As send(), for a coroutine.
-    basic_async_op<sent, Platform> async_send(T value) {
+    // As send(), for a coroutine. GCC before 13 destroys an aggregate twice that is written inside
+    // the co_await expression: there, braces do not compile, and async_send(item{...}), which
+    // cannot be refused, must not be written. Use async_emplace(), or name the item before.
+    basic_async_op<sent, Platform> async_send(T value)
+        requires(!is_broken_in_braces<T>)
+    {
+        return async_emplace(std::move(value));
+    }
+    template <class U>
+        requires(is_broken_in_braces<T> && std::is_convertible_v<U, T>)
+    basic_async_op<sent, Platform> async_send(U&& value) {
+        return async_emplace(std::forward<U>(value));
+    }
+
+    // Taken by braces only: these deduce no U, and all else prefers what is not const.
+    basic_async_op<sent, Platform> async_send(T) const
+        requires(is_broken_in_braces<T>)
+    {
+        static_assert(!is_broken_in_braces<T>,
+                      "bide: before version 13, GCC destroys twice what braces make in a co_await "
+                      "expression: write co_await c.async_emplace(...)");
+    }
+
+    // As send(), try_send() and so on, but makes the item of arguments: T(args...), or T{args...} of
+    // an aggregate.
+    // Throws: what that does, before anything else is done.
+    template <class... Args>
+        requires element_of<T, Args...>
+    sent emplace(Args&&... args) {
+        return send(make_element<T>(std::forward<Args>(args)...));
+    }
+    template <class... Args>
+        requires element_of<T, Args...>
+    sent try_emplace(Args&&... args) {
+        return try_send(make_element<T>(std::forward<Args>(args)...));
+    }
+    template <class R, class P, class... Args>
+        requires element_of<T, Args...>
+    sent try_emplace_for(const std::chrono::duration<R, P>& rest, Args&&... args) {
+        return try_send_for(make_element<T>(std::forward<Args>(args)...), rest);
+    }
+    template <class C, class D, class... Args>
+        requires element_of<T, Args...>
+    sent try_emplace_until(const std::chrono::time_point<C, D>& when, Args&&... args) {
+        return try_send_until(make_element<T>(std::forward<Args>(args)...), when);
+    }
+
+    // As emplace(), for a coroutine. The item is made here, not when it is awaited.
+    template <class... Args>
+        requires element_of<T, Args...>
+    basic_async_op<sent, Platform> async_emplace(Args&&... args) {
         auto& to = source();
         return {waits<decltype(to)>::send_ops, wait_target{&to, this},
-                send_cargo<T>(std::move(value), hold())};
+                send_cargo<T>(hold(), std::forward<Args>(args)...)};
     }
 
     // As async_send(), but `value` stays the caller's until it is sent, and where it is, too; and
     // so does the channel.
     basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
         auto& to = source();
-        return {waits<decltype(to)>::send_from_ops, wait_target{&to, &value}};
+        return {waits<decltype(to)>::send_from_ops, wait_target{&to, std::addressof(value)}};
     }
 
     // Moves as many of the first items as there is room for, without waiting; says how many. The

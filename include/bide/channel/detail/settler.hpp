@@ -62,8 +62,7 @@ protected:
             }
         }
         void publish() noexcept {
-            granted.publish(fate::granted);
-            closed.publish(fate::closed);
+            basic_wake_list<Platform>::publish(granted, fate::granted, closed, fate::closed);
         }
     };
 

@@ -1,8 +1,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 
-// A reference to a value that nobody changes any more, and that goes with the last reference to it:
-// so it is copied, and destroyed, under no lock. (std::shared_ptr does the same, but on atomics that
+// A reference to a value that nobody changes once it is shared, and that goes with the last reference
+// to it: so it is copied, and destroyed, under no lock. (std::shared_ptr does the same, but on atomics that
 // are not the platform's.)
 
 #include <bide/core/config.hpp>
@@ -22,8 +22,9 @@ template <class T, class Platform> class basic_shared_value {
 public:
     basic_shared_value() noexcept = default;
 
-    // Throws: std::bad_alloc, and what T's move does.
+    // Throws: std::bad_alloc, and what T's move or copy does.
     explicit basic_shared_value(T&& value) : cell_(new cell(std::move(value))) {}
+    explicit basic_shared_value(const T& value) : cell_(new cell(value)) {}
 
     basic_shared_value(const basic_shared_value& other) noexcept : cell_(other.cell_) {
         if (cell_ != nullptr) {
@@ -50,9 +51,13 @@ public:
     explicit operator bool() const noexcept { return cell_ != nullptr; }
     const T& operator*() const noexcept { return cell_->value; }
 
+    // Requires: no other reference to it.
+    T& sole() noexcept { return cell_->value; }
+
 private:
     struct cell {
         explicit cell(T&& v) : value(std::move(v)) {}
+        explicit cell(const T& v) : value(v) {}
         T value;
         typename Platform::template atomic<std::size_t> references{1};
     };

@@ -1,8 +1,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
 
-// The cases of a select that have nothing to give but that they happened: an event, and what ends a
-// select, a time-out or a stop.
+// The cases of a select that have nothing to give but that they happened: an event, a time-out, a
+// deadline and a stop.
 
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/core/async_op.hpp>
@@ -35,7 +35,8 @@ template <class Platform> void end_by(void* node) noexcept {
     }
 }
 
-// A time-out or a stop, or nothing where the case is another's. Moved only before it begins.
+// A time-out, a deadline or a stop, or nothing where the case is another's. Moved only before it
+// begins.
 class signal_cargo {
 public:
     signal_cargo() noexcept = default;
@@ -43,6 +44,9 @@ public:
     explicit signal_cargo(std::stop_token t) noexcept : stop_(std::move(t)) {}
     signal_cargo(signal_cargo&& other) noexcept
         : timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
+
+    // A coroutine's wait for it needs timers.
+    bool needs_timers() const noexcept { return timeout_.has_value() || stop_.stop_possible(); }
 
     const select_timeout* timeout() const noexcept {
         return timeout_.has_value() ? &*timeout_ : nullptr;
@@ -54,7 +58,7 @@ public:
         if (end.is_never()) {
             return false;
         }
-        if (end.is_poll()) {
+        if (end.has_passed()) {
             return end_now(w);
         }
         clock_.when = end;
@@ -69,8 +73,11 @@ public:
         }
     }
 
+    bool has_passed() const noexcept { return timeout_->from_now().has_passed(); }
+    bool is_stopped() const noexcept { return stop_.stop_requested(); }
+
     template <class Platform> bool arm_stop(basic_waiter<Platform>& w) noexcept {
-        if (stop_.stop_requested()) {
+        if (is_stopped()) {
             return end_now(w);
         }
         if (stop_.stop_possible()) {
@@ -121,19 +128,32 @@ inline signal_cargo& signal_of(const wait_target& t) noexcept {
 }
 
 template <class Platform>
+bool arm_timeout(const wait_target& t, basic_waiter<Platform>& w) noexcept {
+    return signal_of(t).arm_timeout(w);
+}
+template <class Platform>
+bool disarm_timeout(const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
+    signal_of(t).template disarm_timeout<Platform>();
+    return true;
+}
+
+template <class Platform>
 inline constexpr wait_steps<Platform> timeout_steps{
-    [](const wait_target&) noexcept { return fate::waiting; },
-    [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
-        return signal_of(t).arm_timeout(w);
+    [](const wait_target&) noexcept { return fate::waiting; }, &arm_timeout<Platform>,
+    &disarm_timeout<Platform>};
+
+template <class Platform>
+inline constexpr wait_steps<Platform> deadline_steps{
+    [](const wait_target& t) noexcept {
+        return signal_of(t).has_passed() ? fate::granted : fate::waiting;
     },
-    [](const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
-        signal_of(t).template disarm_timeout<Platform>();
-        return true;
-    }};
+    &arm_timeout<Platform>, &disarm_timeout<Platform>};
 
 template <class Platform>
 inline constexpr wait_steps<Platform> stop_steps{
-    [](const wait_target&) noexcept { return fate::waiting; },
+    [](const wait_target& t) noexcept {
+        return signal_of(t).is_stopped() ? fate::granted : fate::waiting;
+    },
     [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
         return signal_of(t).arm_stop(w);
     },
@@ -147,14 +167,18 @@ basic_select_case<std::monostate, Platform> timeout_case(select_timeout t) noexc
     return {timeout_steps<Platform>, wait_target{}, signal_cargo(t), true};
 }
 template <class Platform>
+basic_select_case<std::monostate, Platform> deadline_case(select_timeout t) noexcept {
+    return {deadline_steps<Platform>, wait_target{}, signal_cargo(t)};
+}
+template <class Platform>
 basic_select_case<std::monostate, Platform> stop_case(std::stop_token t) noexcept {
-    return {stop_steps<Platform>, wait_target{}, signal_cargo(std::move(t)), true};
+    return {stop_steps<Platform>, wait_target{}, signal_cargo(std::move(t))};
 }
 
 // A wait whose result says nothing but that it is over.
 template <class Platform>
 basic_select_case<std::monostate, Platform> signal_case(basic_wait<result<void>, Platform>&& w) {
-    return {*w.ops, w.target, signal_cargo(), false};
+    return {*w.ops, w.target, signal_cargo()};
 }
 
 } // namespace detail

@@ -78,6 +78,8 @@ public:
         return (word_.load(std::memory_order_relaxed) & closed) != 0;
     }
 
+    static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
+
     // Order: relaxed; a snapshot.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 

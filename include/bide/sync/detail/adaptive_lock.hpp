@@ -7,7 +7,8 @@
 // head of the queue and leaves the mutex free meanwhile ("it floats"): others may overtake. Each
 // floating unlock counts `left` down; at zero, or once the head has seen its patience go by since
 // it was first woken, the next unlock hands over. A head that is awake and looking is handed the
-// mutex at once: that is free. Coroutines and foreign wakers are always handed it.
+// mutex at once: that is free. Coroutines, foreign wakers and cases of a select are always handed
+// it: none of them is ever woken to try.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     somebody waits
@@ -30,6 +31,9 @@
 // So either it takes the mutex, or the owner's unlock comes after and finds `notified` clear and
 // wakes again. A waiter that gives up does the head's duty: if the mutex floats, it is granted to
 // the next in line.
+//
+// A case of a select is granted the mutex only after its choice was claimed. One whose choice fell on
+// another wait is passed over, and taken out of the queue; if no other waits, the mutex is free.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -202,11 +206,18 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
     hand_over();
 }
 
-// To the head of the queue. The caller has the mutex and the queue's lock, and gives both away.
+// To the first in the queue that may have it. The caller has the mutex and the queue's lock, and
+// gives both away.
 template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
     basic_wake_list<Platform> granted;
-    granted.push(queue_.pop());
-    lock_word::release_as(word_, taken_anew());
+    while (granted.empty() && !queue_.empty()) {
+        if (node& head = queue_.pop(); head.claim()) { // else its choice fell on another wait
+            head.commit();
+            granted.push(head);
+        }
+    }
+    // Order: by release_as [L1], which is a release [A1], too.
+    lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
     granted.publish(fate::granted);
 }
 
@@ -218,13 +229,21 @@ template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) n
         const bool is_free = (seen & taken) == 0;
         const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
         const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
+        if (is_free && !w.claim()) { // its choice fell on another wait, so it need not even queue
+            lock_word::release(word_);
+            return fate::waiting;
+        }
         // Order: acquire [A1], for the mutex. Where it lets go of the queue's lock, nothing was
         // read or written behind it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
+            if (is_free) {
+                w.abandon();
+            }
             continue;
         }
         if (is_free) {
+            w.commit();
             lock_word::wake_after(&word_, seen);
             w.settle(fate::granted);
             return fate::granted;

@@ -19,6 +19,12 @@
 // word: by a CAS while nobody waits, under the lock otherwise. The step that makes the count zero
 // is the last touch of the gate, in both cases: who comes through may destroy it, once nobody is on
 // the way into the queue any more.
+//
+// An arrival at an open gate changes nothing, but is a step of the word all the same [G1]. Against
+// a thread that shuts the gate, looks for what the arrival announces, and waits:
+//
+//   arrive, then shut    the look finds what was done before the arrival
+//   shut, then arrive    the arrival finds the gate shut, and opens it
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -59,11 +65,15 @@ public:
     // Order: acquire [G1]; what was done before the gate was opened, where true.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
-    // Takes n off the count. False: fewer are missing; nothing was done.
+    // Takes n off the count. False: fewer are missing, and the count is as it was; but as any other
+    // arrival it comes before the next shut().
     bool arrive(word n) noexcept;
 
-    // A count of one where it was open. No effect where it is closed.
-    void shut() noexcept;
+    // A count of one where it was open. Where it is closed, nothing changes.
+    // Requires: the count never was more than one.
+    // Order: acquire [G1]; who shuts it comes after all who opened it before, also where another
+    // has shut it since.
+    void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
 
     void wait() noexcept { wait_until(deadline::never()); }
     bool wait_until(deadline end) noexcept {
@@ -120,14 +130,13 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
-        if (seen / one < n) {
-            return false;
-        }
-        // Order: release [G1]; what was done before is seen by who comes through. It ignores the
-        // lock: who holds it has not decided to wait yet. Failure: look again.
-        if (word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-            return true;
+        const bool enough = seen / one >= n;
+        // Order: release [G1]; what was done before is seen by who comes through, and by who shuts
+        // it, hence a step also where nothing changes. It ignores the lock: who holds it has not
+        // decided to wait yet. Failure: look again.
+        if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
+                                        std::memory_order_release, std::memory_order_relaxed)) {
+            return enough;
         }
     }
     seen = lock::acquire(word_);
@@ -151,16 +160,6 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     lock::release_as(word_, next);
     passed.publish(fate::granted);
     return enough;
-}
-
-template <class Platform> void basic_gate<Platform>::shut() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    // Order: acquire [G1]; who shuts it comes after who opened it. Failure: look again.
-    while (seen / one == 0 &&
-           !word_.compare_exchange_weak(seen, seen + one, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-    }
 }
 
 template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {

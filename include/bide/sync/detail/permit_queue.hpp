@@ -87,7 +87,10 @@ public:
     // Gives n. False: more than `limit` would be free, nothing was done.
     bool give(word n, word limit = max()) noexcept;
 
-    // The same where the count is most likely `free` and nobody waits: a CAS from there saves the
+    // Gives n, or as many of them as fit below max().
+    void give_fitting(word n) noexcept;
+
+    // As give() where the count is most likely `free` and nobody waits: a CAS from there saves the
     // load.
     // False: it is not, or somebody waits; nothing was done.
     bool take_known(word free, word n) noexcept;
@@ -295,11 +298,20 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     return true;
 }
 
+template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n) noexcept {
+    while (n != 0 && !give(n)) {
+        const word free = static_cast<word>(available());
+        const word room = free < max() ? max() - free : 0;
+        n = n < room ? n : room;
+    }
+}
+
 // Takes `w` out, with the lock held and `waiting` in the queue, serves on with what it had, lets
 // go.
 template <class Platform>
 void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     queue_.remove(w);
+    w.withdrawn();
     wake_list granted;
     const word had = static_cast<word>(w.amount - w.missing);
     lock::release_as(word_, serve(had, waiting - 1, granted));

@@ -1,0 +1,84 @@
+#ifndef BIDE_CHANNEL_DETAIL_TRY_RANGE_HPP
+#define BIDE_CHANNEL_DETAIL_TRY_RANGE_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// What From::try_recv() gives now, one item after the other, as an input range. It ends at the first
+// attempt that finds nothing, and begin() starts anew.
+//
+// The range holds one item, the one that its iterators refer to. From stays where it is.
+template <class From> class try_range {
+    using item = typename From::value_type;
+
+public:
+    class iterator;
+
+    explicit try_range(From& from) noexcept : from_(&from) {}
+    // Moved before begin().
+    try_range(try_range&& other) noexcept : from_(other.from_) {}
+    try_range& operator=(try_range&& other) noexcept {
+        from_ = other.from_;
+        item_.reset();
+        return *this;
+    }
+
+    iterator begin() {
+        next();
+        return iterator(*this);
+    }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+private:
+    // Values that a broadcast's subscriber missed are passed over.
+    void next() {
+        item_.reset();
+        for (;;) {
+            auto got = from_->try_recv();
+            if (got) {
+                item_.emplace(std::move(*got));
+                return;
+            }
+            if (code_of(got.error()) != errc::lagged) {
+                return;
+            }
+        }
+    }
+
+    From* from_;
+    std::optional<item> item_;
+};
+
+template <class From> class try_range<From>::iterator {
+public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = item;
+    using difference_type = std::ptrdiff_t;
+
+    explicit iterator(try_range& of) noexcept : of_(&of) {}
+
+    // Valid until the next increment.
+    item& operator*() const noexcept { return *of_->item_; }
+    iterator& operator++() {
+        of_->next();
+        return *this;
+    }
+    void operator++(int) { of_->next(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !of_->item_.has_value(); }
+
+private:
+    try_range* of_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,22 @@
+#ifndef BIDE_CORE_DETAIL_THREAD_MARK_HPP
+#define BIDE_CORE_DETAIL_THREAD_MARK_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct thread_mark_place {
+    char unused;
+};
+
+// An address that is the calling thread's own as long as it runs.
+template <class Platform> const void* thread_mark() noexcept {
+    return &Platform::template local<thread_mark_place>();
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

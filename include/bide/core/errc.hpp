@@ -1,0 +1,102 @@
+#ifndef BIDE_CORE_ERRC_HPP
+#define BIDE_CORE_ERRC_HPP
+
+// Why an operation failed: an error code, and the exceptions that carry it.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+namespace bide::inline BIDE_ABI {
+
+// Why an operation did not do what it says.
+enum class errc {
+    closed = 1, // the primitive was closed
+    stopped,    // a stop was requested
+    timeout,    // the deadline passed
+    empty,      // nothing to receive now
+    full,       // no room to send now
+    lagged      // values were missed
+};
+
+namespace detail {
+
+class error_category_type final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "bide"; }
+    std::string message(int code) const override {
+        switch (static_cast<errc>(code)) {
+        case errc::closed: return "closed";
+        case errc::stopped: return "stopped";
+        case errc::timeout: return "timed out";
+        case errc::empty: return "empty";
+        case errc::full: return "full";
+        case errc::lagged: return "lagged behind";
+        }
+        return "unknown";
+    }
+};
+
+} // namespace detail
+
+inline const std::error_category& error_category() noexcept {
+    static const detail::error_category_type category;
+    return category;
+}
+
+inline std::error_code make_error_code(errc e) noexcept {
+    return {static_cast<int>(e), error_category()};
+}
+
+} // namespace bide::inline BIDE_ABI
+
+template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
+
+namespace bide::inline BIDE_ABI {
+
+class closed_error : public std::system_error {
+public:
+    using std::system_error::system_error;
+};
+
+class stopped_error : public std::system_error {
+public:
+    using std::system_error::system_error;
+};
+
+namespace detail {
+
+// errc, or something that carries one as `code`.
+inline errc code_of(errc e) noexcept { return e; }
+template <class E>
+    requires requires(const E& e) { static_cast<errc>(e.code); }
+errc code_of(const E& e) noexcept {
+    return e.code;
+}
+
+inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
+
+[[noreturn]] BIDE_NOINLINE inline void throw_error(errc e) {
+    if (e == errc::closed) {
+        BIDE_THROW(closed_error(make_error_code(e)));
+    }
+    if (e == errc::stopped) {
+        BIDE_THROW(stopped_error(make_error_code(e)));
+    }
+    BIDE_THROW(std::system_error(make_error_code(e)));
+}
+[[noreturn]] BIDE_NOINLINE inline void throw_error(const std::error_code& e) {
+    if (e.category() == error_category()) {
+        throw_error(static_cast<errc>(e.value()));
+    }
+    BIDE_THROW(std::system_error(e));
+}
+
+} // namespace detail
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,450 @@
+#include "support/catch.hpp"
+#include "support/coroutines.hpp"
+#include "support/gate.hpp"
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/handles.hpp>
+#include <bide/channel/oneshot.hpp>
+#include <bide/channel/unbounded_channel.hpp>
+#include <bide/core/config.hpp>
+
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::errc;
+
+// Which texts are alive, by address. A test runs on one thread.
+struct lives {
+    static inline std::set<const void*> alive;
+    static inline int strays = 0; // destroyed where no text was
+    static inline int copies = 0;
+
+    lives() {
+        alive.clear();
+        strays = 0;
+        copies = 0;
+    }
+    bool are_over() const { return alive.empty() && strays == 0; }
+};
+
+// Made of a literal by conversion, as std::string is.
+class text {
+public:
+    text(const char* what) : what_(what) { lives::alive.insert(this); }
+    text(const text& other) : what_(other.what_) {
+        lives::alive.insert(this);
+        ++lives::copies;
+    }
+    text(text&& other) noexcept : what_(std::move(other.what_)) { lives::alive.insert(this); }
+    text& operator=(const text&) = default;
+    text& operator=(text&&) noexcept = default;
+    ~text() { lives::strays += lives::alive.erase(this) == 0 ? 1 : 0; }
+
+    bool operator==(const text& other) const { return what_ == other.what_; }
+
+private:
+    std::string what_;
+};
+
+struct item { // an aggregate
+    int number;
+    text name;
+
+    bool operator==(const item&) const = default;
+};
+struct box { // one in another
+    item in;
+    int number;
+
+    bool operator==(const box&) const = default;
+};
+class whole { // no aggregate
+public:
+    whole(int number, const char* name) : number_(number), name_(name) {}
+    bool operator==(const whole&) const = default;
+
+private:
+    int number_;
+    text name_;
+};
+struct only { // an aggregate that cannot be copied
+    std::unique_ptr<int> number;
+    text name;
+};
+struct point { // an aggregate that nothing is lost of
+    int x;
+    int y;
+    bool operator==(const point&) const = default;
+};
+struct convertible { // to an aggregate
+    convertible() noexcept {}
+    operator item() const { return item{1, "converted"}; }
+};
+using two_texts = std::array<text, 2>;
+using pair = std::pair<int, text>;
+
+item make_item() { return item{1, "x"}; }
+
+template <class From, class T> bool receives(From& from, const T& what) {
+    const auto got = from.try_recv();
+    return got && *got == what;
+}
+
+// ---- Forms of one line, each a coroutine that sends what stands in the table
+
+template <class T> using channel = bide::channel<T>;
+template <class T> using form = test::held (*)(channel<T>&);
+
+// Sends it where there is room, where a receiver comes later, and where none comes at all. Where
+// nothing else lives at the end, all that was made was destroyed once, and nothing else was.
+template <class T> bool sends(form<T> one, const T& what) {
+    bool as_it_should = true;
+    for (const std::size_t capacity : {std::size_t{2}, std::size_t{0}}) {
+        channel<T> ch(capacity);
+        test::held sender = one(ch);
+        sender.start();
+        as_it_should = as_it_should && sender.done() == (capacity != 0);
+        as_it_should = as_it_should && receives(ch, what) && sender.done();
+    }
+    channel<T> ch(0);
+    test::held abandoned = one(ch);
+    abandoned.start();
+    as_it_should = as_it_should && !abandoned.done();
+    abandoned.destroy();
+    return as_it_should && ch.try_recv().error() == errc::empty;
+}
+
+template <class T> struct row {
+    const char* name;
+    form<T> send;
+};
+
+template <class T> void check_forms(const std::vector<row<T>>& rows, const char* what) {
+    for (const row<T>& r : rows) {
+        INFO(r.name);
+        const lives texts;
+        bool sent = false;
+        if constexpr (std::is_same_v<T, box>) {
+            sent = sends<T>(r.send, box{{1, what}, 2});
+        } else if constexpr (std::is_same_v<T, two_texts>) {
+            sent = sends<T>(r.send, two_texts{what, what});
+        } else if constexpr (std::is_same_v<T, text>) {
+            sent = sends<T>(r.send, text(what));
+        } else {
+            sent = sends<T>(r.send, T{1, what});
+        }
+        CHECK(sent);
+        CHECK(texts.are_over());
+    }
+}
+
+// `co_await op` in a coroutine that sends to ch; `before` goes before it.
+#define BIDE_FORM(T, before, op)                                                                   \
+    row<T> {                                                                                       \
+        #before " co_await " #op, [](channel<T>& ch) -> test::held {                               \
+            before;                                                                                \
+            static_cast<void>(co_await op);                                                        \
+        }                                                                                          \
+    }
+
+} // namespace
+
+TEST_CASE("async_emplace: an item that is made in the co_await expression is destroyed once, "
+          "whatever it is made of") {
+    const std::vector<row<item>> items{
+        BIDE_FORM(item, , ch.async_emplace(1, "x")),
+        BIDE_FORM(item, , ch.async_emplace(1, text("x"))),
+        BIDE_FORM(item, , ch.async_emplace(make_item())),
+        BIDE_FORM(item, , ch.async_emplace(1, "x").with_timeout(1h)),
+        BIDE_FORM(item, const text x("x"), ch.async_emplace(1, x)),
+        BIDE_FORM(item, text x("x"), ch.async_emplace(1, std::move(x))),
+        BIDE_FORM(item, item one = make_item(), ch.async_emplace(std::move(one))),
+        BIDE_FORM(item, auto op = ch.async_emplace(1, "x"), std::move(op)),
+    };
+    check_forms(items, "x");
+
+    const std::vector<row<box>> boxes{
+        BIDE_FORM(box, , ch.async_emplace(make_item(), 2)),
+        BIDE_FORM(box, item in = make_item(), ch.async_emplace(std::move(in), 2)),
+    };
+    check_forms(boxes, "x");
+
+    const std::vector<row<two_texts>> arrays{
+        BIDE_FORM(two_texts, , ch.async_emplace("x", "x")),
+        BIDE_FORM(two_texts, , ch.async_emplace(text("x"), "x")),
+    };
+    check_forms(arrays, "x");
+
+    const std::vector<row<whole>> wholes{
+        BIDE_FORM(whole, , ch.async_emplace(1, "x")),
+    };
+    check_forms(wholes, "x");
+}
+
+TEST_CASE("async_send: an item that is named, returned, converted or no aggregate is destroyed "
+          "once") {
+    const std::vector<row<item>> items{
+        BIDE_FORM(item, item one = make_item(), ch.async_send(std::move(one))),
+        BIDE_FORM(item, const item one = make_item(), ch.async_send(one)),
+        BIDE_FORM(item, , ch.async_send(make_item())),
+        BIDE_FORM(item, auto op = ch.async_send(item{1, "x"}), std::move(op)),
+        BIDE_FORM(item, item one = make_item(), ch.async_send_from(one)),
+    };
+    check_forms(items, "x");
+
+    const std::vector<row<item>> converted{
+        BIDE_FORM(item, const convertible from, ch.async_send(from)),
+        BIDE_FORM(item, , ch.async_send(convertible())),
+    };
+    check_forms(converted, "converted");
+
+    const std::vector<row<whole>> wholes{
+        BIDE_FORM(whole, , ch.async_send({1, "x"})),
+        BIDE_FORM(whole, , ch.async_send(whole{1, "x"})),
+        BIDE_FORM(whole, , ch.async_send(whole(1, "x"))),
+    };
+    check_forms(wholes, "x");
+
+    const std::vector<row<pair>> pairs{
+        BIDE_FORM(pair, , ch.async_send({1, "x"})),
+        BIDE_FORM(pair, , ch.async_send(pair{1, "x"})),
+    };
+    check_forms(pairs, "x");
+
+    const std::vector<row<text>> texts{
+        BIDE_FORM(text, , ch.async_send("x")),
+        BIDE_FORM(text, , ch.async_send({"x"})),
+        BIDE_FORM(text, , ch.async_send(text("x"))),
+    };
+    check_forms(texts, "x");
+}
+
+#if !BIDE_BRACED_AWAIT_BUG
+TEST_CASE("async_send: an aggregate that is written in the co_await expression is destroyed once") {
+    const std::vector<row<item>> items{
+        BIDE_FORM(item, , ch.async_send({1, "x"})),
+        BIDE_FORM(item, , ch.async_send({.number = 1, .name = "x"})),
+        BIDE_FORM(item, , ch.async_send(item{1, "x"})),
+        BIDE_FORM(item, , ch.async_send(item{.number = 1, .name = "x"})),
+        BIDE_FORM(item, const text x("x"), ch.async_send({1, x})),
+        BIDE_FORM(item, const bool own = ch.empty(),
+                  ch.async_send(own ? item{1, "x"} : make_item())),
+    };
+    check_forms(items, "x");
+
+    const std::vector<row<box>> boxes{
+        BIDE_FORM(box, , ch.async_send({{1, "x"}, 2})),
+        BIDE_FORM(box, , ch.async_emplace(item{1, "x"}, 2)),
+    };
+    check_forms(boxes, "x");
+
+    const std::vector<row<two_texts>> arrays{
+        BIDE_FORM(two_texts, , ch.async_send({"x", "x"})),
+    };
+    check_forms(arrays, "x");
+}
+#endif
+
+TEST_CASE("async_send: braces make an aggregate of what needs no destructor") {
+    channel<point> ch(1);
+    const auto send = [](channel<point>& to) -> test::held {
+        static_cast<void>(co_await to.async_send({1, 2}));
+    };
+    send(ch).start();
+    CHECK(receives(ch, point{1, 2}));
+}
+
+TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, and nothing else") {
+    const auto takes = []<class T, class U>(channel<T>& ch, U&& value) {
+        return requires { ch.async_send(std::forward<U>(value)); };
+    };
+    channel<item> items(1);
+    item one{1, "x"};
+    CHECK(takes(items, one));
+    CHECK(takes(items, std::as_const(one)));
+    CHECK(takes(items, std::move(one)));
+    CHECK(takes(items, convertible()));
+    CHECK_FALSE(takes(items, point{1, 2}));
+    CHECK_FALSE(takes(items, 1));
+    channel<only> onlys(1);
+    only own{nullptr, "x"};
+    CHECK(takes(onlys, std::move(own)));
+    CHECK_FALSE(takes(onlys, own));
+
+    const lives texts; // counted from here: the copies
+    {
+        const item kept{1, "x"};
+        const auto send = [](channel<item>& ch, const item& it) -> test::held {
+            static_cast<void>(co_await ch.async_send(it));
+        };
+        send(items, kept).start();
+        CHECK(lives::copies == 1);
+        CHECK(receives(items, kept));
+    }
+    {
+        const auto send = [](channel<item>& ch) -> test::held {
+            item mine{1, "x"};
+            static_cast<void>(co_await ch.async_send(std::move(mine)));
+            static_cast<void>(co_await ch.async_emplace(2, "y"));
+        };
+        channel<item> two(2);
+        send(two).start();
+        CHECK(lives::copies == 1);
+    }
+    lives::alive.clear(); // `one` and `own` go after `texts`
+}
+
+// ---- emplace, try_emplace and so on, of everything that sends
+
+namespace {
+
+template <class T> struct bounded {
+    channel<T> ch{1};
+    auto& to() { return ch; }
+    auto& from() { return ch; }
+};
+template <class T> struct unbounded {
+    bide::unbounded_channel<T> ch;
+    auto& to() { return ch; }
+    auto& from() { return ch; }
+};
+template <class T> struct by_handles {
+    std::pair<bide::sender<T>, bide::receiver<T>> both = bide::make_channel<T>(1);
+    auto& to() { return both.first; }
+    auto& from() { return both.second; }
+};
+template <class T> struct by_unbounded_handles {
+    std::pair<bide::unbounded_sender<T>, bide::unbounded_receiver<T>> both =
+        bide::make_unbounded_channel<T>();
+    auto& to() { return both.first; }
+    auto& from() { return both.second; }
+};
+
+// Refuses to be made of 0.
+class picky {
+public:
+    explicit picky(int number) : number_(number) {
+        if (number == 0) {
+            throw std::invalid_argument("0");
+        }
+    }
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+};
+
+template <class Sender, class... Args>
+concept can_emplace = requires(Sender& to, Args... args) {
+    to.emplace(args...);
+    to.try_emplace(args...);
+    to.try_emplace_for(1s, args...);
+    to.try_emplace_until(std::chrono::steady_clock::now(), args...);
+    to.async_emplace(args...);
+};
+
+static_assert(can_emplace<channel<item>, int, const char*>);
+static_assert(!can_emplace<channel<item>, const char*, int>);
+static_assert(!can_emplace<channel<only>, only>); // an lvalue
+static_assert(can_emplace<channel<std::vector<int>>, std::size_t, int>);
+static_assert(std::same_as<decltype(std::declval<channel<item>&>().async_emplace(1, "x")),
+                           decltype(std::declval<channel<item>&>().async_send(make_item()))>);
+
+} // namespace
+
+TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and sends it", "",
+                   bounded<item>, unbounded<item>, by_handles<item>, by_unbounded_handles<item>) {
+    const lives texts;
+    {
+        TestType end;
+        CHECK(end.to().emplace(1, "x"));
+        CHECK(receives(end.from(), item{1, "x"}));
+        CHECK(end.to().try_emplace(2, "x"));
+        CHECK(receives(end.from(), item{2, "x"}));
+        CHECK(end.to().try_emplace_for(1h, 3, "x"));
+        CHECK(receives(end.from(), item{3, "x"}));
+        CHECK(end.to().try_emplace_until(std::chrono::steady_clock::now() + 1h, 4, "x"));
+        CHECK(receives(end.from(), item{4, "x"}));
+        const auto send = [](TestType& through) -> test::held {
+            static_cast<void>(co_await through.to().async_emplace(5, "x"));
+        };
+        send(end).start();
+        CHECK(receives(end.from(), item{5, "x"}));
+        CHECK(lives::copies == 0);
+
+        end.to().close();
+        CHECK(end.to().emplace(6, "x").error().value == item{6, "x"});
+        CHECK(end.to().try_emplace(6, "x").error().code == errc::closed);
+        CHECK(end.to().try_emplace_for(1h, 6, "x").error().value == item{6, "x"});
+        const auto in_vain = [](TestType& through, std::optional<item>& back) -> test::held {
+            auto sent = co_await through.to().async_emplace(7, "x");
+            if (!sent) {
+                back.emplace(std::move(sent.error().value));
+            }
+        };
+        std::optional<item> back;
+        in_vain(end, back).start();
+        CHECK(back == item{7, "x"});
+    }
+    CHECK(texts.are_over());
+}
+
+TEST_CASE("emplace: an item for which there is no room comes back, at once or in time") {
+    channel<item> full(0);
+    CHECK(full.try_emplace(1, "x").error().code == errc::full);
+    CHECK(full.try_emplace_for(1ms, 1, "x").error().code == errc::timeout);
+    const auto late = full.try_emplace_until(std::chrono::steady_clock::now() + 1ms, 2, "x");
+    REQUIRE_FALSE(late);
+    CHECK(late.error().code == errc::timeout);
+    CHECK(late.error().value == item{2, "x"});
+}
+
+TEMPLATE_TEST_CASE("emplace: a constructor that throws leaves the channel as it was", "",
+                   bounded<picky>, unbounded<picky>, by_handles<picky>,
+                   by_unbounded_handles<picky>) {
+    TestType end;
+    CHECK_THROWS_AS(static_cast<void>(end.to().emplace(0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.to().try_emplace(0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.to().try_emplace_for(1h, 0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(end.to().async_emplace(0)), std::invalid_argument);
+    CHECK(end.from().empty());
+    CHECK(end.to().try_emplace(1)); // of one place, none is taken
+    auto got = end.from().try_recv();
+    REQUIRE(got);
+    CHECK(got->number() == 1);
+}
+
+TEST_CASE("emplace: of a oneshot sends the value, and one that cannot be made may be sent again") {
+    const lives texts;
+    {
+        auto [to, from] = bide::oneshot<item>();
+        CHECK(std::move(to).emplace(1, "x"));
+        CHECK(receives(from, item{1, "x"}));
+
+        auto [late, gone] = bide::oneshot<item>();
+        gone.close();
+        CHECK(std::move(late).emplace(2, "x").error().value == item{2, "x"});
+
+        auto [again, other] = bide::oneshot<picky>();
+        CHECK_THROWS_AS(static_cast<void>(std::move(again).emplace(0)), std::invalid_argument);
+        CHECK(std::move(again).emplace(3));
+        auto got = other.try_recv();
+        REQUIRE(got);
+        CHECK(got->number() == 3);
+    }
+    CHECK(texts.are_over());
+}

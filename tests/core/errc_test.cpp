@@ -1,0 +1,24 @@
+#include <bide/core/errc.hpp>
+#include <support/catch.hpp>
+
+#include <string>
+#include <system_error>
+
+using bide::errc;
+
+TEST_CASE("errc: is an error code of bide's own category, with a message for each") {
+    const std::error_code closed = errc::closed;
+    CHECK(closed == errc::closed);
+    CHECK_FALSE(closed == errc::stopped);
+    CHECK(closed.value() == 1);
+    CHECK(std::string(closed.category().name()) == "bide");
+    CHECK(&closed.category() == &bide::make_error_code(errc::full).category());
+    CHECK(closed.message() == "closed");
+    CHECK(std::error_code(errc::stopped).message() == "stopped");
+    CHECK(std::error_code(errc::timeout).message() == "timed out");
+    CHECK(std::error_code(errc::empty).message() == "empty");
+    CHECK(std::error_code(errc::full).message() == "full");
+    CHECK(std::error_code(errc::lagged).message() == "lagged behind");
+    CHECK(std::error_code(4711, closed.category()).message() == "unknown");
+    CHECK_FALSE(std::error_code(1, std::generic_category()) == closed);
+}
