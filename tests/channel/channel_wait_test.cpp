@@ -1029,6 +1029,80 @@ TEST_CASE("channel: of a coroutine that received many, the first item alone is p
     CHECK(in.copied == 0);
 }
 
+TEST_CASE("channel: a coroutine that is destroyed without an item leaves its vector alone") {
+    channel ch(2);
+    ints out{7, 8};
+    SECTION("while it waits") {
+        ending<std::size_t> none;
+        auto waits = hold(ch.async_recv_n(out, 5), none);
+        waits.start();
+        waits.destroy();
+    }
+    SECTION("closed, before it goes on") {
+        test::manual_executor later;
+        ending<std::size_t> none;
+        auto told = hold(ch.async_recv_n(out, 5).resume_on(later), none);
+        told.start();
+        ch.close();
+        later.drop_all();
+        told.destroy();
+    }
+    SECTION("none asked for, before it goes on") {
+        const auto wait = ch.async_recv_n(out, 0).as_case();
+        REQUIRE(wait.ops->try_now(wait.target) == bide::fate::granted);
+        wait.ops->give_back(wait.target, bide::fate::granted);
+    }
+    CHECK(out == ints{7, 8});
+    CHECK(ch.empty());
+}
+
+namespace {
+
+template <class Channel>
+test::held recv_many(Channel& ch, ints& out, std::size_t most, bool& failed) {
+    try {
+        static_cast<void>(co_await ch.async_recv_n(out, most));
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+}
+
+} // namespace
+
+TEST_CASE("channel: where memory runs out, each item is in the vector or inside, in order") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    const bool by_coroutine = GENERATE(false, true);
+    const std::size_t room = GENERATE(0u, 1u, 2u);
+    channel ch(4);
+    fill(ch);
+    ints out;
+    out.reserve(room);
+    bool failed = false;
+    auto receiver = recv_many(ch, out, 9, failed);
+    {
+        const test::out_of_memory now;
+        try {
+            if (by_coroutine) {
+                receiver.start();
+            } else {
+                static_cast<void>(ch.recv_n(out, 9));
+            }
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+    }
+    CHECK(failed);
+    CHECK(out.size() == (room == 0 ? 0u : 1u)); // room for all or for the first alone
+    ints all = out;
+    for (const int n : take_all(ch)) {
+        all.push_back(n);
+    }
+    CHECK(all == numbers(0, 4));
+}
+
 TEMPLATE_TEST_CASE("channel: an item that a destroyed coroutine leaves behind wakes a thread", "",
                    test::native) {
     using platform = test::observing<TestType>;

@@ -238,6 +238,43 @@ struct own_way : test::tokens {
 
 } // namespace
 
+namespace {
+
+// One side of a primitive that is gone as soon as the wait is over, while its owner has not
+// returned yet: then a stop is requested.
+struct vanishing {
+    std::stop_source stop = test::new_stop();
+    bide::fate outcome;
+    int touched = 0;
+    bool gone = false;
+
+    explicit vanishing(bide::fate what) : outcome(what) {}
+    fate enqueue(bide::basic_waiter<test::native>&) noexcept { return fate::waiting; }
+    bool cancel(bide::basic_waiter<test::native>&, fate) noexcept {
+        touched += gone ? 1 : 0;
+        return false;
+    }
+    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
+        w.publish(outcome);
+        gone = true;
+        stop.request_stop(); // the stop callback runs here
+        return w.park(end);
+    }
+};
+
+} // namespace
+
+TEST_CASE("thread_wait: a stop that finds the wait over does not touch the primitive") {
+    const test::watchdog guard;
+    for (const fate what : {fate::granted, fate::closed}) {
+        vanishing q(what);
+        using waits = bide::thread_wait<vanishing, test::native>;
+        CHECK(waits::stoppable(q, 1, q.stop.get_token()) == what);
+        CHECK(q.gone);
+        CHECK(q.touched == 0);
+    }
+}
+
 TEST_CASE("thread_wait: a primitive may wait in its own way") {
     const test::watchdog guard;
     own_way t(0);

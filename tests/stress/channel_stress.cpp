@@ -10,6 +10,7 @@
 #include "support/stress.hpp"
 
 #include <bide/channel/channel.hpp>
+#include <bide/channel/unbounded_channel.hpp>
 #include <bide/sched/task.hpp>
 
 #include <algorithm>
@@ -635,6 +636,140 @@ TEST_CASE("channel: without a capacity two that do not wait never meet") {
     });
     CHECK(met == std::array<int, 2>{});
     CHECK(empty);
+}
+
+// ---- Coroutines that are destroyed with their items
+
+namespace {
+
+// What becomes of each number: received, or destroyed on the way.
+class ledger {
+public:
+    explicit ledger(std::uint32_t items) : received_(items), lost_(items) {}
+
+    void receive(std::uint32_t n) noexcept { received_[n].fetch_add(1); }
+    void lose(std::uint32_t n) noexcept { lost_[n].fetch_add(1); }
+
+    std::size_t received() const noexcept { return sum_of(received_); }
+    std::size_t lost() const noexcept { return sum_of(lost_); }
+    bool has_each_once() const noexcept {
+        bool good = true;
+        for (std::size_t n = 0; n < received_.size(); ++n) {
+            good = good && received_[n] + lost_[n] == 1;
+        }
+        return good;
+    }
+
+private:
+    using counts = std::vector<std::atomic<int>>;
+    static std::size_t sum_of(const counts& all) noexcept {
+        return std::accumulate(all.begin(), all.end(), std::size_t{0},
+                               [](std::size_t sum, const auto& n) {
+                                   return sum + static_cast<std::size_t>(n.load());
+                               });
+    }
+
+    counts received_;
+    counts lost_;
+};
+
+// Writes down that it was destroyed, unless it was received or moved from.
+class entry {
+public:
+    entry(ledger& in, std::uint32_t n) noexcept : in_(&in), number_(n) {}
+    entry(entry&& other) noexcept
+        : in_(std::exchange(other.in_, nullptr)), number_(other.number_) {}
+    entry& operator=(entry&&) = delete;
+    ~entry() {
+        if (in_ != nullptr) {
+            in_->lose(number_);
+        }
+    }
+    void receive() noexcept { std::exchange(in_, nullptr)->receive(number_); }
+
+private:
+    ledger* in_;
+    std::uint32_t number_;
+};
+
+template <class Channel> test::held recv_on(test::manual_executor& where, Channel& ch) {
+    std::optional<entry> got = co_await ch.async_recv().resume_on(where);
+    if (got) {
+        got->receive();
+    }
+}
+template <class Channel> test::held recv_many_on(test::manual_executor& where, Channel& ch) {
+    std::vector<entry> some;
+    static_cast<void>(co_await ch.async_recv_n(some, 3).resume_on(where));
+    for (entry& e : some) {
+        e.receive();
+    }
+}
+
+// Waits again and again, and is destroyed with what came, or goes on, until the channel is closed.
+template <class Channel> void quit(Channel& ch, test::jitter chance) {
+    while (!ch.is_closed()) {
+        test::manual_executor mine;
+        auto waiting = chance.below(2) == 0 ? recv_on(mine, ch) : recv_many_on(mine, ch);
+        waiting.start();
+        while (!waiting.done() && mine.size() == 0) { // else its release may not be over
+            std::this_thread::yield();
+        }
+        chance();
+        if (chance.below(8) == 0) {
+            mine.run_all();
+        }
+    }
+}
+
+// Two send, one receives, and two quit; closed when each item has been received or destroyed.
+// Returns how many were destroyed.
+template <class Channel> std::size_t quitters(Channel& ch, std::uint32_t seed) {
+    constexpr std::uint32_t items = 300;
+    constexpr int senders = 2;
+    ledger all(items * senders);
+    bool done = false;
+    test::run_threads(senders + 4, [&](int i) {
+        test::jitter chance(seed + static_cast<std::uint32_t>(i) * 7'919u);
+        const auto me = static_cast<std::uint32_t>(i);
+        if (i < senders) {
+            for (std::uint32_t n = 0; n < items; ++n) {
+                static_cast<void>(ch.send(entry(all, me * items + n)));
+            }
+        } else if (i == senders) {
+            while (std::optional<entry> got = ch.recv()) {
+                got->receive();
+            }
+        } else if (i == senders + 1) {
+            done = test::eventually([&] { return all.received() + all.lost() == items * senders; });
+            ch.close();
+        } else {
+            quit(ch, chance);
+        }
+    });
+    CHECK(done); // else one was left inside beside a receiver that waits
+    CHECK(all.has_each_once());
+    CHECK(ch.empty());
+    return all.lost();
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for which there is room", "",
+                   test::native, test::jittery) {
+    const test::stress_time time;
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    std::uint32_t round = 0;
+    do {
+        for (const std::size_t capacity : {0u, 1u, 2u, 7u, 1'000u}) {
+            CAPTURE(capacity, round);
+            bide::basic_channel<entry, TestType, std::uint16_t> ch(capacity);
+            const std::size_t lost = quitters(ch, test::run_seed() + ++round * 104'729u);
+            REQUIRE((lost == 0 || capacity < 600)); // it is never full
+        }
+        bide::basic_unbounded_channel<entry, TestType> unbounded;
+        REQUIRE(quitters(unbounded, test::run_seed() + ++round * 104'729u) == 0);
+    } while (time.is_left());
 }
 
 // ---- Last touches
