@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
-#include "support/gate.hpp"
+#include "support/text.hpp"
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
@@ -14,9 +14,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -27,38 +25,8 @@ namespace {
 
 using bide::errc;
 
-// Which texts are alive, by address. A test runs on one thread.
-struct lives {
-    static inline std::set<const void*> alive;
-    static inline int strays = 0; // destroyed where no text was
-    static inline int copies = 0;
-
-    lives() {
-        alive.clear();
-        strays = 0;
-        copies = 0;
-    }
-    bool are_over() const { return alive.empty() && strays == 0; }
-};
-
-// Made of a literal by conversion, as std::string is.
-class text {
-public:
-    text(const char* what) : what_(what) { lives::alive.insert(this); }
-    text(const text& other) : what_(other.what_) {
-        lives::alive.insert(this);
-        ++lives::copies;
-    }
-    text(text&& other) noexcept : what_(std::move(other.what_)) { lives::alive.insert(this); }
-    text& operator=(const text&) = default;
-    text& operator=(text&&) noexcept = default;
-    ~text() { lives::strays += lives::alive.erase(this) == 0 ? 1 : 0; }
-
-    bool operator==(const text& other) const { return what_ == other.what_; }
-
-private:
-    std::string what_;
-};
+using test::lives;
+using test::text;
 
 struct item { // an aggregate
     int number;
@@ -92,12 +60,19 @@ struct point { // an aggregate that nothing is lost of
 };
 struct convertible { // to an aggregate
     convertible() noexcept {}
-    operator item() const { return item{1, "converted"}; }
+    operator item() const;
 };
 using two_texts = std::array<text, 2>;
 using pair = std::pair<int, text>;
 
 item make_item() { return item{1, "x"}; }
+item make_converted() { return item{1, "converted"}; }
+convertible::operator item() const { return make_converted(); }
+box make_box() { return box{make_item(), 2}; }
+whole make_whole() { return whole(1, "x"); }
+two_texts make_texts() { return two_texts{"x", "x"}; }
+pair make_pair() { return pair(1, "x"); }
+text make_text() { return text("x"); }
 
 template <class From, class T> bool receives(From& from, const T& what) {
     const auto got = from.try_recv();
@@ -129,25 +104,15 @@ template <class T> bool sends(form<T> one, const T& what) {
 }
 
 template <class T> struct row {
-    const char* name;
     form<T> send;
+    const char* name;
 };
 
-template <class T> void check_forms(const std::vector<row<T>>& rows, const char* what) {
+template <class T> void check_forms(const std::vector<row<T>>& rows, T (*what)()) {
     for (const row<T>& r : rows) {
         INFO(r.name);
         const lives texts;
-        bool sent = false;
-        if constexpr (std::is_same_v<T, box>) {
-            sent = sends<T>(r.send, box{{1, what}, 2});
-        } else if constexpr (std::is_same_v<T, two_texts>) {
-            sent = sends<T>(r.send, two_texts{what, what});
-        } else if constexpr (std::is_same_v<T, text>) {
-            sent = sends<T>(r.send, text(what));
-        } else {
-            sent = sends<T>(r.send, T{1, what});
-        }
-        CHECK(sent);
+        CHECK(sends<T>(r.send, what()));
         CHECK(texts.are_over());
     }
 }
@@ -155,10 +120,11 @@ template <class T> void check_forms(const std::vector<row<T>>& rows, const char*
 // `co_await op` in a coroutine that sends to ch; `before` goes before it.
 #define BIDE_FORM(T, before, op)                                                                   \
     row<T> {                                                                                       \
-        #before " co_await " #op, [](channel<T>& ch) -> test::held {                               \
+        [](channel<T>& ch) -> test::held {                                                         \
             before;                                                                                \
             static_cast<void>(co_await op);                                                        \
-        }                                                                                          \
+        },                                                                                         \
+            #before " co_await " #op                                                               \
     }
 
 } // namespace
@@ -175,24 +141,24 @@ TEST_CASE("async_emplace: an item that is made in the co_await expression is des
         BIDE_FORM(item, item one = make_item(), ch.async_emplace(std::move(one))),
         BIDE_FORM(item, auto op = ch.async_emplace(1, "x"), std::move(op)),
     };
-    check_forms(items, "x");
+    check_forms(items, make_item);
 
     const std::vector<row<box>> boxes{
         BIDE_FORM(box, , ch.async_emplace(make_item(), 2)),
         BIDE_FORM(box, item in = make_item(), ch.async_emplace(std::move(in), 2)),
     };
-    check_forms(boxes, "x");
+    check_forms(boxes, make_box);
 
     const std::vector<row<two_texts>> arrays{
         BIDE_FORM(two_texts, , ch.async_emplace("x", "x")),
         BIDE_FORM(two_texts, , ch.async_emplace(text("x"), "x")),
     };
-    check_forms(arrays, "x");
+    check_forms(arrays, make_texts);
 
     const std::vector<row<whole>> wholes{
         BIDE_FORM(whole, , ch.async_emplace(1, "x")),
     };
-    check_forms(wholes, "x");
+    check_forms(wholes, make_whole);
 }
 
 TEST_CASE("async_send: an item that is named, returned, converted or no aggregate is destroyed "
@@ -204,33 +170,33 @@ TEST_CASE("async_send: an item that is named, returned, converted or no aggregat
         BIDE_FORM(item, auto op = ch.async_send(item{1, "x"}), std::move(op)),
         BIDE_FORM(item, item one = make_item(), ch.async_send_from(one)),
     };
-    check_forms(items, "x");
+    check_forms(items, make_item);
 
     const std::vector<row<item>> converted{
         BIDE_FORM(item, const convertible from, ch.async_send(from)),
         BIDE_FORM(item, , ch.async_send(convertible())),
     };
-    check_forms(converted, "converted");
+    check_forms(converted, make_converted);
 
     const std::vector<row<whole>> wholes{
         BIDE_FORM(whole, , ch.async_send({1, "x"})),
         BIDE_FORM(whole, , ch.async_send(whole{1, "x"})),
         BIDE_FORM(whole, , ch.async_send(whole(1, "x"))),
     };
-    check_forms(wholes, "x");
+    check_forms(wholes, make_whole);
 
     const std::vector<row<pair>> pairs{
         BIDE_FORM(pair, , ch.async_send({1, "x"})),
         BIDE_FORM(pair, , ch.async_send(pair{1, "x"})),
     };
-    check_forms(pairs, "x");
+    check_forms(pairs, make_pair);
 
     const std::vector<row<text>> texts{
         BIDE_FORM(text, , ch.async_send("x")),
         BIDE_FORM(text, , ch.async_send({"x"})),
         BIDE_FORM(text, , ch.async_send(text("x"))),
     };
-    check_forms(texts, "x");
+    check_forms(texts, make_text);
 }
 
 #if !BIDE_BRACED_AWAIT_BUG
@@ -244,18 +210,18 @@ TEST_CASE("async_send: an aggregate that is written in the co_await expression i
         BIDE_FORM(item, const bool own = ch.empty(),
                   ch.async_send(own ? item{1, "x"} : make_item())),
     };
-    check_forms(items, "x");
+    check_forms(items, make_item);
 
     const std::vector<row<box>> boxes{
         BIDE_FORM(box, , ch.async_send({{1, "x"}, 2})),
         BIDE_FORM(box, , ch.async_emplace(item{1, "x"}, 2)),
     };
-    check_forms(boxes, "x");
+    check_forms(boxes, make_box);
 
     const std::vector<row<two_texts>> arrays{
         BIDE_FORM(two_texts, , ch.async_send({"x", "x"})),
     };
-    check_forms(arrays, "x");
+    check_forms(arrays, make_texts);
 }
 #endif
 
@@ -272,6 +238,7 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
     const auto takes = []<class T, class U>(channel<T>& ch, U&& value) {
         return requires { ch.async_send(std::forward<U>(value)); };
     };
+    const lives texts;
     channel<item> items(1);
     item one{1, "x"};
     CHECK(takes(items, one));
@@ -285,14 +252,13 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
     CHECK(takes(onlys, std::move(own)));
     CHECK_FALSE(takes(onlys, own));
 
-    const lives texts; // counted from here: the copies
     {
         const item kept{1, "x"};
         const auto send = [](channel<item>& ch, const item& it) -> test::held {
             static_cast<void>(co_await ch.async_send(it));
         };
         send(items, kept).start();
-        CHECK(lives::copies == 1);
+        CHECK(texts.copies() == 1);
         CHECK(receives(items, kept));
     }
     {
@@ -303,9 +269,8 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
         };
         channel<item> two(2);
         send(two).start();
-        CHECK(lives::copies == 1);
+        CHECK(texts.copies() == 1);
     }
-    lives::alive.clear(); // `one` and `own` go after `texts`
 }
 
 // ---- emplace, try_emplace and so on, of everything that sends
@@ -384,7 +349,7 @@ TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and send
         };
         send(end).start();
         CHECK(receives(end.from(), item{5, "x"}));
-        CHECK(lives::copies == 0);
+        CHECK(texts.copies() == 0);
 
         end.to().close();
         CHECK(end.to().emplace(6, "x").error().value == item{6, "x"});

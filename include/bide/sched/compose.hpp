@@ -33,6 +33,10 @@ namespace bide::inline BIDE_ABI {
 // Cancel: where the awaiting task is cancelled, its children are; it goes on when all have ended.
 // Its shields keep that from them, theirs do so for each alone.
 // Throws: std::bad_alloc; what a move of a value throws.
+//
+// With GCC before 13, co_await when_all(f({1, "text"})) destroys the argument of f twice where that
+// is an aggregate, and bide cannot refuse it: name the argument or the task before
+// (BIDE_BRACED_AWAIT_BUG in core/config.hpp).
 
 // Runs all, each to its end. The values in order; std::monostate for void.
 // Throws: if any failed, what the first of these in argument order threw, the others' is dropped.

@@ -70,6 +70,9 @@ public:
 
     // Makes it run, on a worker. Any thread; from a task, before that task has ended. Where the
     // scheduler is shutting down it does not run, and its handle says stopped.
+    // With GCC before 13 no co_await expression may contain a lambda that captures by value, nor
+    // arguments of the task in braces: they are destroyed twice (BIDE_BRACED_AWAIT_BUG in
+    // core/config.hpp). There, name the function or the handle before: this goes for all below.
     // Throws: std::bad_alloc.
     template <class T> join_handle<T> spawn(task<T> t) {
         return launch(*new detail::coroutine_cell<T>(*core_, std::move(t), true));
