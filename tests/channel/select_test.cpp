@@ -954,8 +954,8 @@ template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()
 static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
 static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
 static_assert(is_case<lock_case<bide::shared_mutex>, std::unique_lock<bide::shared_mutex>>);
-static_assert(is_case<decltype(on_lock(std::declval<bide::mutex*>())),
-                      std::unique_lock<bide::mutex>>);
+static_assert(
+    is_case<decltype(on_lock(std::declval<bide::mutex*>())), std::unique_lock<bide::mutex>>);
 static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex&>())),
                       std::shared_lock<bide::shared_mutex>>);
 static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>())),

@@ -40,7 +40,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-// One case, that has not begun to wait. Made by the functions below; used once.
+// One case, that has not begun to wait. Made by the functions below, and only there: not every wait
+// can be one of several (that for a task gives up its handle, that for a time needs its own timer).
+// Used once.
 template <class Result, class Platform> class basic_select_case {
     using R = as_result_t<Result>;
 
@@ -50,9 +52,6 @@ public:
 
     // A case that never happens.
     basic_select_case() noexcept = default;
-
-    basic_select_case(basic_wait<R, Platform>&& what) noexcept
-        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
 
     // A case without a result of its own: that it happened is all. `last`: it comes after all
     // others.
@@ -103,6 +102,12 @@ public:
     }
 
 private:
+    friend basic_select_case
+    detail::case_of<Result, Platform>(basic_async_op<Result, Platform>&& op) noexcept;
+
+    explicit basic_select_case(basic_wait<R, Platform>&& what) noexcept
+        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
+
     const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
     const wait_ops<R, Platform>* ops_ = nullptr;
     wait_target target_;
@@ -119,7 +124,7 @@ namespace detail {
 
 template <class T, class Platform>
 basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
-    return std::move(op).as_case();
+    return basic_select_case<T, Platform>(std::move(op).as_case());
 }
 template <class Op> struct case_type;
 template <class T, class Platform> struct case_type<basic_async_op<T, Platform>> {
@@ -167,8 +172,7 @@ template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1
 // async_lock() gives; a mutex whose case is not chosen is not held.
 template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
 template <class Mutex> auto on_lock(Mutex* what) {
-    using none = detail::case_type_t<decltype(what->async_lock())>;
-    return what != nullptr ? on_lock(*what) : none();
+    return what != nullptr ? on_lock(*what) : decltype(on_lock(*what))();
 }
 
 // The same, shared: as lock_shared().
@@ -176,8 +180,7 @@ template <class Mutex> auto on_lock_shared(Mutex& what) {
     return detail::case_of(what.async_lock_shared());
 }
 template <class Mutex> auto on_lock_shared(Mutex* what) {
-    using none = detail::case_type_t<decltype(what->async_lock_shared())>;
-    return what != nullptr ? on_lock_shared(*what) : none();
+    return what != nullptr ? on_lock_shared(*what) : decltype(on_lock_shared(*what))();
 }
 
 // An event that is set, a latch that is open.

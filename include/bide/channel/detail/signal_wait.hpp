@@ -26,6 +26,10 @@ template <class Result, class Platform> class basic_select_case;
 
 namespace detail {
 
+// The operation as a case of a select (channel/select.hpp).
+template <class T, class Platform>
+basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept;
+
 // Ends the select, unless something has. `node` is a basic_waiter<Platform>.
 template <class Platform> void end_by(void* node) noexcept {
     auto& w = *static_cast<basic_waiter<Platform>*>(node);
