@@ -10,6 +10,7 @@
 #include <chrono>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 // How a coroutine's wait ends early: by a stop, by a time-out.
 
@@ -167,6 +168,138 @@ TEST_CASE("async_op: whom a stopped wait lets through does not go on at the stop
     CHECK(small.on == test::service_thread());
     CHECK(large.on == test::service_thread());
     CHECK(s.available() == 2);
+}
+
+namespace {
+
+held take_either(tokens& t, std::stop_token a, std::stop_token b, outcome& out) {
+    const auto token = co_await t.async_take().with_stop(a).with_stop(b);
+    out.note(token);
+}
+held take_limited(tokens& t, std::stop_token a, std::stop_token b, manual_executor& e,
+                  outcome& out) {
+    const auto token = co_await t.async_take()
+                           .with_timeout(1h)
+                           .with_stop(a)
+                           .as_result()
+                           .resume_on(e)
+                           .with_deadline(deadline::never())
+                           .with_stop(b)
+                           .as_result()
+                           .with_timeout(2h);
+    out.note(token);
+}
+
+} // namespace
+
+TEST_CASE("async_op: of two stop tokens either one ends the wait") {
+    for (const int requested : {0, 1}) {
+        tokens t(0);
+        std::stop_source stops[2];
+        outcome out;
+        held h = take_either(t, stops[0].get_token(), stops[1].get_token(), out);
+        h.start();
+        CHECK(t.waiters() == 1);
+        stops[requested].request_stop();
+        CHECK(t.waiters() == 0);
+        settle(out);
+        CHECK(out.is(errc::stopped));
+        CHECK(out.on == test::service_thread());
+        stops[1 - requested].request_stop(); // finds nothing
+
+        outcome also;
+        manual_executor e;
+        std::stop_source others[2];
+        held limited = take_limited(t, others[0].get_token(), others[1].get_token(), e, also);
+        limited.start();
+        CHECK(t.waiters() == 1);
+        others[requested].request_stop();
+        CHECK(t.waiters() == 0);
+        CHECK(e.run_all() == 1);
+        CHECK(also.is(errc::stopped));
+    }
+}
+
+TEST_CASE("async_op: of two stop tokens one, both or none may be requested before or possible") {
+    std::stop_source requested;
+    requested.request_stop();
+    std::stop_source later;
+    const std::stop_token none;
+    const std::stop_token now = requested.get_token();
+    const std::stop_token not_yet = later.get_token();
+    const std::pair<std::stop_token, std::stop_token> over[] = {
+        {now, now}, {now, not_yet}, {not_yet, now}, {now, none}, {none, now}};
+    for (const auto& [a, b] : over) {
+        tokens t(0);
+        outcome out;
+        held h = take_either(t, a, b, out);
+        h.start();
+        CHECK(h.done());
+        CHECK(out.is(errc::stopped));
+        CHECK(out.on == here());
+        CHECK(t.waiters() == 0);
+        tokens ready(1);
+        outcome granted;
+        held r = take_either(ready, a, b, granted);
+        r.start();
+        CHECK(granted.is_granted());
+    }
+    tokens t(0);
+    outcome outs[3];
+    held neither = take_either(t, none, none, outs[0]);
+    held first = take_either(t, not_yet, none, outs[1]);
+    held second = take_either(t, none, not_yet, outs[2]);
+    neither.start();
+    first.start();
+    second.start();
+    CHECK(t.waiters() == 3);
+    later.request_stop();
+    settle(outs[1]);
+    settle(outs[2]);
+    CHECK(outs[1].is(errc::stopped));
+    CHECK(outs[2].is(errc::stopped));
+    t.give();
+    CHECK(outs[0].is_granted());
+}
+
+TEST_CASE("async_op: two stop tokens of one source end the wait once") {
+    tokens t(0);
+    std::stop_source stop;
+    outcome ended;
+    outcome granted;
+    {
+        outcome dropped;
+        held gone = take_either(t, stop.get_token(), stop.get_token(), dropped);
+        gone.start();
+        CHECK(t.waiters() == 1);
+    }
+    held given = take_either(t, stop.get_token(), stop.get_token(), granted);
+    given.start();
+    t.give();
+    CHECK(granted.is_granted());
+    REQUIRE(t.try_take()); // it has given it back
+    held waits = take_either(t, stop.get_token(), stop.get_token(), ended);
+    waits.start();
+    CHECK(t.waiters() == 1);
+    stop.request_stop();
+    settle(ended);
+    CHECK(ended.is(errc::stopped));
+    CHECK(t.waiters() == 0);
+}
+
+TEST_CASE("async_op: two stop tokens that are requested on two threads end the wait once") {
+    const test::watchdog guard;
+    for (int round = 0; round < 200; ++round) {
+        tokens t(0);
+        std::stop_source stops[2];
+        outcome out;
+        held h = take_either(t, stops[0].get_token(), stops[1].get_token(), out);
+        h.start();
+        test::run_threads(2, [&](int i) { stops[i].request_stop(); });
+        settle(out);
+        REQUIRE(out.is(errc::stopped));
+        REQUIRE(t.waiters() == 0);
+    }
 }
 
 // ---- time-outs

@@ -40,11 +40,21 @@ TEST_CASE("async_op: options fold their errors into the result") {
         std::is_same_v<bide::as_result_t<bide::result<int, refused>>, bide::result<int, refused>>);
     using widened = bide::async_op<bide::result<token>>;
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().as_result()), widened>);
-    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().with_stop({})), widened>);
+    using stopped = bide::async_op<bide::result<token>, 1>;
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().with_stop({})), stopped>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<widened>().with_stop({})), stopped>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<stopped>().as_result()), stopped>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<stopped>().with_timeout(1s)), stopped>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<stopped>().with_stop({})),
+                                  bide::async_op<bide::result<token>, 2>>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().as_case()),
+                                  decltype(std::declval<stopped>().with_stop({}).as_case())>);
+    STATIC_REQUIRE(sizeof(widened) < sizeof(stopped)); // no room for tokens that are not there
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().with_timeout(1s)), widened>);
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<widened>().with_timeout(1s)), widened>);
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<folded>().as_result()), folded>);
-    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<folded>().with_stop({})), folded>);
+    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<folded>().with_stop({})),
+                                  bide::async_op<bide::result<int, refused>, 1>>);
     STATIC_REQUIRE(std::is_same_v<plain::value_type, token>);
     STATIC_REQUIRE_FALSE(std::is_copy_constructible_v<plain>);
     STATIC_REQUIRE(std::is_nothrow_move_constructible_v<plain>);

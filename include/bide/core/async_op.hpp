@@ -51,28 +51,30 @@ namespace detail {
 
 // Where a wait may end early. Only operations whose result can say so have it; those that wait for a
 // time have its half.
-struct wait_limits {
-    std::stop_token stop;
-    deadline until = deadline::never();
-};
 struct wait_deadline {
     deadline until = deadline::never();
 };
+template <int Stops> struct wait_limits : wait_deadline {
+    std::stop_token stops[Stops];
+};
+template <> struct wait_limits<0> : wait_deadline {};
 struct no_limits {};
 
-template <class T>
+template <class T, int Stops>
 using wait_limits_t =
-    std::conditional_t<is_result<T>, wait_limits,
+    std::conditional_t<is_result<T>, wait_limits<Stops>,
                        std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
 
 } // namespace detail
 
-template <class T, class Platform> class [[nodiscard("co_await it")]] basic_async_op {
+// Stops: how many stop tokens it has been given.
+template <class T, class Platform, int Stops = 0>
+class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
     using cargo = wait_cargo_t<R>;
-    using limits = detail::wait_limits_t<T>;
-    template <class U> using same = basic_async_op<U, Platform>;
+    using limits = detail::wait_limits_t<T, Stops>;
+    template <class U, int More = 0> using same = basic_async_op<U, Platform, Stops + More>;
 
 public:
     using value_type = T;
@@ -93,13 +95,14 @@ public:
     // Answers closed, stopped and timeout with an errc instead of an exception.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
-    // Ends the wait with errc::stopped when a stop is requested.
+    // Ends the wait with errc::stopped when a stop is requested; of two tokens, through either.
     // Throws: std::system_error when bide's service thread cannot be started, which is needed on
     // threads that are no scheduler's.
-    same<R> with_stop(std::stop_token token) && {
+    same<R, 1> with_stop(std::stop_token token) && {
+        static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
-        same<R> op = std::move(*this).widen();
-        op.limits_.stop = std::move(token);
+        same<R, 1> op = std::move(*this).template widen<1>();
+        op.limits_.stops[Stops] = std::move(token);
         return op;
     }
 
@@ -138,16 +141,21 @@ public:
     basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(cargo_)}; }
 
 private:
-    template <class, class> friend class basic_async_op;
+    template <class, class, int> friend class basic_async_op;
 
-    same<R> widen() && noexcept {
-        if constexpr (detail::is_result<T>) {
+    template <int More = 0> same<R, More> widen() && noexcept {
+        if constexpr (std::is_same_v<same<R, More>, basic_async_op>) {
             return std::move(*this);
         } else {
-            same<R> op(*ops_, target_, std::move(cargo_));
+            same<R, More> op(*ops_, target_, std::move(cargo_));
             op.executor_ = executor_;
-            if constexpr (may_wait_for_time<T>) {
+            if constexpr (detail::is_result<T> || may_wait_for_time<T>) {
                 op.limits_.until = limits_.until;
+            }
+            if constexpr (Stops != 0) {
+                for (int i = 0; i < Stops; ++i) {
+                    op.limits_.stops[i] = std::move(limits_.stops[i]);
+                }
             }
             return op;
         }
@@ -160,7 +168,7 @@ private:
     [[no_unique_address]] limits limits_;
 };
 
-template <class T, class Platform> class basic_async_op<T, Platform>::awaiter {
+template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
     explicit awaiter(basic_async_op& op) noexcept : op_(op) {}
     awaiter(const awaiter&) = delete;
@@ -229,10 +237,11 @@ private:
         awaiter* self;
         void operator()() const noexcept { self->end_early(fate::stopped); }
     };
-    struct no_stop {};
+    using stop_callback = std::optional<std::stop_callback<on_stop>>;
+    struct no_stops {};
     struct armed_limits {
         [[no_unique_address]] std::conditional_t<
-            detail::is_result<T>, std::optional<std::stop_callback<on_stop>>, no_stop> stop;
+            Stops != 0, stop_callback[Stops != 0 ? Stops : 1], no_stops> stops;
         std::optional<timer> timeout;
     };
     struct never_armed {};
@@ -245,17 +254,21 @@ private:
             t.fire = waker(&on_timeout, this);
             detail::add_timer<Platform>(t);
         }
-        if constexpr (detail::is_result<T>) {
-            if (op_.limits_.stop.stop_possible()) {
-                armed_.stop.emplace(op_.limits_.stop, on_stop{this});
+        if constexpr (Stops != 0) {
+            for (int i = 0; i < Stops; ++i) {
+                if (op_.limits_.stops[i].stop_possible()) {
+                    armed_.stops[i].emplace(op_.limits_.stops[i], on_stop{this});
+                }
             }
         }
     }
 
-    // Afterwards neither the stop nor the time-out runs, or is running on another thread.
+    // Afterwards neither a stop nor the time-out runs, or is running on another thread.
     void disarm() noexcept {
-        if constexpr (detail::is_result<T>) {
-            armed_.stop.reset();
+        if constexpr (Stops != 0) {
+            for (stop_callback& stop : armed_.stops) {
+                stop.reset();
+            }
         }
         if constexpr (has_limits) {
             if (armed_.timeout) {
@@ -302,7 +315,8 @@ private:
     [[no_unique_address]] armed armed_;
 };
 
-template <class T> using async_op = basic_async_op<T, native_platform>;
+template <class T, int Stops = 0>
+using async_op = basic_async_op<T, native_platform, Stops>;
 
 } // namespace bide::inline BIDE_ABI
 
