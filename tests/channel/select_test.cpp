@@ -1065,7 +1065,6 @@ struct taking_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<taking_clock>;
-    static constexpr bool is_steady = false;
 
     static time_point now() noexcept {
         const time_point seen = at;
