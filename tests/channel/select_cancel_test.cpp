@@ -11,8 +11,10 @@
 #include "support/stop.hpp"
 #include "support/waiting.hpp"
 
+#include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
 #include <bide/channel/handles.hpp>
+#include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -567,6 +569,99 @@ TEST_CASE("select: cases of handles keep their channels, and see their ends") {
     }
 }
 
+TEST_CASE("select: a case of a temporary handle keeps its side of the channel open") {
+    const test::watchdog guard;
+    channel quiet(1);
+    auto [tx, rx] = bide::make_channel<int>(1);
+    int value = 5;
+    SECTION("a receiver") {
+        {
+            waiting w(bide::async_select(on_recv(quiet), on_recv(std::move(rx))));
+            CHECK_FALSE(tx.is_closed());
+            REQUIRE(tx.try_send(1));
+            REQUIRE(w.is_over());
+            CHECK(w.got().get<1>() == 1);
+        }
+        CHECK(tx.is_closed());
+    }
+    SECTION("a receiver whose case is not chosen") {
+        {
+            waiting w(bide::async_select(on_recv(quiet), on_recv(std::move(rx))));
+            REQUIRE(quiet.try_send(1));
+            REQUIRE(w.is_over());
+            CHECK(tx.try_send(1)); // inside, and gone with the last receiver
+        }
+        CHECK(tx.is_closed());
+    }
+    SECTION("a sender") {
+        {
+            REQUIRE(tx.try_send(1));
+            waiting w(bide::async_select(on_send(std::move(tx), value), on_recv(quiet)));
+            CHECK_FALSE(w.is_over());
+            CHECK_FALSE(rx.is_closed());
+            CHECK(rx.try_recv().value() == 1);
+            REQUIRE(w.is_over());
+            CHECK(w.got().get<0>());
+        }
+        CHECK(rx.is_closed());
+        CHECK(rx.try_recv().value() == 5);
+    }
+    SECTION("a sender of nothing") {
+        int* const nothing = nullptr;
+        CHECK_FALSE(bide::try_select(on_send(std::move(tx), nothing)).has_value());
+        CHECK(rx.is_closed());
+    }
+    SECTION("copies, in the selects of a thread") {
+        CHECK(bide::select(on_send(bide::sender<int>(tx), value)).get<0>());
+        CHECK(bide::select(on_recv(quiet), on_recv(bide::receiver<int>(rx))).get<1>() == 5);
+        CHECK_FALSE(bide::try_select(on_recv(bide::receiver<int>(rx))).has_value());
+        CHECK_FALSE(tx.is_closed());
+        CHECK_FALSE(rx.is_closed());
+    }
+    SECTION("one whose select never begins") {
+        static_cast<void>(bide::async_select(on_recv(std::move(rx)), on_recv(quiet)));
+        CHECK(tx.is_closed());
+    }
+    SECTION("one whose coroutine is destroyed while it waits") {
+        waiting w(bide::async_select(on_recv(std::move(rx)), on_recv(quiet)));
+        CHECK_FALSE(tx.is_closed());
+        w.destroy();
+        CHECK(tx.is_closed());
+    }
+}
+
+TEST_CASE("select: handles of every kind may be temporaries") {
+    const test::watchdog guard;
+    auto [tx, rx] = bide::make_unbounded_channel<int>();
+    auto [answer, answered] = bide::oneshot<int>();
+    bide::broadcast<int> news(1);
+    {
+        waiting w(bide::async_select(on_recv(std::move(rx)), on_recv(std::move(answered)),
+                                     on_recv(news.subscribe())));
+        CHECK_FALSE(tx.is_closed());
+        CHECK_FALSE(answer.is_closed());
+        CHECK(news.send(7) == 1);
+        REQUIRE(w.is_over());
+        CHECK(w.got().get<2>().value() == 7);
+    }
+    CHECK(tx.is_closed());
+    CHECK(answer.is_closed());
+    CHECK(news.subscribers() == 0);
+}
+
+TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is sent") {
+    const test::watchdog guard;
+    channel ch(1);
+    int value = 0;
+    int* nothing = nullptr;
+    CHECK_FALSE(bide::try_select(on_send(ch, nothing)).has_value());
+    CHECK_FALSE(bide::try_select(on_send(ch, ch.empty() ? nullptr : &value)).has_value());
+    CHECK(bide::try_select(on_send(ch, value)).has_value());
+    CHECK(ch.try_recv().value() == 0);
+    CHECK(bide::try_select(on_send(ch, &value)).has_value());
+    CHECK(ch.try_recv().value() == 0);
+}
+
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE("select: to ask for the result of another case is the end") {
@@ -650,3 +745,16 @@ TEST_CASE("select: a thread's select is over before the first waker of the relea
     selecting.join();
     CHECK(s.available() == 1);
 }
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("select: a wait that cannot be one of several terminates with a message as a case") {
+    const auto said = test::dies([] {
+        channel ch(1);
+        auto inner = bide::async_select(on_recv(ch));
+        using outcome = decltype(inner)::value_type;
+        const bide::select_case<outcome> never(std::move(inner).as_case());
+    });
+    CAPTURE(said);
+    CHECK(test::contains(said, "is no case"));
+}
+#endif

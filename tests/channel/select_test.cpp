@@ -885,6 +885,77 @@ TEST_CASE("select: a sender or receiver behind a select that has ended is served
     CHECK(value == 9);
 }
 
+namespace {
+
+// Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
+// chosen for by `other` and have not gone on when `act` does what `behind` waits for.
+template <class Make, class Behind, class Act>
+void pass_over(Make first, Behind behind, Act act) {
+    channel other(2);
+    test::manual_executor on;
+    waiting left(bide::async_select(first(), on_recv(other)).resume_on(on));
+    waiting left_too(bide::async_select_biased(first(), on_recv(other)).resume_on(on));
+    waiting next(behind());
+    REQUIRE(other.try_send(1));
+    REQUIRE(other.try_send(2));
+    REQUIRE(on.size() == 2);
+    REQUIRE_FALSE(next.is_over());
+    act();
+    CHECK(next.is_over());
+    CHECK(on.run_all() == 2);
+    CHECK(left.got().index() == 1);
+    CHECK(left_too.got().index() == 1);
+}
+
+} // namespace
+
+TEST_CASE("select: whatever comes passes over those that have left, to the next that waits") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 3u);
+    channel ch(capacity);
+    bide::unbounded_channel<int> unbounded;
+    int value = 7;
+    const auto receive = [&] { return on_recv(ch); };
+    const auto behind = [&] { return ch.async_recv(); };
+    const auto send = [&] { return on_send(ch, value); };
+    const auto send_behind = [&] { return ch.async_send(8); };
+    const auto fill = [&] {
+        for (std::size_t i = 0; i < capacity; ++i) {
+            REQUIRE(ch.try_send(0));
+        }
+    };
+    SECTION("an item") {
+        pass_over(receive, behind, [&] { CHECK(ch.try_send(1)); });
+    }
+    SECTION("an item of a sender that queues") {
+        pass_over(receive, behind, [&] { waiting(ch.async_send(1)).got().value(); });
+    }
+    SECTION("a close, for a receiver") {
+        pass_over(receive, behind, [&] { ch.close(); });
+    }
+    SECTION("room") {
+        fill();
+        pass_over(send, send_behind, [&] { CHECK(ch.try_recv().value() == (capacity == 0 ? 8 : 0)); });
+    }
+    SECTION("a receiver that queues") {
+        fill();
+        pass_over(send, send_behind, [&] { CHECK(waiting(ch.async_recv()).got().has_value()); });
+    }
+    SECTION("a close, for a sender") {
+        fill();
+        pass_over(send, send_behind, [&] { ch.close(); });
+    }
+    SECTION("an item of an unbounded channel") {
+        pass_over([&] { return on_recv(unbounded); }, [&] { return unbounded.async_recv(); },
+                  [&] { CHECK(unbounded.try_send(1)); });
+    }
+    SECTION("a close of an unbounded channel") {
+        pass_over([&] { return on_recv(unbounded); }, [&] { return unbounded.async_recv(); },
+                  [&] { unbounded.close(); });
+    }
+    CHECK(value == 7);
+}
+
 // ---- Operands
 
 TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", BIDE_EACH_FORM) {
@@ -1301,7 +1372,6 @@ struct taking_clock {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<taking_clock>;
-    static constexpr bool is_steady = false;
 
     static time_point now() noexcept {
         const time_point seen = at;

@@ -10,7 +10,9 @@
 #include "support/stop.hpp"
 #include "support/waiting.hpp"
 
+#include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
+#include <bide/channel/handles.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/channel/selector.hpp>
 #include <bide/sync/event.hpp>
@@ -327,6 +329,34 @@ TEST_CASE("selector: a requested stop and a passed deadline have the share of a 
     }
     CHECK(test::is_uniform(blocking, 0b11010));
     CHECK(test::is_uniform(awaiting, 0b11010));
+}
+
+TEST_CASE("selector: a temporary handle is its case's, in each select, until that is removed") {
+    const test::watchdog guard;
+    auto [tx, rx] = bide::make_channel<int>(1);
+    bide::broadcast<int> news(4);
+    int sum = 0;
+    {
+        bide::selector any;
+        const auto add = [&](const auto& got) { sum += *got; };
+        CHECK(any.add(on_recv(std::move(rx)), add) == 0);
+        CHECK(any.add(on_recv(news.subscribe()), add) == 1);
+        for (int round = 0; round < 3; ++round) {
+            REQUIRE(tx.try_send(1));
+            CHECK(any.select() == 0);
+            news.send(10);
+            waiting w(any.async_select());
+            REQUIRE(w.is_over());
+            CHECK(w.got().index == 1);
+            CHECK_FALSE(any.try_select().has_value());
+        }
+        CHECK(sum == 33);
+        CHECK(any.remove(1));
+        CHECK_FALSE(any.try_select().has_value());
+        CHECK(news.subscribers() == 0);
+        CHECK_FALSE(tx.is_closed());
+    }
+    CHECK(tx.is_closed());
 }
 
 TEST_CASE("selector: one that must not wait, or was destroyed, leaves no trace") {

@@ -18,6 +18,7 @@
 // waits there; channel/detail/select_core.hpp has the protocol. Nothing is allocated.
 
 #include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/select_case.hpp>
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/channel/detail/signal_wait.hpp>
 #include <bide/core/async_op.hpp>
@@ -31,6 +32,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <tuple>
@@ -40,105 +42,21 @@
 
 namespace bide::inline BIDE_ABI {
 
-// One case, that has not begun to wait. Made by the functions below, and only there: not every wait
-// can be one of several (that for a task gives up its handle, that for a time needs its own timer).
-// Used once.
-template <class Result, class Platform> class basic_select_case {
-    using R = as_result_t<Result>;
-
-public:
-    using result_type = Result;
-    using platform = Platform;
-
-    // A case that never happens.
-    basic_select_case() noexcept = default;
-
-    // A case without a result of its own: that it happened is all. `last`: it comes after all
-    // others.
-    basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
-                      wait_cargo_t<R> carried, bool last = false) noexcept
-        : how_(&how), target_(what), cargo_(std::move(carried)), is_last_(last) {}
-
-    basic_select_case(basic_select_case&&) noexcept = default;
-    basic_select_case& operator=(basic_select_case&&) = delete;
-
-    // --- for selects
-
-    // Something that is to live as long as the case.
-    void keep(detail::keeper what) noexcept { alive_ = std::move(what); }
-
-    // Tells its place; from here on neither moves.
-    void fill(detail::select_entry<Platform>& e) noexcept {
-        e.how = how_;
-        e.target = target_;
-        e.target.carry(cargo_);
-        e.is_last = is_last_;
-        if constexpr (std::is_same_v<Result, std::monostate>) {
-            e.timeout = cargo_.timeout();
-        }
-    }
-    // Whether prepare_timers() has to come before a coroutine waits for it.
-    bool needs_timers() const noexcept {
-        if constexpr (std::is_same_v<Result, std::monostate>) {
-            return cargo_.needs_timers();
-        } else {
-            return false;
-        }
-    }
-
-    Result collect(const detail::select_entry<Platform>& e) {
-        if constexpr (std::is_same_v<Result, std::monostate>) {
-            return {};
-        } else if constexpr (detail::is_result<Result>) {
-            return ops_->collect(e.target, e.node.outcome());
-        } else {
-            return *ops_->collect(e.target, e.node.outcome());
-        }
-    }
-    void give_back(const detail::select_entry<Platform>& e) noexcept {
-        if (ops_ != nullptr) {
-            ops_->give_back(e.target, e.node.outcome());
-        }
-    }
-
-private:
-    friend basic_select_case
-    detail::case_of<Result, Platform>(basic_async_op<Result, Platform>&& op) noexcept;
-
-    explicit basic_select_case(basic_wait<R, Platform>&& what) noexcept
-        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {}
-
-    const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
-    const wait_ops<R, Platform>* ops_ = nullptr;
-    wait_target target_;
-    [[no_unique_address]] wait_cargo_t<R> cargo_{};
-    detail::keeper alive_;
-    bool is_last_ = false;
-};
-
-template <class Result> using select_case = basic_select_case<Result, native_platform>;
-
-// ---- Cases. Each in two forms: of an object, and of a pointer, where nullptr means never.
-
-namespace detail {
-
-template <class T, class Platform>
-basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
-    return basic_select_case<T, Platform>(std::move(op).as_case());
-}
-template <class Op> struct case_type;
-template <class T, class Platform> struct case_type<basic_async_op<T, Platform>> {
-    using type = basic_select_case<T, Platform>;
-};
-template <class Op> using case_type_t = typename case_type<Op>::type;
-
-} // namespace detail
+// ---- Cases. Each in two forms: of an object, and of a pointer, where nullptr means never. A
+// temporary handle of a channel belongs to its case from then on: its side of the channel stays
+// open until the select is over.
 
 // Receives: as recv(), from anything that has async_recv(). Nothing: closed and drained.
 template <class Channel> auto on_recv(Channel& from) { return detail::case_of(from.async_recv()); }
 template <class Channel> auto on_recv(Channel* from) {
     using none = detail::case_type_t<decltype(from->async_recv())>;
     return from != nullptr ? on_recv(*from) : none();
+}
+template <class Handle>
+    requires detail::is_temporary<Handle>
+auto on_recv(Handle&& from) {
+    auto make = [](Handle& h) { return on_recv(h); };
+    return detail::owning_case<Handle, decltype(make)>(std::move(from), make);
 }
 
 // Sends: as send(). `value` stays where it is until the select returns, and is moved from only if
@@ -153,10 +71,31 @@ template <class Channel> auto on_send(Channel* to, typename Channel::value_type&
     return to != nullptr ? on_send(*to, value) : none();
 }
 
-// The same where there may be nothing to send.
+// The same where there may be nothing to send: a null pointer variable.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type* value) {
     using none = detail::case_type_t<decltype(to.async_send_from(*value))>;
     return value != nullptr ? on_send(to, *value) : none();
+}
+
+template <class Handle>
+    requires detail::is_temporary<Handle>
+auto on_send(Handle&& to, typename Handle::value_type* value) {
+    auto make = [value](Handle& h) { return on_send(h, value); };
+    return detail::owning_case<Handle, decltype(make)>(std::move(to), make);
+}
+template <class Handle>
+    requires detail::is_temporary<Handle>
+auto on_send(Handle&& to, typename Handle::value_type& value) {
+    return on_send(std::move(to), std::addressof(value));
+}
+
+// What cannot be sent from: a temporary, a constant, 0, nullptr.
+template <class Channel, class Argument>
+    requires(!detail::is_sent_from<detail::sent_through<Channel>, Argument>)
+auto on_send(Channel&&, Argument&&) {
+    static_assert(detail::is_sent_from<detail::sent_through<Channel>, Argument>,
+                  "bide: on_send takes an lvalue, which outlives the select and is moved from if "
+                  "this case is chosen, or a pointer to one");
 }
 
 // Acquires permits: as semaphore::acquire(n). Throws: std::invalid_argument, as that does.
@@ -333,7 +272,7 @@ template <class... Cases> struct select_ops {
 
     static frame& of(const wait_target& t) noexcept { return *static_cast<frame*>(t.cargo); }
 
-    static constexpr wait_ops<outcome, platform> value{
+    static constexpr auto value = wait_ops<outcome, platform>(
         [](const wait_target& t) noexcept {
             return of(t).try_all() ? fate::granted : fate::waiting;
         },
@@ -343,7 +282,7 @@ template <class... Cases> struct select_ops {
             return of(t).template collect<outcome>(
                 [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
         },
-        [](const wait_target& t, fate) noexcept { of(t).give_back(); }};
+        [](const wait_target& t, fate) noexcept { of(t).give_back(); }).standing_alone();
 
     static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
                                                              bool biased) {

@@ -42,8 +42,7 @@ public:
     // Adds a case; handler(result), or for a case without one, handler(). Returns its index, which
     // stays its own until it is removed.
     // Throws: std::bad_alloc.
-    template <class Result, class Handler>
-    std::size_t add(basic_select_case<Result, Platform> c, Handler handler);
+    template <class Case, class Handler> std::size_t add(Case c, Handler handler);
 
     // False: there is no such case.
     bool remove(std::size_t index) noexcept;
@@ -78,7 +77,7 @@ private:
         virtual void give_back() noexcept = 0;
         entry at;
     };
-    template <class Result, class Handler> struct slot_of;
+    template <class Case, class Handler> struct slot_of;
 
     bool try_all() noexcept;
     std::optional<std::size_t> run(bool may_wait);
@@ -112,14 +111,15 @@ private:
 using selector = basic_selector<>;
 
 template <class Platform>
-template <class Result, class Handler>
+template <class Case, class Handler>
 struct basic_selector<Platform>::slot_of final : slot {
-    slot_of(basic_select_case<Result, Platform>&& c, Handler&& h)
-        : what(std::move(c)), handler(std::move(h)) {}
+    static_assert(std::is_same_v<typename Case::platform, Platform>);
+
+    slot_of(Case&& c, Handler&& h) : what(std::move(c)), handler(std::move(h)) {}
 
     void fill() noexcept override { what.fill(this->at); }
     void handle() override {
-        if constexpr (std::is_invocable_v<Handler&, Result>) {
+        if constexpr (std::is_invocable_v<Handler&, typename Case::result_type>) {
             handler(what.collect(this->at));
         } else {
             static_cast<void>(what.collect(this->at));
@@ -128,13 +128,13 @@ struct basic_selector<Platform>::slot_of final : slot {
     }
     void give_back() noexcept override { what.give_back(this->at); }
 
-    basic_select_case<Result, Platform> what;
+    Case what;
     Handler handler;
 };
 
 template <class Platform>
-template <class Result, class Handler>
-std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c, Handler handler) {
+template <class Case, class Handler>
+std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
     require_not(state::waiting, "changed while it waits");
     std::size_t index = 0;
     while (index < slots_.size() && slots_[index] != nullptr) {
@@ -143,7 +143,7 @@ std::size_t basic_selector<Platform>::add(basic_select_case<Result, Platform> c,
     needs_timers_ = needs_timers_ || c.needs_timers();
     removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
     order_.resize(slots_.size() + 1);
-    auto added = std::make_unique<slot_of<Result, Handler>>(std::move(c), std::move(handler));
+    auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
     if (index == slots_.size()) {
         slots_.push_back(std::move(added));
     } else {
@@ -210,7 +210,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
     static constexpr auto of = [](const wait_target& t) noexcept -> basic_selector& {
         return *static_cast<basic_selector*>(t.queue);
     };
-    static constexpr wait_ops<result<chosen>, Platform> ops{
+    static constexpr auto ops = wait_ops<result<chosen>, Platform>(
         [](const wait_target& t) noexcept {
             return of(t).try_all() ? fate::granted : fate::waiting;
         },
@@ -232,7 +232,7 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
             if (index != core::none) {
                 s.slots_[index]->give_back();
             }
-        }};
+        }).standing_alone();
     if (needs_timers_) {
         detail::prepare_timers<Platform>();
     }

@@ -63,7 +63,8 @@ template <class Platform> struct wait_steps {
     fate (*try_now)(const wait_target&) noexcept;                   // waiting: it would have to
     bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
     bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
-    bool gives_way = false; // also where it need not wait, others run first
+    bool gives_way = false;    // also where it need not wait, others run first
+    bool stands_alone = false; // it cannot be a case of a select: deciding it claims no choice
 };
 
 // The same with its outcome as a value; R is a result<...>.
@@ -78,7 +79,14 @@ template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
     constexpr wait_ops(decltype(steps::try_now) tries, decltype(steps::enqueue) enqueues,
                        decltype(steps::cancel) cancels, collector collects,
                        returner returns = nullptr, bool lets_others = false) noexcept
-        : steps{tries, enqueues, cancels, lets_others}, collect(collects), returns_(returns) {}
+        : steps{tries, enqueues, cancels, lets_others, false}, collect(collects), returns_(returns) {}
+
+    // The same for a wait that stands alone.
+    constexpr wait_ops standing_alone() const noexcept {
+        wait_ops copy = *this;
+        copy.stands_alone = true;
+        return copy;
+    }
 
     collector collect; // throws only where the primitive says so
 

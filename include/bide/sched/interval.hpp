@@ -33,9 +33,11 @@ public:
 
     // Waits for the next tick: 1, and how many were missed before it.
     async_op<std::uint64_t> async_tick() noexcept {
-        static constexpr wait_ops<result<std::uint64_t>, native_platform> ops{
-            &detail::time_wait::try_now, &detail::time_wait::enqueue, &detail::time_wait::cancel,
-            &collect, &give_back};
+        static constexpr auto ops =
+            wait_ops<result<std::uint64_t>, native_platform>(
+                &detail::time_wait::try_now, &detail::time_wait::enqueue,
+                &detail::time_wait::cancel, &collect, &give_back)
+                .standing_alone();
         return {ops, wait_target{nullptr, this, static_cast<std::ptrdiff_t>(next_)},
                 deadline::at_ns(next_)};
     }

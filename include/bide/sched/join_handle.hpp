@@ -59,8 +59,9 @@ public:
     async_op<T> async_join() && {
         static_assert(!std::is_reference_v<T>, "async_join() of a task of a reference: use join()");
         check();
-        static constexpr wait_ops<as_result_t<T>, native_platform> ops{
-            &try_now, &enqueue, &cancel_wait, &collect, &give_back};
+        static constexpr auto ops = wait_ops<as_result_t<T>, native_platform>(
+                                        &try_now, &enqueue, &cancel_wait, &collect, &give_back)
+                                        .standing_alone();
         cell* const c = std::exchange(cell_, nullptr);
         return {ops, wait_target{&c->ended_gate(), c, 1}};
     }

@@ -14,13 +14,13 @@ namespace detail {
 // Waits for nothing, but goes behind what is queued where it goes on.
 inline async_op<void> give_way() noexcept {
     using node = basic_waiter<native_platform>;
-    static constexpr wait_ops<result<void>, native_platform> ops{
-        [](const wait_target&) noexcept { return fate::granted; },
-        [](const wait_target&, node&) noexcept { return true; },
-        [](const wait_target&, node&, fate) noexcept { return false; },
-        [](const wait_target&, fate what) { return result_of(what); },
-        nullptr,
-        true};
+    static constexpr auto ops =
+        wait_ops<result<void>, native_platform>(
+            [](const wait_target&) noexcept { return fate::granted; },
+            [](const wait_target&, node&) noexcept { return true; },
+            [](const wait_target&, node&, fate) noexcept { return false; },
+            [](const wait_target&, fate what) { return result_of(what); }, nullptr, true)
+            .standing_alone();
     return {ops, wait_target{}};
 }
 

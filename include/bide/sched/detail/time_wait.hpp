@@ -46,8 +46,10 @@ private:
 };
 
 inline async_op<void> sleep_until(deadline until) noexcept {
-    static constexpr wait_ops<result<void>, native_platform> ops{
-        &time_wait::try_now, &time_wait::enqueue, &time_wait::cancel, &time_wait::collect};
+    static constexpr auto ops =
+        wait_ops<result<void>, native_platform>(&time_wait::try_now, &time_wait::enqueue,
+                                                &time_wait::cancel, &time_wait::collect)
+            .standing_alone();
     const std::int64_t at = until.steady_ns();
     return {ops, wait_target{nullptr, nullptr, static_cast<std::ptrdiff_t>(at)}, until};
 }

@@ -1,0 +1,158 @@
+#ifndef BIDE_CHANNEL_DETAIL_SELECT_CASE_HPP
+#define BIDE_CHANNEL_DETAIL_SELECT_CASE_HPP
+
+// The cases of a select, before it begins. A select needs of each
+//
+//   result_type, platform
+//   fill(select_entry&)       tells the case's place; from here on neither moves
+//   needs_timers()            a coroutine that waits for it needs prepare_timers() first
+//   collect(select_entry&)    what came of it, where it has happened
+//   give_back(select_entry&)  undoes it, where it has happened and is not collected
+
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/select_core.hpp>
+#include <bide/channel/detail/signal_wait.hpp>
+#include <bide/core/async_op.hpp>
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/wait_ops.hpp>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace bide::inline BIDE_ABI {
+
+// One case. Made by the functions of channel/select.hpp; used once.
+template <class Result, class Platform> class basic_select_case {
+    using R = as_result_t<Result>;
+
+public:
+    using result_type = Result;
+    using platform = Platform;
+
+    // A case that never happens.
+    basic_select_case() noexcept = default;
+
+    // Requires: not a wait for a time, for a task, or of another select; terminates otherwise.
+    basic_select_case(basic_wait<R, Platform>&& what) noexcept
+        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {
+        if (how_->stands_alone) {
+            detail::fatal("select: a wait for a time, for a task, or of another select is no case");
+        }
+    }
+
+    // A case without a result of its own: that it happened is all. `last`: it comes after all
+    // others.
+    basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
+                      wait_cargo_t<R> carried, bool last = false) noexcept
+        : how_(&how), target_(what), cargo_(std::move(carried)), is_last_(last) {}
+
+    basic_select_case(basic_select_case&&) noexcept = default;
+    basic_select_case& operator=(basic_select_case&&) = delete;
+
+    // --- for selects
+
+    // Something that is to live as long as the case.
+    void keep(detail::keeper what) noexcept { alive_ = std::move(what); }
+
+    void fill(detail::select_entry<Platform>& e) noexcept {
+        e.how = how_;
+        e.target = target_;
+        e.target.carry(cargo_);
+        e.is_last = is_last_;
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            e.timeout = cargo_.timeout();
+        }
+    }
+
+    bool needs_timers() const noexcept {
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            return cargo_.needs_timers();
+        } else {
+            return false;
+        }
+    }
+
+    Result collect(const detail::select_entry<Platform>& e) {
+        if constexpr (std::is_same_v<Result, std::monostate>) {
+            return {};
+        } else if constexpr (detail::is_result<Result>) {
+            return ops_->collect(e.target, e.node.outcome());
+        } else {
+            return *ops_->collect(e.target, e.node.outcome());
+        }
+    }
+    void give_back(const detail::select_entry<Platform>& e) noexcept {
+        if (ops_ != nullptr) {
+            ops_->give_back(e.target, e.node.outcome());
+        }
+    }
+
+private:
+    const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
+    const wait_ops<R, Platform>* ops_ = nullptr;
+    wait_target target_;
+    [[no_unique_address]] wait_cargo_t<R> cargo_{};
+    detail::keeper alive_;
+    bool is_last_ = false;
+};
+
+template <class Result> using select_case = basic_select_case<Result, native_platform>;
+
+namespace detail {
+
+template <class T, class Platform>
+basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
+    return std::move(op).as_case();
+}
+template <class Op> struct case_type;
+template <class T, class Platform> struct case_type<basic_async_op<T, Platform>> {
+    using type = basic_select_case<T, Platform>;
+};
+template <class Op> using case_type_t = typename case_type<Op>::type;
+
+// Of a forwarding reference's parameter.
+template <class Argument>
+inline constexpr bool is_temporary = !std::is_reference_v<Argument> && !std::is_pointer_v<Argument>;
+
+// A case and the handle that it is of. Make makes the one of the other, where the handle stays.
+template <class Handle, class Make> class owning_case {
+    using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
+    static_assert(std::is_nothrow_move_constructible_v<Handle>,
+                  "bide: a case of a temporary that is not a handle: the channel would be gone "
+                  "before the select begins");
+
+public:
+    using result_type = typename made::result_type;
+    using platform = typename made::platform;
+
+    owning_case(Handle&& of, Make make) noexcept : of_(std::move(of)), make_(make) {}
+
+    void fill(select_entry<platform>& e) noexcept { made_.emplace(make_(of_)).fill(e); }
+    bool needs_timers() const noexcept { return false; }
+    result_type collect(const select_entry<platform>& e) { return made_->collect(e); }
+    void give_back(const select_entry<platform>& e) noexcept { made_->give_back(e); }
+
+private:
+    Handle of_;
+    [[no_unique_address]] Make make_;
+    std::optional<made> made_;
+};
+
+// What goes through a channel, given by reference or pointer.
+template <class Channel>
+using sent_through = typename std::remove_pointer_t<std::remove_reference_t<Channel>>::value_type;
+
+// Whether on_send() takes a T from such an argument. 0 and nullptr are no pointers to one.
+template <class T, class Argument>
+inline constexpr bool is_sent_from =
+    std::is_convertible_v<Argument, T&> ||
+    (std::is_convertible_v<Argument, T*> && !std::is_null_pointer_v<std::remove_cvref_t<Argument>>);
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
