@@ -34,7 +34,7 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
         host->blocks();
     }
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, until.steady_ns())) {
+    while (!Platform::futex_wait(word, expected, until.look_ns())) {
         if (!until.is_early()) {
             in_time = false;
             break;

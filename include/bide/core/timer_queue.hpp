@@ -120,7 +120,7 @@ template <class Platform> bool cancel_timer(timer& t) noexcept {
 
 template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
     const waker earlier = earlier_;
-    const std::int64_t at = t.when.steady_ns();
+    const std::int64_t at = t.when.look_ns();
     if (t.home != this) { // one that its own firing adds again may be being cancelled
         t.home = this;
     }
@@ -179,13 +179,13 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, returns with it. False: it is early, by a clock that was set back, and
-// stands in the queue again.
+// Called with the lock, returns with it. False: it is early by its own clock, which may have been
+// set, and stands in the queue again.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
     const bool early = t.when.is_early();
-    const std::int64_t at = early ? t.when.steady_ns() : 0;
+    const std::int64_t at = early ? t.when.look_ns() : 0;
     if (!early) {
         t.fire.wake(); // the last touch of *t
     }
