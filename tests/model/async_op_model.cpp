@@ -378,7 +378,7 @@ TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes b
     });
 }
 
-// ---- Time-outs, on the service thread. Its timers are never ended, so neither is it.
+// ---- Time-outs, by the service. It never ends, so its threads are daemons.
 
 namespace {
 
