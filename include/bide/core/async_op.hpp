@@ -18,8 +18,12 @@
 //                   yet marks it, and queueing is refused
 //   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
 //   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
-//                   other thread may be about to resume it: one that releases to it is, until its
-//                   release returns
+//                   other thread may be about to resume it. One that releases to it is, until its
+//                   release returns. Without an executor bide's service (core/timer.hpp) is, from
+//                   the deadline or the stop on until the coroutine has suspended again: destroy it
+//                   before, or after. With an executor it may be destroyed at any time on a thread
+//                   that keeps the executor from running meanwhile; what a deadline, a stop or a
+//                   grant has posted there by then must not be run
 //
 // A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
@@ -93,7 +97,7 @@ public:
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     // Ends the wait with errc::stopped when a stop is requested.
-    // Throws: std::system_error when bide's service thread cannot be started, which is needed on
+    // Throws: std::system_error when bide's service threads cannot be started, which are needed on
     // threads that are no scheduler's.
     same<R> with_stop(std::stop_token token) && {
         detail::prepare_timers<Platform>();
