@@ -194,6 +194,59 @@ TEST_CASE("select: a time-out and a deadline by another clock come by that clock
     check([](clock::time_point t) { return on_deadline(t); });
 }
 
+TEST_CASE("select: a clock that is set past a time-out ends the select") {
+    struct tag;
+    using clock = test::fake_clock<tag>;
+    channel ch(1);
+    const clock::time_point end(11h);
+    for (const bool async : {false, true}) {
+        clock::set(10h);
+        clock::reads = 0;
+        std::size_t ended_by = 99;
+        test::run_threads(2, [&](int i) {
+            if (i == 1) {
+                test::eventually([] { return clock::reads > 2; });
+                clock::set(9h);
+                clock::set(12h);
+            } else if (async) {
+                waiting w(bide::async_select(on_recv(ch), on_timeout(30min), on_timeout(end)));
+                test::eventually([&] { return w.is_over(); });
+                test::service_thread();
+                ended_by = w.got().index();
+            } else {
+                ended_by = bide::select(on_recv(ch), on_timeout(30min), on_timeout(end)).index();
+            }
+        });
+        CHECK(ended_by == 2);
+    }
+}
+
+namespace {
+
+test::held select_and_pass(channel& ch, test::barrier& where, std::atomic<bool>& over) {
+    const auto got = co_await bide::async_select(on_recv(ch), on_timeout(1ms));
+    where.pass();
+    over = got.index() == 1;
+}
+
+} // namespace
+
+TEST_CASE("select: a coroutine that blocks after its time-out holds up no other time-out") {
+    const test::watchdog guard;
+    channel ch(1);
+    test::barrier where;
+    std::atomic<bool> over{false};
+    test::held first = select_and_pass(ch, where, over);
+    first.start();
+    REQUIRE(test::eventually([&] { return where.is_reached(); }));
+    waiting second(bide::async_select(on_recv(ch), on_timeout(1ms)));
+    CHECK(test::eventually([&] { return second.is_over(); }));
+    CHECK_FALSE(over);
+    where.open();
+    test::service_thread();
+    CHECK(over);
+}
+
 TEST_CASE("select: a clock that stands still does not keep another one's time-out from coming") {
     struct tag;
     using clock = test::fake_clock<tag>;
@@ -314,7 +367,7 @@ TEST_CASE("select: a stop resumes nobody on the thread that requests it") {
         CHECK_FALSE(posted.is_over());
         REQUIRE(on.run_all() == 1);
         REQUIRE(test::eventually([&] { return behind.is_over(); }));
-        CHECK(test::service_thread() == w.on());
+        test::service_thread();
         CHECK(w.on() != here);
         CHECK(posted.on() == here);
         CHECK(behind.got().count() == 2);

@@ -75,7 +75,7 @@ TEST_CASE("async_op: a stop inside await_suspend, before it is queued, ends the 
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: a stop ends the wait on the service thread, never where it is requested") {
+TEST_CASE("async_op: a stop ends the wait on a resumer, never where it is requested") {
     tokens t(0);
     std::stop_source stop;
     outcome out;
@@ -86,7 +86,7 @@ TEST_CASE("async_op: a stop ends the wait on the service thread, never where it 
     CHECK(t.waiters() == 0);
     settle(out);
     CHECK(out.is(errc::stopped));
-    CHECK(out.on == test::service_thread());
+    CHECK(out.on_resumer);
     CHECK(out.on != here());
 }
 
@@ -165,8 +165,8 @@ TEST_CASE("async_op: whom a stopped wait lets through does not go on at the stop
     settle(small);
     CHECK(large.is(errc::stopped));
     CHECK(small.is_granted());
-    CHECK(small.on == test::service_thread());
-    CHECK(large.on == test::service_thread());
+    CHECK(small.on_resumer);
+    CHECK(large.on_resumer);
     CHECK(s.available() == 2);
 }
 
@@ -330,7 +330,7 @@ template <class Time> held take_until(tokens& t, Time end, outcome& out) {
 
 } // namespace
 
-TEST_CASE("async_op: a time-out ends the wait on the service thread, not before its time") {
+TEST_CASE("async_op: a time-out ends the wait on a resumer, not before its time") {
     tokens t(0);
     outcome out;
     held h = take_for(t, 2ms, out);
@@ -339,7 +339,7 @@ TEST_CASE("async_op: a time-out ends the wait on the service thread, not before 
     settle(out);
     CHECK(std::chrono::steady_clock::now() - before >= 2ms);
     CHECK(out.is(errc::timeout));
-    CHECK(out.on == test::service_thread());
+    CHECK(out.on_resumer);
     CHECK(t.waiters() == 0);
 }
 
@@ -361,6 +361,66 @@ TEST_CASE("async_op: deadlines are kept on their own clocks") {
         settle(out);
         CHECK(out.is(errc::timeout));
     }
+}
+
+TEST_CASE("async_op: a clock that is set past a deadline ends the wait") {
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    clock::set(0s);
+    tokens t(0);
+    outcome out;
+    outcome far;
+    held h = take_until(t, clock::time_point(1h), out);
+    held later = take_until(t, clock::time_point(3h), far);
+    h.start();
+    later.start();
+    clock::set(-1h);
+    clock::set(2h);
+    settle(out);
+    CHECK(out.is(errc::timeout));
+    CHECK_FALSE(far.done);
+}
+
+namespace {
+
+held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrier& where,
+                   outcome& out) {
+    const auto token = co_await t.async_take().with_stop(stop).with_deadline(until);
+    where.pass();
+    out.note(token);
+}
+
+} // namespace
+
+TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out holds up no other") {
+    const test::watchdog guard;
+    tokens t(0);
+    test::barrier barriers[2];
+    std::stop_source stops[2];
+    outcome blocked[2];
+    outcome others[2];
+    held a = take_and_pass(t, stops[0].get_token(), deadline::never(), barriers[0], blocked[0]);
+    held b = take_and_pass(t, std::stop_token(), deadline::after(1ms), barriers[1], blocked[1]);
+    a.start();
+    stops[0].request_stop();
+    REQUIRE(test::eventually([&] { return barriers[0].is_reached(); }));
+    b.start();
+    REQUIRE(test::eventually([&] { return barriers[1].is_reached(); }));
+    held c = take(t, others[0], stops[1].get_token());
+    held d = take(t, others[1], deadline::after(1ms));
+    c.start();
+    d.start();
+    stops[1].request_stop();
+    CHECK(test::eventually([&] { return others[0].done && others[1].done; }));
+    CHECK(others[0].is(errc::stopped));
+    CHECK(others[1].is(errc::timeout));
+    CHECK_FALSE(blocked[0].done);
+    CHECK_FALSE(blocked[1].done);
+    barriers[0].open();
+    barriers[1].open();
+    settle(blocked[0]);
+    settle(blocked[1]);
+    CHECK(t.waiters() == 0);
 }
 
 TEST_CASE("async_op: huge times wait, and a grant ends them") {

@@ -3,6 +3,7 @@
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
+#include <support/service.hpp>
 #include <support/takers.hpp>
 
 #include <chrono>
@@ -45,6 +46,46 @@ TEST_CASE("async_op: without any executor it goes on where it is released, befor
     CHECK(done_in_time);
     CHECK(out.is_granted());
     CHECK(out.on == releaser);
+}
+
+namespace {
+
+// Blocks its thread until it gets a token of another place.
+held take_and_block(tokens& t, tokens& until, outcome& out) {
+    const auto token = co_await t.async_take().as_result();
+    const bide::fate what = until.take_until(bide::deadline::never());
+    out.note(token);
+    out.granted = what == bide::fate::granted;
+}
+held take_and_give(tokens& t, tokens& to, outcome& out) {
+    const auto token = co_await t.async_take().as_result();
+    out.note(token);
+    to.give();
+}
+
+} // namespace
+
+TEST_CASE("async_op: released together, one that blocks its thread does not hold up the next") {
+    const test::watchdog guard;
+    tokens t(0);
+    tokens until(0);
+    outcome first;
+    outcome second;
+    outcome third;
+    held a = take_and_block(t, until, first);
+    held b = take_and_give(t, until, second);
+    held c = take(t, third);
+    a.start();
+    b.start();
+    c.start();
+    t.give(3);
+    test::service_thread();
+    CHECK(first.is_granted());
+    CHECK(second.is_granted());
+    CHECK(third.is_granted());
+    CHECK(t.available() == 3);
+    CHECK(first.on == here());
+    CHECK(second.on_resumer);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -161,8 +162,9 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere")
     REQUIRE(test::eventually([&] { return out.done.load(); }));
     CHECK(seen == fate::stopped);
     CHECK(out.is_granted());
-    CHECK(out.on == test::service_thread());
+    CHECK(out.on_resumer);
     CHECK(out.on != stopper);
+    test::service_thread(); // it has left the coroutine
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each wait once") {
@@ -299,6 +301,25 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on 
     });
     CHECK(seen == fate::timed_out);
     CHECK(clock::reads > 9);
+}
+
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a clock that is set past a deadline ends the wait") {
+    struct tag {};
+    using clock = test::fake_clock<std::pair<tag, TestType>>;
+    clock::set(0s);
+    clock::reads = 0;
+    basic_tokens<TestType> t(0);
+    fate seen{};
+    test::run_threads(2, [&](int me) {
+        if (me == 0) {
+            seen = t.take_until(deadline::at(typename clock::time_point(1h)));
+        } else {
+            test::eventually([&] { return t.waiters() == 1 && clock::reads > 1; });
+            clock::set(-1h);
+            clock::set(2h);
+        }
+    });
+    CHECK(seen == fate::timed_out);
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: errno stays as it was and nothing is allocated") {

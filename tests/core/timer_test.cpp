@@ -1,3 +1,4 @@
+#include <bide/core/parker.hpp>
 #include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
@@ -6,11 +7,16 @@
 #include <support/jitter.hpp>
 #include <support/platforms.hpp>
 #include <support/service.hpp>
+#include <support/takers.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <deque>
+#include <limits>
+#include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,6 +40,7 @@ template <class P> struct bell {
     std::atomic<int> fired{0};
     std::int64_t at = 0;
     std::thread::id on;
+    bool on_resumer = true;
     timer t;
 
     explicit bell(deadline when) {
@@ -43,6 +50,7 @@ template <class P> struct bell {
                 auto& me = *static_cast<bell*>(self);
                 me.at = bide::native_platform::now();
                 me.on = std::this_thread::get_id();
+                me.on_resumer = test::is_resumer<P>();
                 ++me.fired;
             },
             this);
@@ -56,7 +64,7 @@ template <class P> struct bell {
 
 } // namespace
 
-BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on the service thread") {
+BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on a thread of its own") {
     const test::watchdog guard;
     bell<TestType> a(deadline::after(2ms));
     a.add();
@@ -64,8 +72,8 @@ BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on the service thr
     CHECK(a.at >= a.t.when.steady_ns());
     CHECK_FALSE(a.cancel());
     CHECK(a.fired == 1);
-    CHECK(a.on == test::service_thread<TestType>());
     CHECK(a.on != std::this_thread::get_id());
+    CHECK_FALSE(a.on_resumer);
 }
 
 BIDE_TIMER_TEST_CASE("timer: however short its time, it does not fire before it") {
@@ -327,6 +335,217 @@ BIDE_TIMER_TEST_CASE("timer: one on another clock fires by that clock") {
     clock::set(1ms);
     CHECK(a.fires());
     a.cancel();
+}
+
+namespace {
+
+// Runs f() on a resumer.
+template <class P, class F> struct job : runnable {
+    F f;
+    std::atomic<bool> done{false};
+
+    explicit job(F run_it) : f(run_it) {
+        run = waker(
+            [](void* self) noexcept {
+                auto& me = *static_cast<job*>(self);
+                me.f();
+                me.done = true;
+            },
+            this);
+    }
+    void post() { bide::timer_service<P>().post(*this); }
+    bool is_done() {
+        return test::eventually([this] { return done.load(); });
+    }
+};
+template <class P, class F> std::unique_ptr<job<P, F>> post(F f) {
+    auto made = std::make_unique<job<P, F>>(f);
+    made->post();
+    return made;
+}
+
+// Where a thread sleeps that bide sees, until the test opens it.
+template <class P> class bide_barrier {
+public:
+    void pass() noexcept {
+        reached_ = true;
+        parker_.park();
+    }
+    bool is_reached() noexcept { return reached_; }
+    void open() noexcept { parker_.unpark(); }
+
+private:
+    bide::basic_parker<P> parker_;
+    std::atomic<bool> reached_{false};
+};
+
+template <class P, class Barrier> void check_that_none_is_held_up() {
+    const test::watchdog guard;
+    Barrier barriers[3];
+    bell<P> late(deadline::after(1ms));
+    {
+        const auto pass = [&barriers](int i) { return [b = &barriers[i]] { b->pass(); }; };
+        auto first = post<P>(pass(0));
+        REQUIRE(test::eventually([&] { return barriers[0].is_reached(); }));
+        late.add();
+        CHECK(late.fires());
+        late.cancel();
+        auto second = post<P>(pass(1)); // while a resumer is blocked
+        auto third = post<P>(pass(2));
+        auto last = post<P>([] {});
+        CHECK(last->is_done());
+        CHECK(
+            test::eventually([&] { return barriers[1].is_reached() && barriers[2].is_reached(); }));
+        CHECK_FALSE(first->done);
+        CHECK_FALSE(second->done);
+        CHECK_FALSE(third->done);
+        for (Barrier& b : barriers) {
+            b.open();
+        }
+        test::service_thread<P>();
+        CHECK((first->done && second->done && third->done));
+    }
+}
+
+} // namespace
+
+BIDE_TIMER_TEST_CASE("timer: what blocks a resumer in bide holds up no time-out and no other") {
+    check_that_none_is_held_up<TestType, bide_barrier<TestType>>();
+}
+
+BIDE_TIMER_TEST_CASE(
+    "timer: what blocks a resumer outside of bide holds up no time-out and no other") {
+    check_that_none_is_held_up<TestType, test::barrier>();
+}
+
+BIDE_TIMER_TEST_CASE("timer: what is posted before its resumer blocks runs elsewhere") {
+    const test::watchdog guard;
+    bide_barrier<TestType> middle;
+    test::barrier begin;
+    auto first = post<TestType>([&] {
+        begin.pass();
+        middle.pass();
+    });
+    REQUIRE(test::eventually([&] { return begin.is_reached(); }));
+    auto second = post<TestType>([&] { middle.open(); });
+    begin.open();
+    CHECK(first->is_done());
+    CHECK(second->is_done());
+    test::service_thread<TestType>();
+}
+
+TEST_CASE("timer: where the most resumers are blocked, what is posted runs when one comes back") {
+    const test::watchdog guard;
+    constexpr unsigned most = bide::detail::basic_resumers<test::native>::most_threads;
+    std::deque<bide_barrier<test::native>> barriers(most);
+    std::deque<runnable> blockers(most);
+    for (unsigned i = 0; i < most; ++i) {
+        blockers[i].run =
+            waker([](void* b) noexcept { static_cast<bide_barrier<test::native>*>(b)->pass(); },
+                  &barriers[i]);
+        bide::timer_service<test::native>().post(blockers[i]);
+    }
+    for (auto& b : barriers) {
+        REQUIRE(test::eventually([&] { return b.is_reached(); }));
+    }
+    auto last = post<test::native>([] {});
+    bell<test::native> late(deadline::after(1ms));
+    late.add();
+    CHECK(late.fires());
+    late.cancel();
+    CHECK_FALSE(last->done);
+    barriers[most / 2].open();
+    CHECK(last->is_done());
+    for (auto& b : barriers) {
+        b.open();
+    }
+    test::service_thread();
+}
+
+namespace {
+
+// Counts the service's threads, and those that sleep without an end. One for each Tag.
+template <class Tag> struct watched : test::native {
+    inline static std::atomic<unsigned> fails{0}; // the lowest bit: the next cannot be started
+    inline static std::atomic<int> started{0};
+    inline static std::atomic<int> asleep{0};
+
+    static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
+        const unsigned next = fails;
+        fails = next / 2;
+        if (next % 2 != 0) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        ++started;
+        return bide::detail::os_thread::start_detached(body, argument);
+    }
+    template <class Word>
+    static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
+        const int endless = until == std::numeric_limits<std::int64_t>::max() ? 1 : 0;
+        asleep += endless;
+        const bool in_time = test::native::futex_wait(word, expected, until);
+        asleep -= endless;
+        return in_time;
+    }
+};
+
+} // namespace
+
+TEST_CASE("timer: without time-outs and stops no thread is started") {
+    using platform = watched<struct no_limits>;
+    test::basic_tokens<platform> t(1);
+    test::outcome outs[2];
+    test::held first = test::take(t, outs[0]);
+    test::held second = test::take(t, outs[1]);
+    first.start();
+    second.start();
+    CHECK(outs[0].is_granted());
+    t.give();
+    CHECK(outs[1].is_granted());
+    CHECK(t.take_until(deadline::after(1us)) == bide::fate::granted);
+    CHECK(platform::started == 0);
+}
+
+TEST_CASE("timer: an idle service sleeps until it is woken") {
+    using platform = watched<struct idle>;
+    test::service_thread<platform>();
+    CHECK(platform::started == 2);
+    CHECK(test::eventually([] { return platform::asleep == 2; }));
+}
+
+#if BIDE_EXCEPTIONS
+TEST_CASE("timer: a service that cannot be started throws, and is started the next time") {
+    using platform = watched<struct throws>;
+    platform::fails = 0b1;
+    CHECK_THROWS_AS(bide::timer_service<platform>(), std::system_error);
+    CHECK(platform::started == 0);
+    platform::fails = 0b10;
+    CHECK_THROWS_AS(bide::timer_service<platform>(), std::system_error);
+    CHECK(platform::started == 1);
+    test::service_thread<platform>();
+    CHECK(platform::started == 2);
+}
+#endif
+
+TEST_CASE("timer: where no resumer can be started nothing is lost, and it is tried again") {
+    const test::watchdog guard;
+    using platform = watched<struct later>;
+    test::barrier outside;
+    bide_barrier<platform> inside;
+    auto first = post<platform>([&] { outside.pass(); });
+    REQUIRE(test::eventually([&] { return outside.is_reached(); }));
+    platform::fails = 0b111;
+    auto second = post<platform>([&] { inside.pass(); });
+    REQUIRE(test::eventually([&] { return inside.is_reached(); }));
+    CHECK(platform::fails == 0);
+    platform::fails = 0b111;
+    outside.open();
+    REQUIRE(first->is_done());
+    auto third = post<platform>([] {});
+    CHECK(third->is_done());
+    inside.open();
+    test::service_thread<platform>();
+    CHECK(second->done);
 }
 
 TEST_CASE("timer: nothing is allocated once the service runs") {

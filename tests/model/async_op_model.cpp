@@ -421,7 +421,7 @@ TEST_CASE("async_op: one that goes on inside a release destroys another, granted
     model::check("the second is not granted yet", {}, body(1, 0));
 }
 
-// ---- Time-outs, on the service thread. Its timers are never ended, so neither is it.
+// ---- Time-outs, by the service. It never ends, so its threads are daemons.
 
 namespace {
 

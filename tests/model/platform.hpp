@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <system_error>
 #include <type_traits>
 
 namespace bide::inline BIDE_ABI {
@@ -207,9 +208,15 @@ template <int LockPauses> struct basic_platform {
     }
     template <class T> static T& near_local() noexcept { return local<T>(); }
 
-    // The one that the body named by use_service() (check.hpp).
-    static bide::basic_timer_service<basic_platform>& timer_service() noexcept {
-        return *static_cast<bide::basic_timer_service<basic_platform>*>(ops::service());
+    // The one that the body named by use_service() (check.hpp); nullptr: none.
+    static bide::basic_timer_service<basic_platform>* timer_service() noexcept {
+        return static_cast<bide::basic_timer_service<basic_platform>*>(ops::service());
+    }
+
+    // A daemon.
+    static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
+        ops::start_daemon(body, argument);
+        return {};
     }
 };
 

@@ -8,9 +8,11 @@
 #include <memory>
 #include <string>
 
-// The timer queue and the service thread: a timer fires once or is cancelled, never both; after
-// cancel() it may be destroyed; one that is added reaches who sleeps for it, without any time-out's
-// help. The service never ends, so its thread is a daemon, and it is never destroyed.
+// The timer queue and the service: a timer fires once or is cancelled, never both; after cancel() it
+// may be destroyed; one that is added reaches who sleeps for it, without any time-out's help. What is
+// posted runs, whatever blocks the resumers; only one that blocks where bide does not see it is
+// replaced after a time-out. The service never ends, so its threads are daemons, and it is never
+// destroyed.
 
 namespace {
 
@@ -231,6 +233,147 @@ void posted_between_timers() {
     MODEL_REQUIRE(s.cancel(far.timer));
 }
 
+// ---- The resumers
+
+// Those of a service, with a thread that does nothing but look after them.
+struct watched {
+    parker bed; // of that thread
+    queue timers;
+    bide::detail::basic_resumers<platform> resumers{
+        timers, bide::waker([](void* b) noexcept { static_cast<parker*>(b)->unpark(); }, &bed)};
+
+    static watched& start() {
+        auto& made = *new watched;
+        model::daemon([&made] {
+            for (;;) {
+                const std::int64_t next = made.resumers.look(platform::now());
+                made.bed.park_until(deadline::at_ns(next));
+            }
+        });
+        return made;
+    }
+};
+
+// What runs on a resumer: sleeps until `before` has a token, leaves one in `after`.
+struct job : bide::runnable {
+    parker* before = nullptr;
+    parker* after;
+    var<int> ran{0};
+
+    job(parker* sleeps_in, parker& tells) : before(sleeps_in), after(&tells) {
+        run = bide::waker(
+            [](void* self) noexcept {
+                auto& mine = *static_cast<job*>(self);
+                parker* const p = mine.after;
+                if (mine.before != nullptr) {
+                    mine.before->park();
+                }
+                mine.ran = mine.ran + 1;
+                p->unpark();
+            },
+            this);
+    }
+};
+
+// The second meets a resumer that runs, becomes idle or is idle.
+template <class Place> void posted_twice(Place& to, bool by_two) {
+    parker done[2];
+    auto first = std::make_unique<job>(nullptr, done[0]);
+    auto second = std::make_unique<job>(nullptr, done[1]);
+    if (by_two) {
+        model::thread other([&] { to.post(*second); });
+        to.post(*first);
+        done[0].park();
+    } else {
+        to.post(*first);
+        done[0].park();
+        to.post(*second);
+    }
+    done[1].park();
+    MODEL_REQUIRE(first->ran == 1 && second->ran == 1);
+    first.reset();
+    second.reset();
+}
+
+// The second is what the first sleeps for.
+template <class Place> void first_blocks(Place& to, bool by_two) {
+    parker done;
+    parker between;
+    job first(&between, done);
+    job second(nullptr, between);
+    if (by_two) {
+        model::thread other([&] { to.post(second); });
+        to.post(first);
+    } else {
+        to.post(first);
+        to.post(second);
+    }
+    done.park();
+    MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
+}
+
+// There may be no more resumers, and both sleep: the third runs when one of them comes back.
+void all_blocked() {
+    auto& w = watched::start();
+    parker middle[2];
+    parker done[3];
+    job first(&middle[0], done[0]);
+    job second(&middle[1], done[1]);
+    job third(nullptr, done[2]);
+    w.resumers.post(first);
+    w.resumers.post(second);
+    model::thread other([&] { w.resumers.post(third); });
+    middle[1].unpark();
+    done[2].park();
+    done[1].park();
+    MODEL_REQUIRE(first.ran == 0 && second.ran == 1 && third.ran == 1);
+    middle[0].unpark();
+    done[0].park();
+}
+
+// The first blocks where bide does not see it: its resumer becomes late, by the sleep of the
+// thread that looks after them.
+template <class Place> void first_is_late(Place& to) {
+    struct spins : bide::runnable {
+        platform::atomic<int> go{0};
+        parker* after = nullptr;
+    } first;
+    struct releases : bide::runnable {
+        spins* other = nullptr;
+    } second;
+    parker done;
+    first.after = &done;
+    first.run = bide::waker(
+        [](void* self) noexcept {
+            auto& mine = *static_cast<spins*>(self);
+            while (mine.go.load(std::memory_order_acquire) == 0) {
+                platform::pause();
+            }
+            mine.after->unpark();
+        },
+        &first);
+    second.other = &first;
+    second.run = bide::waker(
+        [](void* self) noexcept {
+            static_cast<releases*>(self)->other->go.store(1, std::memory_order_release);
+        },
+        &second);
+    to.post(first);
+    to.post(second);
+    done.park();
+}
+
+// A surplus resumer whose time is over meets a post.
+void surplus_leaves() {
+    auto& w = watched::start();
+    first_blocks(w.resumers, false);
+    parker done;
+    job last(nullptr, done);
+    w.resumers.post(last);
+    done.park();
+    MODEL_REQUIRE(last.ran == 1);
+}
+
 // ---- The queue, fired by several
 
 // A worker that fires its own queue's timers and sleeps in between, as a scheduler's do.
@@ -384,13 +527,45 @@ TEST_CASE("timer: one that is added fires once or is cancelled, in every executi
 
 TEST_CASE("timer: an earlier one and an errand reach a service that sleeps", "[timer]") {
     model::check("an errand", {}, posted);
-    model::check("an errand between timers", {}, posted_between_timers);
+    model::check("an errand between timers, at random", at_random(), posted_between_timers);
     model::check("an earlier one, at random", at_random(), earlier_one_is_heard);
 }
 
 TEST_CASE("timer: an earlier one reaches a service that sleeps, in every execution",
           "[timer][.long]") {
     model::check("an earlier one", {}, earlier_one_is_heard);
+    model::check("an errand between timers", {}, posted_between_timers);
+}
+
+TEST_CASE("timer: what is posted to resumers runs, whatever blocks them", "[timer]") {
+    model::check("posted twice, at random", at_random(),
+                 [] { posted_twice(watched::start().resumers, false); });
+    model::check("posted by two, at random", at_random(),
+                 [] { posted_twice(watched::start().resumers, true); });
+    model::check("the first blocks, at random", at_random(),
+                 [] { first_blocks(watched::start().resumers, false); });
+    model::check("the first blocks, posted by two, at random", at_random(),
+                 [] { first_blocks(watched::start().resumers, true); });
+    model::check("all block, at random", at_random(), all_blocked);
+    model::options late = at_random();
+    late.timeouts = 2;
+    model::check("the first is late, at random", late,
+                 [] { first_is_late(watched::start().resumers); });
+    model::check("a surplus one leaves, at random", late, surplus_leaves);
+    model::check("a service's first one blocks, at random", at_random(),
+                 [] { first_blocks(start_service(), true); });
+}
+
+TEST_CASE("timer: what is posted to resumers runs, in many more schedules", "[timer][.long]") {
+    model::options many = at_random();
+    many.runs = 300'000;
+    many.depth = 4;
+    model::check("posted by two", many, [] { posted_twice(watched::start().resumers, true); });
+    model::check("the first blocks, posted by two", many,
+                 [] { first_blocks(watched::start().resumers, true); });
+    model::check("all block", many, all_blocked);
+    many.timeouts = 2;
+    model::check("a surplus one leaves", many, surplus_leaves);
 }
 
 TEST_CASE("timer: it may be cancelled and added again by its own firing", "[timer]") {

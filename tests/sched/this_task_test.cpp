@@ -6,6 +6,7 @@
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
+#include <support/fake_clock.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
@@ -79,6 +80,28 @@ TEST_CASE("sleep_until: takes the time of any clock") {
                co_return (clock_type::now() < a ? 1 : 0) +
                    (std::chrono::system_clock::now() < b ? 2 : 0);
            }).join() == 0);
+}
+
+TEST_CASE("sleep_until: ends when its clock is set past its time, by that clock") {
+    const test::watchdog guard;
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    clock::set(10h);
+    clock::reads = 0;
+    scheduler s(with(1, false));
+    auto sleeper = s.spawn([]() -> task<bool> {
+        co_await sleep_until(clock::time_point(11h));
+        co_return clock::now() >= clock::time_point(11h);
+    });
+    auto limited = s.spawn([]() -> task<bool> {
+        const auto slept = co_await sleep_until(clock::time_point(13h)).with_timeout(1ms);
+        co_return !slept && slept.error() == bide::errc::timeout;
+    });
+    REQUIRE(test::eventually([] { return clock::reads > 4; }));
+    CHECK(std::move(limited).join());
+    clock::set(9h);
+    clock::set(12h);
+    CHECK(std::move(sleeper).join());
 }
 
 TEST_CASE("sleep_for: a time beyond all bounds is for ever, until a stop or another time-out") {

@@ -27,8 +27,8 @@
 
 namespace test {
 
-// A coroutine that waits, from the beginning on. Where it goes on on the service thread, that is
-// asked (service_thread()) before this is destroyed.
+// A coroutine that waits, from the beginning on. Where it goes on on a thread of the service, that
+// is asked (service_thread()) before this is destroyed.
 template <class Op> class waiting {
 public:
     using value = typename Op::value_type;

@@ -6,6 +6,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <support/coroutines.hpp>
+#include <support/service.hpp>
 #include <support/tokens.hpp>
 
 #include <atomic>
@@ -18,12 +19,14 @@ struct outcome {
     bool granted = false;
     bide::errc why{};
     std::thread::id on;            // where it went on
+    bool on_resumer = false;       // which is one of the service's threads
     std::atomic<bool> done{false}; // the last that is written
 
     template <class R> void note(const R& result) noexcept {
         granted = result.has_value();
         why = granted ? bide::errc{} : result.error();
         on = std::this_thread::get_id();
+        on_resumer = is_resumer();
         done = true;
     }
     bool is(bide::errc expected) const noexcept { return done && !granted && why == expected; }

@@ -18,9 +18,14 @@
 //                   yet marks it, and queueing is refused
 //   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
 //   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
-//                   other thread may be about to resume it: one that releases to it is, until its
-//                   release returns. This thread may be, in a release or a wake_scope of its own:
-//                   then the coroutine is taken out of what that is going to resume
+//                   other thread may be about to resume it. One that releases to it is, until its
+//                   release returns. Without an executor bide's service (core/timer.hpp) is, from
+//                   the deadline or the stop on until the coroutine has suspended again: destroy it
+//                   before, or after. With an executor it may be destroyed at any time on a thread
+//                   that keeps the executor from running meanwhile; what a deadline, a stop or a
+//                   grant has posted there by then must not be run. This thread may be about to
+//                   resume it, in a release or a wake_scope of its own: then the coroutine is taken
+//                   out of what that is going to resume
 //
 // A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
@@ -96,7 +101,7 @@ public:
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     // Ends the wait with errc::stopped when a stop is requested; of two tokens, through either.
-    // Throws: std::system_error when bide's service thread cannot be started, which is needed on
+    // Throws: std::system_error when bide's service threads cannot be started, which are needed on
     // threads that are no scheduler's.
     same<R, 1> with_stop(std::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");

@@ -2,8 +2,10 @@
 #define BIDE_CORE_DEADLINE_HPP
 
 // A point in time up to which something may wait, in absolute nanoseconds. Conversions saturate: a
-// duration of years is never(), a negative one poll(). Waits sleep on the steady clock; a deadline
-// on another clock, which may be set, is looked at again after each wake.
+// duration of years is never(), a negative one poll(). Waits sleep on the steady clock. Another
+// clock may be set, back and forward: a wait for a deadline on one sleeps for at most a second at a
+// time (look_again_ns) and then reads that clock again. So it ends within a second after that clock
+// was set past its deadline, and never before its deadline.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/nanoseconds.hpp>
@@ -55,7 +57,10 @@ public:
     constexpr bool is_never() const noexcept { return ns_ == forever; }
     constexpr bool is_poll() const noexcept { return ns_ == past; }
 
-    // The steady time at which to look (again).
+    // How long a wait relies on another clock's not being set.
+    static constexpr std::int64_t look_again_ns = 1'000'000'000;
+
+    // The steady time at which it comes, as its own clock stands now.
     std::int64_t steady_ns() const noexcept {
         if (other_clock_ == nullptr) {
             return ns_ < 0 ? 0 : ns_;
@@ -70,8 +75,18 @@ public:
         return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
     }
 
-    // True when steady_ns() has passed but the deadline's own clock, set back meanwhile, says not
-    // yet.
+    // The steady time until which to sleep before looking again, for a caller to whom steady_ns()
+    // has said `at`.
+    std::int64_t look_ns(std::int64_t at) const noexcept {
+        if (other_clock_ == nullptr) {
+            return at;
+        }
+        const std::int64_t latest = native_platform::now() + look_again_ns;
+        return at < latest ? at : latest;
+    }
+    std::int64_t look_ns() const noexcept { return look_ns(steady_ns()); }
+
+    // True when look_ns() has passed but the deadline's own clock says not yet.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     // A duration in nanoseconds: rounded up, so that no wait is shorter than asked for, and never
@@ -82,13 +97,17 @@ public:
         return detail::saturated_ns(d);
     }
 
-private:
+    // What reads its own clock, and its time there; nullptr: the steady clock.
     using clock_function = std::int64_t (*)();
+    constexpr clock_function other_clock() const noexcept { return other_clock_; }
+    constexpr std::int64_t own_ns() const noexcept { return ns_; }
+
+private:
     static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
     static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
 
-    constexpr deadline(std::int64_t ns, clock_function other_clock) noexcept
-        : ns_(ns), other_clock_(other_clock) {}
+    constexpr deadline(std::int64_t ns, clock_function clock) noexcept
+        : ns_(ns), other_clock_(clock) {}
 
     template <class C> static std::int64_t clock_now_ns() {
         return saturated_ns(C::now().time_since_epoch());

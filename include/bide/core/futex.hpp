@@ -12,8 +12,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 
 #include <cstdint>
 
@@ -25,16 +26,18 @@ using futex_word = std::uint32_t;
 // Blocks: until a wake, the deadline, a change before it slept, or for no reason at all.
 // Order: none; read the word again.
 // Returns false when the deadline has passed, true otherwise.
-// A worker of a scheduler that sleeps in a task has itself replaced meanwhile.
+// A worker of a scheduler that sleeps in a task has itself replaced meanwhile, and so has a resumer
+// (core/timer.hpp). Coroutines that this thread is about to resume go on elsewhere (core/resume.hpp).
 template <class Platform = native_platform, class Word>
 bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
                 deadline until = deadline::never()) noexcept {
+    wake_scope<Platform>::hand_over_pending();
     auto* const host = worker_local<Platform>::get().host;
     if (host != nullptr) {
         host->blocks();
     }
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, until.steady_ns())) {
+    while (!Platform::futex_wait(word, expected, until.look_ns())) {
         if (!until.is_early()) {
             in_time = false;
             break;

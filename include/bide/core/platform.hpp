@@ -9,7 +9,7 @@
 // A platform P has
 //   P::model                    true where executions are explored rather than run: loops that only
 //                               buy time (spinning) are then left out, and P::timer_service()
-//                               stands in for core/timer.hpp's own
+//                               stands in for core/timer.hpp's own; nullptr: there is none
 //   P::lock_pauses              looks at a held lock_bits before its waiter sleeps
 //   P::atomic<T>, P::fence      std::atomic and its fence
 //   P::var<T>                   T, where races on plain shared data are to be found; T itself here
@@ -20,6 +20,8 @@
 //   P::futex_wait, futex_wake   see core/futex.hpp
 //   P::single_cpu()             the process has one processor only: spinning is in vain
 //   P::local<T>()               this thread's T, constant-initialised
+//   P::start_thread(f, x)       optional: runs f(x) on a thread of the service (core/timer.hpp), and
+//                               returns an error_code
 //   P::near_local<T>()          another one, for what takes a few nanoseconds altogether; read and
 //                               done with before the next suspension point of a coroutine
 

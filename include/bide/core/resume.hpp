@@ -10,6 +10,12 @@
 // catch to the outer one: the stack does not grow with the chain.
 //
 // A scope may also send its catch elsewhere: request_stop() resumes nobody on its own thread.
+//
+// A resumed coroutine may block its thread. If it does so in bide (core/futex.hpp), the coroutines
+// that are left in the list are handed over first, and go on elsewhere: on another worker, else on
+// bide's resumers (core/timer.hpp). bide does not see a thread that blocks outside of it (read(),
+// std::mutex) or computes: then they wait for it. From a hand-over on, another thread is about to
+// resume them: a coroutine that has blocked must not destroy those that were released with it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -66,6 +72,8 @@ public:
         end_.back = &r;
     }
 
+    bool empty() const noexcept { return end_.next == &end_; }
+
     // nullptr: it is empty.
     runnable* pop() noexcept {
         runnable* const r = end_.next;
@@ -94,6 +102,9 @@ struct resume_state {
     resumption_list* list = nullptr; // runnable on this thread: the open scope's, if one is open
     executor_ref worker;             // the executor whose worker this thread is
     transfer_loop* loop = nullptr;   // see transfer()
+
+    // Where the list goes when this thread blocks; nullptr: nowhere.
+    executor_ref (*elsewhere)() noexcept = nullptr;
 };
 
 } // namespace detail
@@ -131,10 +142,27 @@ public:
         }
     }
 
-    // Makes `r` run at the end of the scope that is open on this thread, or now if none is.
-    static void run(runnable& r) noexcept {
+    // Makes `r` run at the end of the scope that is open on this thread, or now if none is. If the
+    // thread blocks before, `r` is posted to `if_blocked()`; an empty answer leaves it here.
+    static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
+        if (if_blocked != nullptr) {
+            scope.mine_.elsewhere = if_blocked;
+        }
+    }
+
+    // This thread is about to block.
+    static void hand_over_pending() noexcept {
+        detail::resume_state& mine = state();
+        if (mine.list == nullptr || mine.list->empty() || mine.elsewhere == nullptr) {
+            return;
+        }
+        if (const executor_ref to = mine.elsewhere()) {
+            while (runnable* const r = mine.list->pop()) {
+                to.post(*r);
+            }
+        }
     }
 
     // `r` will not run: true if it was waiting to, on this thread, in whichever scope.

@@ -20,6 +20,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/timer_wheel.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -79,9 +80,6 @@ private:
         call* next = nullptr;
         const timer* firing = nullptr;
     };
-    struct thread_mark {
-        char place;
-    };
 
     // So many moves of the wheel are made without letting go of the lock, so often.
     static constexpr unsigned moves_at_once = 64;
@@ -90,7 +88,7 @@ private:
     void lock() noexcept { lock_word::acquire(lock_); }
     void unlock() noexcept { lock_word::release(lock_); }
 
-    static const void* this_thread() noexcept { return &Platform::template local<thread_mark>(); }
+    static const void* this_thread() noexcept { return detail::thread_mark<Platform>(); }
 
     bool insert(timer& t, std::int64_t at) noexcept;
     bool fires_elsewhere(const timer& t) const noexcept;
@@ -120,7 +118,7 @@ template <class Platform> bool cancel_timer(timer& t) noexcept {
 
 template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
     const waker earlier = earlier_;
-    const std::int64_t at = t.when.steady_ns();
+    const std::int64_t at = t.when.look_ns();
     if (t.home != this) { // one that its own firing adds again may be being cancelled
         t.home = this;
     }
@@ -179,13 +177,13 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, returns with it. False: it is early, by a clock that was set back, and
-// stands in the queue again.
+// Called with the lock, returns with it. False: it is early by its own clock, which may have been
+// set, and stands in the queue again.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
     const bool early = t.when.is_early();
-    const std::int64_t at = early ? t.when.steady_ns() : 0;
+    const std::int64_t at = early ? t.when.look_ns() : 0;
     if (!early) {
         t.fire.wake(); // the last touch of *t
     }

@@ -14,7 +14,9 @@ public:
     constexpr waker() noexcept = default;
 
     // `call(context)` is run by whoever releases, with no lock of bide's held, at most once for
-    // each wait. It should mark and return: the releaser waits for it.
+    // each wait. It has to mark and return: the releaser waits for it. A stop or a time-out that lets
+    // a waiter through is a releaser, too; a time-out outside a scheduler is decided on the one
+    // thread that fires them all (core/timer.hpp).
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
     void wake() const noexcept {

@@ -112,7 +112,7 @@ public:
     // co_await s.schedule(): goes on on a worker of this scheduler, after what is queued there.
     async_op<void> schedule() noexcept;
 
-    // Runs it on a worker. Any thread. After the scheduler's end, on bide's service thread.
+    // Runs it on a worker. Any thread. After the scheduler's end, on a resumer of bide's service.
     void post(runnable& r) noexcept { core_->post(r); }
 
     // What its tasks have as their executor.

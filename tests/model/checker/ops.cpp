@@ -332,6 +332,10 @@ void* local(const void* key, void* (*make)()) noexcept {
 
 void* service() noexcept { return need().service; }
 
+void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept {
+    need().spawn([body, argument] { body(argument); }, true);
+}
+
 void name(int object, const char* text) noexcept {
     if (execution* const x = execution::current(); x != nullptr && object >= 0) {
         x->mem().at(object).name = text;

@@ -53,6 +53,7 @@ std::int64_t now() noexcept;
 void* local(const void* key, void* (*make)()) noexcept;
 
 void* service() noexcept;
+void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;
 
 // A name for traces.
 void name(int object, const char* text) noexcept;

@@ -30,6 +30,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -258,23 +259,30 @@ template <class Platform> struct thread_select {
 
 private:
     // Until a case has happened, or (false) a time-out or a deadline has ended it. Those may be on
-    // several clocks: the next to come is slept for, and then all are looked at.
+    // several clocks: the next to come is slept for, no longer than any of them may be relied on
+    // (core/deadline.hpp), and then all are looked at.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
         basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
                                         patience_ns);
         for (;;) {
             std::size_t first = core::none;
             std::int64_t when = std::numeric_limits<std::int64_t>::max();
+            std::int64_t look = when;
             for (std::size_t i = 0; i < count; ++i) {
-                if (at(i).timeout != nullptr && at(i).until.steady_ns() < when) {
+                if (at(i).timeout == nullptr) {
+                    continue;
+                }
+                const std::int64_t its = at(i).until.steady_ns();
+                look = std::min(look, at(i).until.look_ns(its));
+                if (its < when) {
                     first = i;
-                    when = at(i).until.steady_ns();
+                    when = its;
                 }
             }
-            if (main.sleep_through(deadline::at_ns(when))) {
+            if (main.sleep_through(deadline::at_ns(look))) {
                 return true;
             }
-            if (!at(first).until.is_early()) {
+            if (look == when && !at(first).until.is_early()) {
                 return !c.end_by_owner(at(first));
             }
         }

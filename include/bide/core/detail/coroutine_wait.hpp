@@ -13,6 +13,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -25,8 +26,19 @@ template <class Platform> executor_ref service_executor() noexcept {
     return worker ? worker : executor_ref(timer_service<Platform>());
 }
 
+// The same for coroutines that may go on on this thread as well. Empty: no thread can be started.
+template <class Platform> executor_ref spare_executor() noexcept {
+    const executor_ref worker = current_worker<Platform>();
+    if (worker) {
+        return worker;
+    }
+    std::error_code error;
+    auto* const service = started_service<Platform>(error);
+    return service != nullptr ? executor_ref(*service) : executor_ref();
+}
+
 // The time-out of a wait that the running task is about to begin, to go on here, is its scheduler's
-// affair: the task ends before that does. All others are the service thread's.
+// affair: the task ends before that does. All others are the service's.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&
@@ -37,7 +49,7 @@ template <class Platform> void add_timer(timer& t) noexcept {
     }
 }
 
-// Throws: std::system_error where time-outs are the service thread's and it cannot be started.
+// Throws: std::system_error where time-outs are the service's and it cannot be started.
 template <class Platform> void prepare_timers() {
     if (worker_local<Platform>::get().host == nullptr) {
         timer_service<Platform>();
@@ -135,7 +147,7 @@ private:
         } else if (wait.at_.where) {
             wait.at_.where.post(wait.runnable_);
         } else {
-            wake_scope<Platform>::run(wait.runnable_);
+            wake_scope<Platform>::run(wait.runnable_, &spare_executor<Platform>);
         }
     }
 

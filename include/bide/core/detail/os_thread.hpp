@@ -5,7 +5,6 @@
 // it is an error code, also where exceptions are off.
 
 #include <bide/core/config.hpp>
-#include <bide/core/timer.hpp>
 
 #include <cstddef>
 #include <cstdio>
@@ -19,9 +18,36 @@
 #else
 #include <pthread.h>
 #endif
+#if defined(__linux__)
+#include <signal.h>
+#endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// While one lives, the threads that this one starts handle no signal of the program's.
+class signals_blocked {
+public:
+    signals_blocked() noexcept {
+#if defined(__linux__)
+        sigset_t all;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+#endif
+    }
+    signals_blocked(const signals_blocked&) = delete;
+    signals_blocked& operator=(const signals_blocked&) = delete;
+    ~signals_blocked() {
+#if defined(__linux__)
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+#endif
+    }
+
+private:
+#if defined(__linux__)
+    sigset_t before_;
+#endif
+};
 
 class os_thread {
 public:

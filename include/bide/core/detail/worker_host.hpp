@@ -2,7 +2,8 @@
 #define BIDE_CORE_DETAIL_WORKER_HOST_HPP
 
 // What a scheduler offers, on its worker threads, to the operations that its tasks call there; and
-// how these find it. Threads that are nobody's worker have no host.
+// how these find it. The service's resumers (core/timer.hpp) have a host as well, whose executor()
+// is empty. Other threads have none.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>

@@ -38,7 +38,7 @@ template <class Platform> class basic_family;
 // Resumes on this thread, as a release does whose waiters have no executor (core/resume.hpp).
 template <class Platform> class on_this_thread {
 public:
-    void post(runnable& r) noexcept { wake_scope<Platform>::run(r); }
+    void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
 
     static executor_ref ref() noexcept {
         static constinit on_this_thread one;

@@ -15,7 +15,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A wait for a time: in no queue, ended by its time-out (or something else).
+// A wait for a time: in no queue, ended by its time-out (or something else). The target is that time
+// (`amount`) and the function that reads its clock (`owner`, nullptr: the steady clock).
 struct time_wait {
     using node = basic_waiter<native_platform>;
 
@@ -41,7 +42,8 @@ struct time_wait {
 
 private:
     static bool has_passed(const wait_target& t) noexcept {
-        return native_platform::now() >= t.amount;
+        const auto other_clock = reinterpret_cast<deadline::clock_function>(t.owner);
+        return (other_clock == nullptr ? native_platform::now() : other_clock()) >= t.amount;
     }
 };
 
@@ -50,8 +52,12 @@ inline async_op<void> sleep_until(deadline until) noexcept {
         wait_ops<result<void>, native_platform>(&time_wait::try_now, &time_wait::enqueue,
                                                 &time_wait::cancel, &time_wait::collect)
             .standing_alone();
-    const std::int64_t at = until.steady_ns();
-    return {ops, wait_target{nullptr, nullptr, static_cast<std::ptrdiff_t>(at)}, until};
+    const auto other_clock = until.other_clock();
+    const std::int64_t at = other_clock == nullptr ? until.steady_ns() : until.own_ns();
+    return {
+        ops,
+        wait_target{nullptr, reinterpret_cast<void*>(other_clock), static_cast<std::ptrdiff_t>(at)},
+        until};
 }
 
 } // namespace detail
