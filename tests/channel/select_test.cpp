@@ -889,8 +889,7 @@ namespace {
 
 // Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
 // chosen for by `other` and have not gone on when `act` does what `behind` waits for.
-template <class Make, class Behind, class Act>
-void pass_over(Make first, Behind behind, Act act) {
+template <class Make, class Behind, class Act> void pass_over(Make first, Behind behind, Act act) {
     channel other(2);
     test::manual_executor on;
     waiting left(bide::async_select(first(), on_recv(other)).resume_on(on));
@@ -935,7 +934,8 @@ TEST_CASE("select: whatever comes passes over those that have left, to the next 
     }
     SECTION("room") {
         fill();
-        pass_over(send, send_behind, [&] { CHECK(ch.try_recv().value() == (capacity == 0 ? 8 : 0)); });
+        pass_over(send, send_behind,
+                  [&] { CHECK(ch.try_recv().value() == (capacity == 0 ? 8 : 0)); });
     }
     SECTION("a receiver that queues") {
         fill();
@@ -1257,6 +1257,32 @@ TEST_CASE("select: an unbounded channel has cases as any other") {
     CHECK_FALSE(bide::select(on_recv(other), on_recv(ch)).get<1>().has_value());
 }
 
+TEST_CASE("select: a send to an unbounded channel has decided before its receiver goes on") {
+    using platform = bide::native_platform;
+    using bide::detail::side;
+    bide::detail::basic_unbounded_core<int, platform> core;
+    struct {
+        bide::basic_choice<platform> choice;
+        bool was_decided = false;
+    } seen;
+    std::optional<int> got;
+    bide::detail::destination to(got);
+    int value = 3;
+    bide::basic_waiter<platform> receiver(bide::detail::address_of(&to));
+    receiver.set_waker(bide::waker(
+        [](void* s) noexcept {
+            auto& mine = *static_cast<decltype(seen)*>(s);
+            mine.was_decided = mine.choice.is_decided();
+        },
+        &seen));
+    bide::basic_waiter<platform> sender(bide::detail::address_of(&value));
+    sender.contest([](void*) noexcept {}, seen.choice);
+    REQUIRE(core.enqueue(receiver, side::receiving) == bide::fate::waiting);
+    CHECK(core.enqueue(sender, side::sending) == bide::fate::granted);
+    CHECK(got == 3);
+    CHECK(seen.was_decided);
+}
+
 // ---- Allocations
 
 TEST_CASE("select: no form allocates, with few cases or many") {
@@ -1366,24 +1392,30 @@ TEMPLATE_TEST_CASE("select: it does not say that nothing can happen while at eve
 
 namespace {
 
-// A clock that comes to one second, and then takes an item away, right after it was looked at.
-struct taking_clock {
+// A clock that acts right after it was looked at, so that something happens between two cases.
+struct acting_clock {
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;
     using period = duration::period;
-    using time_point = std::chrono::time_point<taking_clock>;
+    using time_point = std::chrono::time_point<acting_clock>;
 
     static time_point now() noexcept {
         const time_point seen = at;
-        if (channel* const c = std::exchange(from, nullptr)) {
-            at = time_point(1s);
-            static_cast<void>(c->try_recv());
+        if (act != nullptr) {
+            act(looks++);
         }
         return seen;
     }
+    // From now on, act(0) after the first look, and so on.
+    static void begin(void (*what)(int look)) noexcept {
+        act = what;
+        looks = 0;
+    }
 
     inline static time_point at;
-    inline static channel* from = nullptr;
+    inline static void (*act)(int look) = nullptr;
+    inline static int looks = 0;
+    inline static channel* ch = nullptr;
 };
 
 } // namespace
@@ -1392,17 +1424,48 @@ TEMPLATE_TEST_CASE("select: of the same for a deadline that passes before an ite
                    BIDE_EACH_FORM) {
     const test::watchdog guard;
     channel ch(1);
+    acting_clock::ch = &ch;
     for (int round = 0; round < 20; ++round) {
-        taking_clock::at = {};
+        acting_clock::at = {};
         REQUIRE(ch.try_send(1));
-        auto end = on_deadline(taking_clock::time_point(1s));
-        taking_clock::from = &ch;
+        auto end = on_deadline(acting_clock::time_point(1s));
+        acting_clock::begin([](int look) {
+            if (look == 0) {
+                acting_clock::at = acting_clock::time_point(1s);
+                static_cast<void>(acting_clock::ch->try_recv());
+            }
+        });
         const auto got = TestType::run(std::move(end), on_recv(ch), on_timeout(0s));
         REQUIRE(got);
-        CHECK(got->index() == (taking_clock::from == nullptr ? 0u : 1u));
-        taking_clock::from = nullptr;
-        static_cast<void>(ch.try_recv());
+        CHECK(got->index() == (acting_clock::looks != 0 ? 0u : 1u));
+        acting_clock::begin(nullptr);
     }
+}
+
+TEMPLATE_TEST_CASE("select: a send that finds room while the receive of its channel is queued", "",
+                   BIDE_EACH_BIASED_FORM) {
+    const test::watchdog guard;
+    channel ch(1);
+    int value = 2;
+    acting_clock::ch = &ch;
+    acting_clock::at = {};
+    auto full = on_deadline(acting_clock::time_point(1s));
+    auto empty = on_deadline(acting_clock::time_point(1s));
+    acting_clock::begin([](int look) {
+        if (look == 0) { // the receive has found nothing
+            static_cast<void>(acting_clock::ch->try_send(1));
+        } else if (look == 1) { // the send has found no room
+            static_cast<void>(acting_clock::ch->try_recv());
+        }
+    });
+    const auto got =
+        TestType::run(on_recv(ch), std::move(full), on_send(ch, value), std::move(empty));
+    acting_clock::begin(nullptr);
+    REQUIRE(got);
+    CHECK(got->index() == 2);
+    CHECK(ch.try_recv().value() == 2);
+    REQUIRE(ch.try_send(3)); // to no receiver
+    CHECK(ch.size() == 1);
 }
 
 TEMPLATE_TEST_CASE("select: of the same for sends, room is always found", "", trying<true>,

@@ -1,7 +1,10 @@
 // select: one case happens, the others leave no trace, whoever else waits for the same; nobody is
 // left asleep beside what could have happened.
 
+#include <bide/channel/broadcast.hpp>
+#include <bide/channel/oneshot.hpp>
 #include <bide/channel/select.hpp>
+#include <bide/channel/unbounded_channel.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/sync/event.hpp>
@@ -269,6 +272,82 @@ TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[se
         MODEL_REQUIRE(chosen);
         MODEL_REQUIRE(received<0>(*chosen) + received<1>(*chosen) + other + try_recv(a) == 3);
     });
+}
+
+// ---- Who decides a case
+
+namespace {
+
+// Selects from what make() gives a case of, while act() decides it, and destroys the select at once:
+// its choice is not touched after the outcome was published.
+template <class Make, class Act> void decide(const char* name, Make make, Act act) {
+    DYNAMIC_SECTION(name) {
+        model::check(name, {}, [make, act] {
+            auto parts = make();
+            event never;
+            model::thread other([&] { act(parts); });
+            auto chosen = bide::select(parts.one(), on_event(never));
+            MODEL_REQUIRE(chosen.index() == 0);
+        });
+    }
+}
+
+struct of_event {
+    event e;
+    auto one() { return on_event(e); }
+};
+struct of_semaphore {
+    semaphore s{0};
+    auto one() { return on_acquire(s); }
+};
+struct of_channel {
+    channel c{1};
+    auto one() { return on_recv(c); }
+};
+struct of_rendezvous {
+    channel c{0};
+    auto one() { return on_recv(c); }
+};
+struct of_unbounded {
+    bide::basic_unbounded_channel<item, awake> c;
+    auto one() { return on_recv(c); }
+};
+struct of_oneshot {
+    std::pair<bide::basic_oneshot_sender<item, awake>, bide::basic_oneshot_receiver<item, awake>>
+        ends = bide::oneshot<item, awake>();
+    auto one() { return on_recv(ends.second); }
+};
+struct of_broadcast {
+    bide::basic_broadcast<int, awake> b{1};
+    bide::basic_broadcast_subscriber<int, awake> s{b.subscribe()};
+    auto one() { return on_recv(s); }
+};
+
+} // namespace
+
+TEST_CASE("select: who decides a case has done with the choice before the outcome is published",
+          "[select]") {
+    decide("select: an event that is set", [] { return of_event(); }, [](auto& p) { p.e.set(); });
+    decide("select: a semaphore that is released", [] { return of_semaphore(); },
+           [](auto& p) { p.s.release(); });
+    decide("select: a semaphore that is closed", [] { return of_semaphore(); },
+           [](auto& p) { p.s.close(); });
+    decide("select: a channel that is sent to", [] { return of_channel(); },
+           [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide("select: a rendezvous", [] { return of_rendezvous(); },
+           [](auto& p) { MODEL_REQUIRE(send(p.c, 1)); });
+    decide("select: a channel that is closed", [] { return of_channel(); },
+           [](auto& p) { p.c.close(); });
+    decide("select: an unbounded channel that is sent to", [] { return of_unbounded(); },
+           [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide("select: an unbounded channel that is closed", [] { return of_unbounded(); },
+           [](auto& p) { p.c.close(); });
+    decide("select: a oneshot that is sent to", [] { return of_oneshot(); },
+           [](auto& p) { MODEL_REQUIRE(std::move(p.ends.first).send(item(1)).has_value()); });
+    decide("select: a broadcast that is sent to", [] { return of_broadcast(); },
+           [](auto& p) { MODEL_REQUIRE(p.b.send(1) == 1); });
+    decide("select: a broadcast that is closed", [] { return of_broadcast(); },
+           [](auto& p) { p.b.close(); });
 }
 
 // ---- Others who wait for the same
