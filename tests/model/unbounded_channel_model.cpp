@@ -225,6 +225,26 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
         item gone(1);
         MODEL_REQUIRE(c.pass_on(gone));
     });
+    model::check("unbounded: an item comes back, another is received", {}, [] {
+        core c;
+        MODEL_REQUIRE(put(c, 2));
+        item gone(1);
+        model::thread passing([&] { MODEL_REQUIRE(c.pass_on(gone)); });
+        const int got = take(c);
+        passing.join();
+        MODEL_REQUIRE(got != 0 && got + take(c) == 3 && c.size() == 0);
+    });
+    model::check("unbounded: an item comes back, another closes", {}, [] {
+        core c;
+        item gone(1);
+        bool passed = false;
+        model::thread passing([&] { passed = c.pass_on(gone); });
+        c.close();
+        const int got = take(c);
+        passing.join();
+        MODEL_REQUIRE(got == (passed ? 1 : 0)); // nothing comes once it was drained
+        MODEL_REQUIRE(take(c) == 0 && c.size() == 0);
+    });
 }
 
 TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbounded_channel]") {

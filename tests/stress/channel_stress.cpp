@@ -755,8 +755,8 @@ template <class Channel> std::size_t quitters(Channel& ch, std::uint32_t seed) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for which there is room", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for which there is room",
+                   "", test::native, test::jittery) {
     const test::stress_time time;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     std::uint32_t round = 0;
