@@ -60,8 +60,8 @@ static_assert(std::is_same_v<limited<send_op>, send_op>); // its result has room
 static_assert(std::is_same_v<limited<recv_op>, bide::async_op<bide::result<std::optional<int>>>>);
 static_assert(std::is_same_v<limited<recv_n_op>, bide::async_op<bide::result<std::size_t>>>);
 static_assert(std::is_same_v<recv_n_op, bide::async_op<std::size_t>>);
-static_assert(
-    std::is_same_v<decltype(any::a().async_recv().with_stop(std::stop_token())), limited<recv_op>>);
+static_assert(std::is_same_v<decltype(any::a().async_recv().with_stop(std::stop_token())),
+                             bide::async_op<bide::result<std::optional<int>>, 1>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().as_result()), limited<recv_op>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().with_deadline(steady_clock::now())),
                              limited<recv_op>>);
