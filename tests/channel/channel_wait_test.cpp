@@ -61,8 +61,7 @@ static_assert(std::is_same_v<limited<recv_op>, bide::async_op<bide::result<std::
 static_assert(std::is_same_v<limited<recv_n_op>, bide::async_op<bide::result<std::size_t>>>);
 static_assert(std::is_same_v<recv_n_op, bide::async_op<std::size_t>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().with_stop(std::stop_token())),
-                             bide::basic_async_op<bide::result<std::optional<int>>,
-                                                  bide::native_platform, 1>>);
+                             bide::async_op<bide::result<std::optional<int>>, 1>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().as_result()), limited<recv_op>>);
 static_assert(std::is_same_v<decltype(any::a().async_recv().with_deadline(steady_clock::now())),
                              limited<recv_op>>);

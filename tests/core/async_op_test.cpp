@@ -7,6 +7,8 @@
 #include <support/takers.hpp>
 
 #include <chrono>
+#include <coroutine>
+#include <exception>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -192,6 +194,202 @@ TEST_CASE("async_op: an error type of the primitive's own gets the code, and kee
     CHECK(why == errc::stopped);
     REQUIRE(back);
     CHECK(*back == 5);
+}
+
+// ---- coroutines of other libraries
+
+namespace {
+
+// A lazy task: whoever awaits it is its continuation, resumed by symmetric transfer.
+class lazy {
+public:
+    struct promise_type {
+        promise_type() noexcept {}
+        lazy get_return_object() noexcept {
+            return lazy(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        auto final_suspend() noexcept { return at_end(); }
+        void return_value(int n) noexcept { value = n; }
+        void unhandled_exception() noexcept { error = std::current_exception(); }
+
+        int value = 0;
+        std::exception_ptr error;
+        std::coroutine_handle<> continuation;
+    };
+    struct at_end {
+        at_end() noexcept {}
+        bool await_ready() noexcept { return false; }
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) noexcept {
+            return h.promise().continuation;
+        }
+        void await_resume() noexcept {}
+    };
+
+    lazy(lazy&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    ~lazy() {
+        if (frame_) {
+            frame_.destroy();
+        }
+    }
+
+    bool await_ready() const noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> by) noexcept {
+        frame_.promise().continuation = by;
+        return frame_;
+    }
+    int await_resume() {
+        if (frame_.promise().error) {
+            std::rethrow_exception(frame_.promise().error);
+        }
+        return frame_.promise().value;
+    }
+
+private:
+    explicit lazy(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+    std::coroutine_handle<promise_type> frame_;
+};
+
+lazy take_lazily(tokens& t) {
+    auto token = co_await t.async_take();
+    token.keep();
+    co_return 1;
+}
+test::detached run(tokens& t, std::string& said) {
+    lazy task = take_lazily(t);
+    try {
+        const int got = co_await task;
+        said = "got " + std::to_string(got);
+    } catch (const bide::closed_error&) {
+        said = "closed";
+    }
+}
+
+// Passes on what is awaited: as it is, or by value.
+template <bool ByValue> struct transforming : test::nowhere {
+    template <class Awaitable> auto await_transform(Awaitable&& a) noexcept {
+        if constexpr (ByValue) {
+            return std::remove_cvref_t<Awaitable>(std::forward<Awaitable>(a));
+        } else {
+            return passes<Awaitable>(std::forward<Awaitable>(a));
+        }
+    }
+
+private:
+    // Awaits by a handle of no type, as an adapter of awaiters may.
+    template <class Awaitable> class passes {
+    public:
+        explicit passes(Awaitable&& a) noexcept
+            : awaiter_(std::forward<Awaitable>(a).operator co_await()) {}
+        bool await_ready() noexcept { return awaiter_.await_ready(); }
+        bool await_suspend(std::coroutine_handle<> h) noexcept { return awaiter_.await_suspend(h); }
+        decltype(auto) await_resume() { return awaiter_.await_resume(); }
+
+    private:
+        decltype(std::declval<Awaitable>().operator co_await()) awaiter_;
+    };
+};
+template <bool ByValue>
+test::basic_held<transforming<ByValue>> take_transformed(tokens& t, std::stop_token stop,
+                                                         outcome& out) {
+    const auto token = co_await t.async_take().with_stop(stop).with_timeout(1h);
+    out.note(token);
+}
+
+// A generator that may wait between its values.
+class numbers {
+public:
+    struct promise_type {
+        promise_type() noexcept {}
+        numbers get_return_object() noexcept {
+            return numbers(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_always final_suspend() noexcept { return {}; }
+        std::suspend_always yield_value(int n) noexcept {
+            last = n;
+            return {};
+        }
+        void return_void() noexcept {}
+        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
+        int last = 0;
+    };
+
+    numbers(numbers&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    ~numbers() {
+        if (frame_) {
+            frame_.destroy();
+        }
+    }
+    void next() { frame_.resume(); }
+    int last() const noexcept { return frame_.promise().last; }
+
+private:
+    explicit numbers(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+    std::coroutine_handle<promise_type> frame_;
+};
+
+numbers number_tokens(tokens& t) {
+    for (int n = 1;; ++n) {
+        auto token = co_await t.async_take();
+        token.keep();
+        co_yield n;
+    }
+}
+
+} // namespace
+
+TEST_CASE("async_op: a lazy task of another library awaits it, and gets what it throws") {
+    tokens t(1);
+    std::string ready;
+    run(t, ready);
+    CHECK(ready == "got 1");
+    std::string waited;
+    run(t, waited);
+    CHECK(waited.empty());
+    t.give();
+    CHECK(waited == "got 1");
+    std::string closed;
+    run(t, closed);
+    t.close();
+    CHECK(closed == "closed");
+}
+
+TEMPLATE_TEST_CASE("async_op: a promise whose await_transform passes it on awaits it", "",
+                   std::true_type, std::false_type) {
+    tokens t(0);
+    std::stop_source stop;
+    outcome granted;
+    outcome stopped;
+    auto a = take_transformed<TestType::value>(t, stop.get_token(), granted);
+    a.start();
+    t.give();
+    CHECK(granted.is_granted());
+    REQUIRE(t.try_take()); // it has given it back
+    auto b = take_transformed<TestType::value>(t, stop.get_token(), stopped);
+    b.start();
+    CHECK(t.waiters() == 1);
+    stop.request_stop();
+    REQUIRE(test::eventually([&] { return stopped.done.load(); }));
+    test::service_thread();
+    CHECK(stopped.is(errc::stopped));
+}
+
+TEST_CASE("async_op: a generator may wait between its values") {
+    tokens t(1);
+    numbers n = number_tokens(t);
+    n.next();
+    CHECK(n.last() == 1);
+    n.next(); // it waits
+    CHECK(n.last() == 1);
+    t.give();
+    CHECK(n.last() == 2);
+    n.next();
+    CHECK(t.waiters() == 1);
+    {
+        const numbers gone = std::move(n); // while it waits
+    }
+    CHECK(t.waiters() == 0);
 }
 
 TEST_CASE("async_op: neither waiting nor being released allocates") {

@@ -180,7 +180,7 @@ TEST_CASE("join_handle: what a task throws comes out of its join") {
         }
         auto other = s.spawn(fails("as a result"));
         try {
-            const auto r = co_await std::move(other).async_join().as_result();
+            [[maybe_unused]] const auto r = co_await std::move(other).async_join().as_result();
         } catch (const std::runtime_error& e) {
             said += e.what();
         }

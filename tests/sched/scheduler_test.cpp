@@ -605,7 +605,7 @@ TEST_CASE("scheduler: a task whose every wait is over at once lets others run al
     }));
     busy.push_back(s.spawn([&]() -> task<> {
         while (!over) {
-            const auto sent = co_await numbers.async_send(1);
+            [[maybe_unused]] const auto sent = co_await numbers.async_send(1);
             [[maybe_unused]] const auto got = co_await numbers.async_recv();
         }
     }));
@@ -984,7 +984,7 @@ TEST_CASE("scheduler: many schedulers at once") {
             scheduler& s = all.emplace_back(with(i % 2 == 0 ? 1 : 2, i % 3 == 0));
             sending.push_back(s.spawn([&numbers, i]() -> task<> {
                 for (int k = 0; k < 20; ++k) {
-                    const auto sent = co_await numbers.async_send(i);
+                    [[maybe_unused]] const auto sent = co_await numbers.async_send(i);
                     co_await yield();
                 }
             }));
@@ -1031,10 +1031,10 @@ TEST_CASE("scheduler: waits of tasks allocate nothing") {
              to.release();
              auto permit = co_await fro.async_acquire();
              permit.forget();
-             const auto sent = co_await numbers.async_send(1);
+             [[maybe_unused]] const auto sent = co_await numbers.async_send(1);
              const auto none = co_await fro.async_acquire().with_timeout(50us);
-             const auto nothing = co_await numbers.async_recv().with_timeout(50us);
-             const auto unset = co_await set.async_wait().with_timeout(50us);
+             [[maybe_unused]] const auto nothing = co_await numbers.async_recv().with_timeout(50us);
+             [[maybe_unused]] const auto unset = co_await set.async_wait().with_timeout(50us);
              co_await yield();
              co_await bide::this_task::sleep_for(50us);
              co_await ticks.async_tick();

@@ -1,7 +1,22 @@
 #ifndef BIDE_CORE_ASYNC_OP_HPP
 #define BIDE_CORE_ASYNC_OP_HPP
 
-// What every async_*() returns: a wait of a coroutine, of any type, in a primitive's queue.
+// What every async_*() returns: a wait of a coroutine in a primitive's queue. The coroutine may be
+// of any library. Required of its promise:
+//
+//   await_transform      if there is one, passes the operation on as an rvalue, or awaits the awaiter
+//                        that operator co_await() returns; that may be by a coroutine_handle<>, which
+//                        hides the two members below
+//   get_scheduler()      if there is one, returns an executor by reference or by pointer, or an
+//                        executor_ref; anything else does not compile
+//   task_context()       if there is one whose result converts to a basic_task_context*, returns
+//                        the task that the coroutine is part of, or nullptr
+//   unhandled_exception  lets no exception leave resume(): the release that resumes the coroutine is
+//                        noexcept, so that the program would end
+//
+// Nothing else is asked of it. Only the wait resumes the coroutine: its owner neither resumes it nor
+// reads what it has, as a generator's owner might, until it has gone on. With closed, stopped and
+// timeout as exceptions (no as_result()), await_resume() throws inside the coroutine.
 //
 // The awaiter lies in the coroutine's frame and holds the node that is queued. The life of a wait:
 //

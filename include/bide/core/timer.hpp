@@ -143,6 +143,12 @@ template <class Platform> void basic_timer_service<Platform>::run() noexcept {
 
 namespace detail {
 
+template <class T> union never_destroyed {
+    constexpr never_destroyed() noexcept : object() {}
+    constexpr ~never_destroyed() {}
+    T object;
+};
+
 // The process's service, started; nullptr: `error` says why it cannot be. It is never destroyed:
 // threads may outlive statics.
 template <class Platform>
@@ -150,10 +156,9 @@ basic_timer_service<Platform>* started_service(std::error_code& error) noexcept 
     if constexpr (Platform::model) {
         return Platform::timer_service();
     } else {
-        static constinit basic_timer_service<Platform> service;
-        static_assert(std::is_trivially_destructible_v<basic_timer_service<Platform>>);
-        error = service.start();
-        return error ? nullptr : &service;
+        static constinit never_destroyed<basic_timer_service<Platform>> service;
+        error = service.object.start();
+        return error ? nullptr : &service.object;
     }
 }
 
