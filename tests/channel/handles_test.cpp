@@ -511,9 +511,10 @@ template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int
     test::team waiting(1, [form, wait, at = &*ends](int) { wait(*at, form); });
     REQUIRE(test::are_asleep<test::mortal>(1));
     ends.reset(); // ends the wait
-    CHECK(test::mortal::gone == 0);
+    const bool stayed = test::mortal::gone == 0;
     test::mortal::holds = false;
     waiting.join();
+    REQUIRE(stayed);
     CHECK(test::mortal::gone > 0);
 }
 
@@ -526,7 +527,7 @@ template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, 
     waiting.start();
     CHECK_FALSE(waiting.done());
     ends.reset();
-    CHECK(test::mortal::gone == 0);
+    REQUIRE(test::mortal::gone == 0);
     CHECK(later.run_all() == 1);
     CHECK(waiting.done());
     waiting.destroy();

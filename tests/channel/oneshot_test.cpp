@@ -419,16 +419,17 @@ TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
         test::team waiting(1, [from = &ends->second](int) { static_cast<void>(from->recv()); });
         REQUIRE(test::are_asleep<test::mortal>(1));
         ends.reset();
-        CHECK(test::mortal::gone == 0);
+        const bool stayed = test::mortal::gone == 0;
         test::mortal::holds = false;
         waiting.join();
+        REQUIRE(stayed);
     }
     SECTION("of a coroutine") {
         test::manual_executor later;
         auto waiting = test::await_op(ends->second.async_recv().resume_on(later));
         waiting.start();
         ends.reset();
-        CHECK(test::mortal::gone == 0);
+        REQUIRE(test::mortal::gone == 0);
         CHECK(later.run_all() == 1);
         waiting.destroy();
     }
