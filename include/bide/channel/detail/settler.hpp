@@ -82,7 +82,7 @@ protected:
     // Publishes what was claimed under the lock, and settles, for the other side waits.
     void end_awaited(const claim& c) noexcept;
 
-    // Past the ring: from hand to hand, if somebody waits on the other side.
+    // Past the ring: from hand to hand, if a waiter is on the other side.
     template <class Move> bool meet(side other, Move& move) noexcept;
 
     // Under the lock.

@@ -1,7 +1,7 @@
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 
-// A reference to a value that nobody changes once it is shared, and that goes with the last reference
+// A reference to a value that does not change once it is shared, and that goes with the last reference
 // to it: so it is copied, and destroyed, under no lock. (std::shared_ptr does the same, but on atomics that
 // are not the platform's.)
 

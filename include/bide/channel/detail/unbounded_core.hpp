@@ -67,8 +67,8 @@ public:
     bool cancel(node& w, side which, fate why) noexcept;
 
     // An item that came to a receiver which is not there any more: gives it to the next receiver
-    // that waits, or puts it back before the others; behind them where only that needs no memory,
-    // and there is none. False: no memory, or closed; it is untouched.
+    // that waits, or puts it back in front; or behind, where only that needs no memory, and there is
+    // none. False: no memory, or closed; it is untouched.
     bool pass_on(T& item) noexcept;
 
     // No more sends. True the first time.

@@ -71,8 +71,8 @@ public:
 
     // A count of one where it was open. Where it is closed, nothing changes.
     // Requires: the count never was more than one.
-    // Order: acquire [G1]; who shuts it comes after all who opened it before, also where another
-    // has shut it since.
+    // Order: acquire [G1]; each shut() comes after every arrival before it, also after one that another
+    // shut() has ended.
     void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
 
     void wait() noexcept { wait_until(deadline::never()); }
@@ -131,9 +131,9 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
         const bool enough = seen / one >= n;
-        // Order: release [G1]; what was done before is seen by who comes through, and by who shuts
-        // it, hence a step also where nothing changes. It ignores the lock: who holds it has not
-        // decided to wait yet. Failure: look again.
+        // Order: release [G1]; what was done before is seen by each waiter that comes through, and
+        // by each caller that shuts it; hence a step also where nothing changes. It ignores the
+        // lock: its holder has not decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return enough;

@@ -90,7 +90,7 @@ public:
     // Gives n, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
-    // As give() where the count is most likely `free` and nobody waits: a CAS from there saves the
+    // As give() where the count is most likely `free` and the queue empty: a CAS from there saves the
     // load.
     // False: it is not, or somebody waits; nothing was done.
     bool take_known(word free, word n) noexcept;
