@@ -28,8 +28,9 @@ public:
             ++count_;
         } else {
             const typename Platform::template atomic<futex_word> nobody_wakes_this{0};
-            futex_wait<Platform>(nobody_wakes_this, futex_word{0},
-                                 deadline::after(std::chrono::microseconds(50)));
+            // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
+            const deadline until = deadline::after(std::chrono::microseconds(50));
+            Platform::futex_wait(nobody_wakes_this, futex_word{0}, until.steady_ns());
         }
     }
 

@@ -159,7 +159,8 @@ template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noe
         // Order: relaxed; written and read under the lock.
         const word seen = over_.load(std::memory_order_relaxed);
         unlock();
-        futex_wait<Platform>(over_, seen);
+        // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
+        Platform::futex_wait(over_, seen, deadline::never().steady_ns());
         lock();
         cancelling_ = cancelling_ - 1;
     }
