@@ -3,6 +3,7 @@
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/sync/event.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
@@ -419,6 +420,40 @@ TEST_CASE("async_op: one that goes on inside a release destroys another, granted
     model::check("one release grants both", {}, body(2, 0));
     model::check("one release grants both and a thread", {}, body(3, 1));
     model::check("the second is not granted yet", {}, body(1, 0));
+}
+
+namespace {
+
+template <class P> using event_on = std::unique_ptr<bide::basic_event<P>>;
+
+template <class P>
+held wait_and_destroy(inline_executor& here, event_on<P>& e, std::optional<held>& victim) {
+    co_await e->async_wait().resume_on(here);
+    e.reset();
+    victim.reset();
+}
+template <class P> held wait_for(event_on<P>& e, notes& n) {
+    co_await e->async_wait();
+    n.seen = n.seen + 1;
+}
+
+} // namespace
+
+TEST_CASE("async_op: one that is destroyed after its grant leaves the primitive alone",
+          "[async_op]") {
+    model::check("the primitive is gone when the second is destroyed", {}, [] {
+        auto e = std::make_unique<bide::basic_event<awake>>();
+        notes n;
+        inline_executor here;
+        std::optional<held> victim;
+        held killer = wait_and_destroy<awake>(here, e, victim);
+        victim.emplace(wait_for<awake>(e, n));
+        killer.start();
+        victim->start();
+        model::thread setter([set = e.get()] { set->set(); });
+        setter.join();
+        MODEL_REQUIRE(killer.done() && !victim && n.seen == 0);
+    });
 }
 
 // ---- Time-outs, by the service. It never ends, so its threads are daemons.
