@@ -269,6 +269,7 @@ TEST_CASE(
     do {
         bide::basic_unbounded_channel<int, test::jittery> ch;
         std::array<std::vector<int>, 2> got;
+        std::atomic<std::size_t> received{0};
         test::stress_threads(3, [&](int i) {
             test::jitter chance = chance_of(i + static_cast<int>(rounds));
             if (i == 2) {
@@ -276,12 +277,17 @@ TEST_CASE(
                     chance();
                     static_cast<void>(ch.send(k));
                 }
+                while (received.load() != n) { // nothing comes back into a closed channel
+                    std::this_thread::yield();
+                }
                 ch.close();
                 return;
             }
+            std::vector<int>& own = got[static_cast<std::size_t>(i)];
             for (bool over = false; !over;) {
+                const std::size_t before = own.size();
                 test::manual_executor mine;
-                auto waiting = recv_on(mine, ch, got[static_cast<std::size_t>(i)], over);
+                auto waiting = recv_on(mine, ch, own, over);
                 waiting.start();
                 // Once it is posted, nobody else is about to resume it.
                 while (!waiting.done() && mine.size() == 0) {
@@ -292,6 +298,7 @@ TEST_CASE(
                 } else {
                     mine.drop_all();
                 }
+                received += own.size() - before;
             }
         });
         std::vector<int> all(got[0]);

@@ -16,7 +16,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // A wait for a time: in no queue, ended by its time-out (or something else). The target is that time
-// (`amount`) and the function that reads its clock (`owner`, nullptr: the steady clock).
+// (`amount`) and the function that reads its clock (`queue`, nullptr: the steady clock).
 struct time_wait {
     using node = basic_waiter<native_platform>;
 
@@ -42,7 +42,7 @@ struct time_wait {
 
 private:
     static bool has_passed(const wait_target& t) noexcept {
-        const auto other_clock = reinterpret_cast<deadline::clock_function>(t.owner);
+        const auto other_clock = reinterpret_cast<deadline::clock_function>(t.queue);
         return (other_clock == nullptr ? native_platform::now() : other_clock()) >= t.amount;
     }
 };
@@ -56,7 +56,7 @@ inline async_op<void> sleep_until(deadline until) noexcept {
     const std::int64_t at = other_clock == nullptr ? until.steady_ns() : until.own_ns();
     return {
         ops,
-        wait_target{nullptr, reinterpret_cast<void*>(other_clock), static_cast<std::ptrdiff_t>(at)},
+        wait_target{reinterpret_cast<void*>(other_clock), nullptr, static_cast<std::ptrdiff_t>(at)},
         until};
 }
 
