@@ -36,11 +36,11 @@
 //                   other thread may be about to resume it. One that releases to it is, until its
 //                   release returns. Without an executor bide's service (core/timer.hpp) is, from
 //                   the deadline or the stop on until the coroutine has suspended again: destroy it
-//                   before, or after. With an executor it may be destroyed at any time on a thread
-//                   that keeps the executor from running meanwhile; what a deadline, a stop or a
-//                   grant has posted there by then must not be run. This thread may be about to
-//                   resume it, in a release or a wake_scope of its own: then the coroutine is taken
-//                   out of what that is going to resume
+//                   before, or after. With an executor it may be destroyed while a deadline or a
+//                   stop ends its wait, on a thread that keeps the executor from running meanwhile;
+//                   what these, or a release that has returned, have posted there must not be run.
+//                   This thread may be about to resume it, in a release or a wake_scope of its own:
+//                   then the coroutine is taken out of what that is going to resume
 //
 // A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
