@@ -938,3 +938,16 @@ TEST_CASE("channel: nothing allocates after construction, but for what a vector 
     const std::size_t made = test::allocations_here() - before;
     CHECK(made == 0);
 }
+
+TEST_CASE("channel: try_iter() receives no item that is not looked at") {
+    bide::channel<int> ch(4);
+    for (int i = 0; i < 4; ++i) {
+        REQUIRE(ch.try_send(i));
+    }
+    int sum = 0;
+    for (const int i : ch.try_iter() | std::views::take(2)) {
+        sum += i;
+    }
+    CHECK(sum == 1);
+    CHECK(ch.size() == 2);
+}

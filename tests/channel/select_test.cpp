@@ -1651,3 +1651,24 @@ TEMPLATE_TEST_CASE("select: selects, senders and receivers share channels of eve
     CHECK(b.empty());
     CHECK(c.empty());
 }
+
+TEST_CASE("select: threads that select once each share the ready cases evenly") {
+    const test::watchdog guard;
+    channel a(1);
+    channel b(1);
+    REQUIRE((a.try_send(1) && b.try_send(2)));
+    int first = 0;
+    constexpr int threads = 400;
+    for (int i = 0; i < threads; ++i) {
+        int value = 0;
+        test::team one(1, [&](int) {
+            auto got = bide::select(on_recv(a), on_recv(b));
+            value = got.index() == 0 ? *got.get<0>() : *got.get<1>();
+        });
+        one.join();
+        first += value == 1 ? 1 : 0;
+        REQUIRE((value == 1 ? a : b).try_send(int{value}));
+    }
+    CHECK(first > threads / 4); // 10 standard deviations
+    CHECK(first < threads * 3 / 4);
+}

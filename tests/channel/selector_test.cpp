@@ -597,3 +597,24 @@ TEMPLATE_TEST_CASE("selector: threads with selectors over many channels take eac
     }
     CHECK(times == ints(2 * each * inboxes, 1));
 }
+
+TEST_CASE("selector: a case that is removed lets go of its handle, by itself and by its handler") {
+    const test::watchdog guard;
+    auto [to, from] = bide::make_channel<int>(1);
+    auto [to_other, from_other] = bide::make_channel<int>(1);
+    bide::selector any;
+    const std::size_t first = any.add(on_recv(std::move(from)), [](std::optional<int>) {});
+    CHECK_FALSE(to.is_closed());
+    CHECK(any.remove(first));
+    CHECK(to.is_closed());
+    std::size_t second = 0;
+    bool kept = false;
+    second = any.add(on_recv(std::move(from_other)), [&](std::optional<int>) {
+        any.remove(second);
+        kept = !to_other.is_closed(); // the handler belongs to the case
+    });
+    REQUIRE(to_other.try_send(1));
+    CHECK(any.select() == second);
+    CHECK(kept);
+    CHECK(to_other.is_closed());
+}

@@ -737,3 +737,23 @@ TEST_CASE("watch: no modification is lost, and everybody sees the last version")
         }
     }
 }
+
+namespace {
+
+test::held send_when_changed(bide::watch<int>& w, bool& sent) {
+    auto r = w.subscribe();
+    const auto changed = co_await r.async_changed();
+    sent = changed.has_value() || w.send(7) || w.is_closed();
+}
+
+} // namespace
+
+TEST_CASE("watch: a coroutine that a modify()'s function resumes may send, after the turn") {
+    const test::watchdog guard;
+    bide::watch<int> w;
+    bool sent = false;
+    auto sending = send_when_changed(w, sent);
+    sending.start();
+    CHECK_FALSE(w.modify([&](int&) { w.close(); })); // it resumes the coroutine
+    CHECK(sent);
+}

@@ -827,3 +827,31 @@ TEST_CASE("result: a move that throws lets it through and leaves nothing behind"
     const auto make = [] { return result<throws_on_move>(throws_on_move()); };
     CHECK_THROWS_AS(make(), std::runtime_error);
 }
+
+namespace elsewhere {
+
+// Names that bide uses, too, in the namespace of a value and an error.
+struct value {
+    int i = 0;
+};
+struct error {
+    bide::errc code = bide::errc::closed;
+};
+template <class... T> void construct(T&&...) = delete;
+template <class... T> void destroy(T&&...) = delete;
+template <class... T> void call_with(T&&...) = delete;
+template <class... T> void place(T&&...) = delete;
+template <class... T> void throw_error(T&&...) = delete;
+template <class T> int code_of(const T&) = delete;
+
+} // namespace elsewhere
+
+TEST_CASE("result: functions of the same names beside its types are not called") {
+    using result = bide::result<elsewhere::value, elsewhere::error>;
+    result r(elsewhere::value{1});
+    CHECK(r.transform([](const elsewhere::value& v) { return v.i + 1; }).value() == 2);
+    r = bide::unexpected(elsewhere::error{});
+    CHECK_THROWS_AS(r.value(), bide::closed_error);
+    r.emplace(elsewhere::value{3});
+    CHECK(r->i == 3);
+}

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -395,6 +396,35 @@ TEST_CASE("semaphore: a waker that its own cancel wakes may cancel the same wait
     CHECK(s.cancel_acquire(head));
     CHECK(next.cancelled == std::vector{true});
     CHECK(s.available() == 1);
+}
+
+namespace {
+
+test::held hold_two_on(test::manual_executor& e, bide::semaphore& s, std::stop_token t, what& end) {
+    note(end, co_await s.async_acquire(2).with_stop(t).resume_on(e));
+}
+
+} // namespace
+
+TEST_CASE("semaphore: a waker that a stop lets through may destroy the coroutine that was stopped") {
+    const test::watchdog guard;
+    bide::semaphore s(1);
+    test::manual_executor never;
+    std::stop_source stop;
+    what end = what::nothing_yet;
+    std::optional<test::held> stopped(hold_two_on(never, s, stop.get_token(), end));
+    bide::semaphore::waiter behind(1, {[](void* v) noexcept {
+                                           static_cast<std::optional<test::held>*>(v)->reset();
+                                       },
+                                       &stopped});
+    stopped->start();
+    CHECK_FALSE(s.acquire_wait(behind));
+    stop.request_stop();
+    CHECK(behind.is_complete());
+    CHECK_FALSE(stopped.has_value());
+    never.drop_all();
+    CHECK(end == what::nothing_yet);
+    CHECK((s.available() == 0 && s.waiters() == 0));
 }
 
 #if BIDE_TESTS_CAN_DIE

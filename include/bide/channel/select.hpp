@@ -107,7 +107,7 @@ template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1
     return from != nullptr ? on_acquire(*from, n) : none();
 }
 
-// Locks: as lock(), any mutex of bide's, or a synchronized_value. The result is the guard that
+// Locks: as lock(), anything that has async_lock(): a mutex of this process, a synchronized_value. The result is the guard that
 // async_lock() gives; a mutex whose case is not chosen is not held.
 template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
 template <class Mutex> auto on_lock(Mutex* what) {
@@ -321,7 +321,7 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
 // ---- Selects
 
 // Blocks: until a case happens; for ever where none can.
-// Throws: what making the result of the case throws, which none of the cases above does.
+// Throws: what making the result of the case throws: of a broadcast_subscriber, T's copy.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, std::move(cases)...);
 }

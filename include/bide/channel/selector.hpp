@@ -99,7 +99,7 @@ private:
     }
 
     std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
-    std::vector<std::unique_ptr<slot>> removed_; // since the last select: one may be running
+    std::vector<std::unique_ptr<slot>> removed_; // by a handler, which may be of one of them
     std::size_t size_ = 0;
     state state_ = state::idle;
     bool needs_timers_ = false;      // for one of the cases that there have been
@@ -158,8 +158,12 @@ template <class Platform> bool basic_selector<Platform>::remove(std::size_t inde
     if (index >= slots_.size() || slots_[index] == nullptr) {
         return false;
     }
-    removed_.push_back(std::move(slots_[index]));
     --size_;
+    if (state_ == state::handling) {
+        removed_.push_back(std::move(slots_[index]));
+    } else {
+        const std::unique_ptr<slot> gone(std::move(slots_[index]));
+    }
     return true;
 }
 
@@ -167,7 +171,6 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
     require_not(state::waiting, "used while it waits");
     require_not(state::handling, "used by a handler");
     state_ = state::waiting;
-    removed_.clear();
     for (const auto& s : slots_) {
         if (s != nullptr) {
             s->at.node.reset(1);
@@ -194,13 +197,19 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::f
         return std::nullopt;
     }
     struct handling {
-        explicit handling(state& s) noexcept : of(s) { of = state::handling; }
+        explicit handling(basic_selector& s) noexcept : of(s) { of.state_ = state::handling; }
         handling(const handling&) = delete;
         handling& operator=(const handling&) = delete;
-        ~handling() { of = state::idle; }
-        state& of;
+        ~handling() {
+            of.state_ = state::idle;
+            while (!of.removed_.empty()) {
+                const std::unique_ptr<slot> gone(std::move(of.removed_.back()));
+                of.removed_.pop_back();
+            }
+        }
+        basic_selector& of;
     };
-    const handling until_it_returns(state_);
+    const handling until_it_returns(*this);
     slots_[index]->handle();
     return index;
 }

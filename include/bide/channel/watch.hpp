@@ -14,6 +14,7 @@
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 
@@ -305,6 +306,7 @@ public:
     // Throws: what f and T's copy do, std::bad_alloc; nothing was sent then.
     // Requires: as send().
     template <class F> bool modify(F&& f) {
+        const wake_scope<Platform> later;  // coroutines that f resumes may send: after the turn
         typename state::shared_value next; // in the end, what it replaces; destroyed after the turn
         typename state::turn mine(at_.state());
         if (mine.is_closed()) {

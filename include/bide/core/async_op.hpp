@@ -56,6 +56,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 
 #include <chrono>
 #include <coroutine>
@@ -309,9 +310,15 @@ private:
     // elsewhere: this may be the thread that called request_stop(). A wait that is over is left
     // alone: somebody else whom it let through may have destroyed the primitive.
     void end_early(fate why) noexcept {
-        wake_scope<Platform> away(&detail::service_executor<Platform>);
-        if (!wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, why)) {
+        const wake_scope<Platform> away(&detail::service_executor<Platform>);
+        wakers_later<Platform> later; // one that runs may destroy this coroutine
+        const bool ended =
+            !wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, why);
+        if (ended) {
             wait_->node.settle(why);
+        }
+        later.stop_gathering();
+        if (ended) {
             wait_->go_elsewhere();
         }
     }

@@ -90,8 +90,8 @@ public:
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     // A duration in nanoseconds: rounded up, so that no wait is shorter than asked for, and never
-    // beyond what never() and poll() are made of; NaN is poll()'s. Integers are exact in every
-    // period; floating-point counts are rounded as their type, or double, rounds.
+    // beyond what never() and poll() are made of; NaN is poll()'s. Integers of up to
+    // 64 bits are exact in every period; other counts are rounded as double, or their type, rounds.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
         return detail::saturated_ns(d);

@@ -90,7 +90,7 @@ inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
 }
 [[noreturn]] BIDE_NOINLINE inline void throw_error(const std::error_code& e) {
     if (e.category() == error_category()) {
-        throw_error(static_cast<errc>(e.value()));
+        detail::throw_error(static_cast<errc>(e.value()));
     }
     BIDE_THROW(std::system_error(e));
 }

@@ -15,7 +15,9 @@
 // that are left in the list are handed over first, and go on elsewhere: on another worker, else on
 // bide's resumers (core/timer.hpp). bide does not see a thread that blocks outside of it (read(),
 // std::mutex) or computes: then they wait for it. From a hand-over on, another thread is about to
-// resume them: a coroutine that has blocked must not destroy those that were released with it.
+// resume them: a coroutine that has blocked must not destroy those that were released with it. Only
+// the list of the innermost scope is handed over, and no waiter whose waker has not run yet: an
+// executor that resumes at once, inside post(), keeps these from going on.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>

@@ -9,8 +9,9 @@
 //   the resumers       run what is posted, which is coroutines: one thread, and more while these
 //                      block or compute, at most 256 (core/detail/resumers.hpp)
 //
-// So a coroutine that blocks delays no time-out and no stop. It delays other coroutines at most by
-// the few milliseconds after which another resumer starts, unless 256 are blocked.
+// So a coroutine that blocks delays no time-out and no stop. It delays other coroutines by a few
+// milliseconds, until another resumer starts. Where many block at once in a way that bide does not
+// see, the number of resumers doubles every few milliseconds, up to 256.
 //
 // A foreign waker that a time-out lets through runs on the timer thread: all time-outs of the
 // service wait for it, so it has to mark and return (core/waker.hpp).

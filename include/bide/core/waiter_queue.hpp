@@ -12,12 +12,14 @@
 
 namespace bide::inline BIDE_ABI {
 
+template <class Platform> class wakers_later;
+
 // Waiters whose wait was decided under a lock, to be published after it: chained through their own
 // links, so there is no number of them that is too large. No lock is held while they are published:
 // coroutines and foreign wakers run inside.
 //
-// The outcomes of all are there before the first waker runs (core/waiter.hpp), and what a waker
-// makes of the waiters behind it, it may: to cancel or destroy one takes it out of the list.
+// The outcomes of all are there before the first waker runs (core/waiter.hpp). A waker may cancel the
+// waiters behind it, or destroy their coroutines: that takes them out of the list.
 template <class Platform> class basic_wake_list {
 public:
     using waiter = basic_waiter<Platform>;
@@ -44,7 +46,12 @@ public:
 
     // Publishes `what` to all of them, in order: threads first. The list is empty then.
     void publish(fate what) noexcept {
-        if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
+        if (has_no_waker()) {
+            announce(what);
+        } else if (basic_wake_list* const later = gathering()) {
+            announce(what);
+            later->take_over(*this);
+        } else if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_) {
             const wake_scope<Platform> scope;
             pop_waker().publish(what); // one alone: nothing of it is touched afterwards
         } else {
@@ -62,13 +69,33 @@ public:
         } else {
             list.announce(what);
             other.announce(what_other);
-            const wake_scope<Platform> scope;
-            list.run_wakers();
-            other.run_wakers();
+            list.take_over(other);
+            if (basic_wake_list* const later = gathering()) {
+                later->take_over(list);
+            } else {
+                list.run_wakers();
+            }
         }
     }
 
 private:
+    friend class wakers_later<Platform>;
+
+    // Which list keeps what this thread announces; nullptr: none.
+    struct gatherer {
+        basic_wake_list* into = nullptr;
+    };
+    static basic_wake_list*& gathering() noexcept {
+        return Platform::template local<gatherer>().into;
+    }
+
+    // Moves the wakers of `other`, which are announced, behind those of this list.
+    void take_over(basic_wake_list& other) noexcept {
+        while (!other.has_no_waker()) {
+            append(other.pop_waker());
+        }
+    }
+
     using link = detail::waiter_link<Platform>;
 
     bool has_no_waker() const noexcept {
@@ -145,6 +172,24 @@ private:
     link* first_thread_ = nullptr; // linked by next_ alone
     link* last_thread_ = nullptr;
     link wakers_; // the end of a circle; not linked before there are any
+};
+
+// While it gathers, the releases of this thread announce the outcomes of their waiters, and leave the
+// wakers to it. It runs them at its end: for a step that must come between, such as publishing the
+// outcome of the wait whose removal let the others through. No user code runs while it gathers.
+template <class Platform> class wakers_later {
+    using wake_list = basic_wake_list<Platform>;
+
+public:
+    wakers_later() noexcept { wake_list::gathering() = &gathered_; }
+    wakers_later(const wakers_later&) = delete;
+    wakers_later& operator=(const wakers_later&) = delete;
+    ~wakers_later() { gathered_.run_wakers(); }
+
+    void stop_gathering() noexcept { wake_list::gathering() = nullptr; }
+
+private:
+    wake_list gathered_;
 };
 
 template <class Platform> class basic_waiter_queue {

@@ -98,7 +98,7 @@ public:
     public:
         // `wake` runs once when a wait that was queued completes, on the releasing thread, which
         // holds no lock; its context may be needed shortly after is_complete(). It may acquire,
-        // release, and cancel or destroy other waiters.
+        // release, and cancel other waiters; before it destroys one, it must cancel it.
         waiter(std::ptrdiff_t n, waker wake) noexcept : node_(n, wake) {}
 
         // Requires: it is not queued; terminates otherwise.
@@ -133,7 +133,7 @@ public:
     // if it was granted, the permits are the caller's.
     // Blocks: while another thread's release, which has granted it, runs the wakers before its own.
     // In a waker of the release that has granted it, it does not block, and the waker of `w` will
-    // not run.
+    // not run. So the wakers of two releases on two threads must not cancel each other's waiters.
     // Requires: no acquire_wait(w) and no other cancel_acquire(w) at the same time.
     bool cancel_acquire(waiter& w) noexcept;
 

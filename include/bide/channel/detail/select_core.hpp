@@ -142,10 +142,16 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     if (Platform::model || n < 2) {
         return 0;
     }
-    // Marsaglia, "Xorshift RNGs", 2003. From where it lies, so that threads differ.
+    // Marsaglia, "Xorshift RNGs", 2003. A thread begins with the time and its place, mixed as in
+    // Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014: threads that begin
+    // one after the other in the same place, or together in neighbouring places, differ.
     std::uint32_t& x = Platform::template local<dice>().state;
     if (x == 0) {
-        x = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(&x) >> 4) | 1;
+        std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
+                             reinterpret_cast<std::uintptr_t>(&x) * 0x9e3779b97f4a7c15;
+        seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
+        seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
+        x = static_cast<std::uint32_t>(seed >> 32) | 1;
     }
     x ^= x << 13;
     x ^= x >> 17;

@@ -27,34 +27,37 @@ public:
     try_range(try_range&& other) noexcept : from_(other.from_) {}
     try_range& operator=(try_range&& other) noexcept {
         from_ = other.from_;
-        item_.reset();
+        skip();
         return *this;
     }
 
-    iterator begin() {
-        next();
+    iterator begin() noexcept {
+        skip();
         return iterator(*this);
     }
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
-    // Values that a broadcast's subscriber missed are passed over.
-    void next() {
-        item_.reset();
-        for (;;) {
+    // Receives the next item when it is looked at, so that none is received and not seen. Values
+    // that a broadcast's subscriber missed are passed over.
+    std::optional<item>& next() {
+        while (due_) {
             auto got = from_->try_recv();
+            due_ = !got && detail::code_of(got.error()) == errc::lagged;
             if (got) {
                 item_.emplace(std::move(*got));
-                return;
-            }
-            if (code_of(got.error()) != errc::lagged) {
-                return;
             }
         }
+        return item_;
+    }
+    void skip() noexcept {
+        item_.reset();
+        due_ = true;
     }
 
     From* from_;
     std::optional<item> item_;
+    bool due_ = true;
 };
 
 template <class From> class try_range<From>::iterator {
@@ -66,13 +69,13 @@ public:
     explicit iterator(try_range& of) noexcept : of_(&of) {}
 
     // Valid until the next increment.
-    item& operator*() const noexcept { return *of_->item_; }
-    iterator& operator++() {
-        of_->next();
+    item& operator*() const { return *of_->next(); }
+    iterator& operator++() noexcept {
+        of_->skip();
         return *this;
     }
-    void operator++(int) { of_->next(); }
-    bool operator==(std::default_sentinel_t) const noexcept { return !of_->item_.has_value(); }
+    void operator++(int) noexcept { of_->skip(); }
+    bool operator==(std::default_sentinel_t) const { return !of_->next().has_value(); }
 
 private:
     try_range* of_;

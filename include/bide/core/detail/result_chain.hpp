@@ -117,11 +117,11 @@ public:
 
 protected:
     constexpr void require_value() const {
-        static_assert(requires(const E& e) { throw_error(code_of(e)); },
+        static_assert(requires(const E& e) { detail::throw_error(detail::code_of(e)); },
                       "value() throws the code of the error: an errc, a std::error_code, or a "
                       "member `code`");
         if (!has_value()) {
-            throw_error(code_of(error()));
+            detail::throw_error(detail::code_of(error()));
         }
     }
 
@@ -132,11 +132,11 @@ private:
         if constexpr (std::is_void_v<T>) {
             return std::forward<F>(f)();
         } else {
-            return call_with(std::forward<F>(f), std::forward<Self>(self).either_.value);
+            return detail::call_with(std::forward<F>(f), std::forward<Self>(self).either_.value);
         }
     }
     template <class F, class Self> static constexpr decltype(auto) on_error(F&& f, Self&& self) {
-        return call_with(std::forward<F>(f), std::forward<Self>(self).either_.error);
+        return detail::call_with(std::forward<F>(f), std::forward<Self>(self).either_.error);
     }
 
     // The same value in a result with other errors.

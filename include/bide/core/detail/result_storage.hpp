@@ -26,7 +26,7 @@ template <class T> void* place(T& member) noexcept {
     return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
 }
 template <class T, class... Args> void construct(T& member, Args&&... args) {
-    ::new (place(member)) T(std::forward<Args>(args)...);
+    ::new (detail::place(member)) T(std::forward<Args>(args)...);
 }
 template <class T> constexpr void destroy(T& member) noexcept { member.~T(); }
 
@@ -37,7 +37,7 @@ template <class T> struct put_back {
     bool done = false;
     ~put_back() {
         if (!done) {
-            construct(where, std::move(kept));
+            detail::construct(where, std::move(kept));
         }
     }
 };
@@ -148,7 +148,7 @@ protected:
 
     template <class... Args> T& emplace_value(Args&&... args) noexcept {
         end();
-        construct(either_.value, std::forward<Args>(args)...);
+        detail::construct(either_.value, std::forward<Args>(args)...);
         has_value_ = true;
         return either_.value;
     }
@@ -173,9 +173,9 @@ protected:
 
     constexpr void end() noexcept {
         if (has_value_) {
-            destroy(either_.value);
+            detail::destroy(either_.value);
         } else {
-            destroy(either_.error);
+            detail::destroy(either_.error);
         }
     }
 
@@ -191,24 +191,24 @@ private:
             to = std::forward<From>(from);
         } else {
             V made(std::forward<From>(from));
-            destroy(to);
-            construct(to, std::move(made));
+            detail::destroy(to);
+            detail::construct(to, std::move(made));
         }
     }
 
     template <class Old, class New, class From> static void turn(Old& old, New& to, From&& from) {
         if constexpr (std::is_nothrow_move_constructible_v<New>) {
             New made(std::forward<From>(from)); // `from` may be part of `old`
-            destroy(old);
-            construct(to, std::move(made));
+            detail::destroy(old);
+            detail::construct(to, std::move(made));
         } else if constexpr (std::is_nothrow_constructible_v<New, From>) {
-            destroy(old);
-            construct(to, std::forward<From>(from));
+            detail::destroy(old);
+            detail::construct(to, std::forward<From>(from));
         } else {
             Old kept(std::move(old));
-            destroy(old);
+            detail::destroy(old);
             put_back<Old> undo{old, kept};
-            construct(to, std::forward<From>(from));
+            detail::construct(to, std::forward<From>(from));
             undo.done = true;
         }
     }
@@ -218,12 +218,12 @@ private:
     template <class First, class Second>
     static void trade(First& first, Second& second_to, Second& second, First& first_to) {
         First kept(std::move(first));
-        destroy(first);
+        detail::destroy(first);
         put_back<First> undo{first, kept};
-        construct(second_to, std::move(second));
+        detail::construct(second_to, std::move(second));
         undo.done = true;
-        destroy(second);
-        construct(first_to, std::move(kept));
+        detail::destroy(second);
+        detail::construct(first_to, std::move(kept));
     }
 };
 

@@ -7,7 +7,7 @@
 //   post     wakes an idle resumer. Without one, a resumer that runs takes the runnable later.
 //   blocks   a resumer sleeps in bide. If it was the last that ran, another one starts.
 //   late     a runnable has waited for `late_ns`: all resumers compute, or block where bide does
-//            not see it (read(), std::mutex, sleep_for). Another one starts.
+//            not see it (read(), std::mutex, sleep_for). As many start as are at it already.
 //
 // All is decided under one lock; `active_` counts the resumers that run or are about to, which
 // includes those that are being woken or started. While a runnable is queued no resumer is idle: a
@@ -169,7 +169,7 @@ template <class Platform> void basic_resumers<Platform>::post(runnable& r) noexc
 }
 
 template <class Platform> std::int64_t basic_resumers<Platform>::look(std::int64_t now) noexcept {
-    bool start = false;
+    unsigned start = 0;
     std::int64_t next = never_ns;
     lock();
     if (queue_.first() == nullptr) {
@@ -182,16 +182,18 @@ template <class Platform> std::int64_t basic_resumers<Platform>::look(std::int64
             due_ = now + late_ns;
         }
         const bool full = threads_ == most_threads; // until one comes back: no look can help
-        start = !full && (late || active_ == 0);
-        if (start) {
-            threads_ = threads_ + 1;
-            active_ = active_ + 1;
-        }
+        const unsigned room = most_threads - threads_;
+        const auto waiting = static_cast<std::uint32_t>(posted_ - taken_);
+        start = active_ == 0 ? 1 : late ? static_cast<unsigned>(active_) : 0;
+        start = start < waiting ? start : waiting;
+        start = start < room ? start : room;
+        threads_ = threads_ + start;
+        active_ = active_ + start;
         watched_ = !full;
         next = full ? never_ns : static_cast<std::int64_t>(due_);
     }
     unlock();
-    if (start) {
+    for (; start != 0; --start) {
         start_thread(); // in vain: the next look tries again
     }
     return next;
