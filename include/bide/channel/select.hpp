@@ -107,8 +107,8 @@ template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1
     return from != nullptr ? on_acquire(*from, n) : none();
 }
 
-// Locks: as lock(), anything that has async_lock(): a mutex of this process, a synchronized_value. The result is the guard that
-// async_lock() gives; a mutex whose case is not chosen is not held.
+// Locks: as lock(), anything that has async_lock(): a mutex of this process, a synchronized_value.
+// The result is the guard that async_lock() gives; a mutex whose case is not chosen is not held.
 template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
 template <class Mutex> auto on_lock(Mutex* what) {
     return what != nullptr ? on_lock(*what) : decltype(on_lock(*what))();

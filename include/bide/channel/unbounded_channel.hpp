@@ -15,10 +15,11 @@ namespace bide::inline BIDE_ABI {
 // timeout or stopped. Who sends faster than others receive fills the memory.
 //
 // Receivers are served in the order in which they came. A send that succeeded is received, or its
-// item is still inside, across close() too. If the item came to a coroutine that is destroyed before
-// it goes on, the next receiver that waits gets it. If none waits, the item goes back in, before all
-// that are inside (of several coroutines in the order of their destruction, the last one's first), or behind them if memory has run out and there is room there only. It is
-// destroyed if there is none there either, or the channel is closed.
+// item is still inside, across close() too. If the item came to a coroutine that is destroyed
+// before it goes on, the next receiver that waits gets it. If none waits, the item goes back in,
+// before all that are inside: of several coroutines, the one that is destroyed last comes first. If
+// memory has run out, the item goes behind all that are inside if there is room. It is destroyed
+// if there is none there either, or the channel is closed.
 //
 // T is moved into the channel and out of it, under its lock, and may be moved by other threads than
 // those that send or receive it. Neither its moves nor the destructor of what was moved from may

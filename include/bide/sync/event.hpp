@@ -22,9 +22,9 @@ namespace bide::inline BIDE_ABI {
 // Destroy: a waiter that was let through, or saw it set, may destroy it at once: the set() that
 // changed it from unset to set may still be under way. Every other set() and reset() must have
 // returned: a set() that finds it set needs the event until then, and with several setters a waiter
-// cannot tell which of them let it through. A wait() that has just begun must have
-// returned, too, and so must a stop or a time-out that ends a wait at that moment. Waiters that were let out of the queue need
-// the event no more.
+// cannot tell which of them let it through. A wait() that has just begun must have returned, too,
+// and so must a stop or a time-out that ends a wait at that moment. Waiters that were let out of the
+// queue need the event no more.
 template <class Platform> class basic_event {
 public:
     constexpr basic_event() noexcept : basic_event(false) {}
