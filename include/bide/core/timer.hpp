@@ -22,6 +22,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/resumers.hpp>
 #include <bide/core/executor.hpp>
