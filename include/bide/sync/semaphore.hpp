@@ -13,6 +13,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
