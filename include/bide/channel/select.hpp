@@ -7,7 +7,7 @@
 // Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
 // swallowed. Of the cases that can happen at once each has the same chance, however many cannot;
 // the forms called _biased take the first. A closed channel can be received from, and sent to, at
-// once, which says closed. A requested stop and a passed deadline are cases like the others: a loop
+// once, which says closed. A requested stop and a passed deadline are ready cases, too: a loop
 // that always finds something ready ends by them soon. A time-out comes after all others: such a
 // loop never takes it. A case of a null pointer never happens.
 //

@@ -16,9 +16,10 @@
 //                 releaser's thread until its waker is about to run, which is the publication
 //
 // One release may decide several waits. It announces all that have wakers, publishes those of
-// threads, and only then runs the first waker: so a waker may cancel, or destroy, any other waiter
-// of the same release. On the releaser's thread that takes the node out of the list, and its waker
-// will not run. On any other thread it waits until the node is published (await_outcome()).
+// threads, and only then runs the first waker: so a waker may cancel any other waiter of the same
+// release, or destroy its coroutine. On the releaser's thread that takes the node out of the list,
+// and its waker will not run. On any other thread it waits until the node is published
+// (await_outcome()).
 //
 //   field                    who may touch it, when
 //   next_, prev_, phase_,    the holder of the primitive's lock; once decided, the one who decided,

@@ -114,7 +114,7 @@ private:
 
     // Under the lock:
     run_list queue_;
-    var<resumer*> idle_{nullptr};  // the newest; the others hang on its `next`
+    var<resumer*> idle_{nullptr};  // the newest; older ones hang on its `next`
     var<unsigned> threads_{0};     // that have not ended, nor failed to start
     var<unsigned> active_{0};      // of them: those that are neither idle nor blocked
     var<unsigned> named_{0};       // ever
