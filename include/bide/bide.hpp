@@ -32,12 +32,14 @@
 #include <bide/sched/fork_progress.hpp>
 #include <bide/sched/interval.hpp>
 #include <bide/sched/join_handle.hpp>
+#include <bide/sched/join_set.hpp>
 #include <bide/sched/parallel_for.hpp>
 #include <bide/sched/parallel_reduce.hpp>
 #include <bide/sched/parallel_sort.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sched/this_task.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/sync/adaptive_mutex.hpp>

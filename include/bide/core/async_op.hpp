@@ -30,7 +30,9 @@
 //   stop, time-out, cancelled task
 //                   cancel() under the primitive's lock: who finds the node queued takes it out and
 //                   owns the outcome; who finds it granted does nothing; who finds it not queued
-//                   yet marks it, and queueing is refused
+//                   yet marks it, and queueing is refused. A cancelled task does not leave a wait
+//                   for its own children: it cancels these, and goes on, stopped, when they have
+//                   ended
 //   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
 //   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
 //                   other thread may be about to resume it. One that releases to it is, until its
@@ -220,8 +222,11 @@ public:
             return wait_->go_behind();
         }
         if (!wait_->begin(waker(&on_interrupt, this))) {
-            wait_->node.settle(fate::stopped);
-            return false;
+            if (op_.ops_->on_cancel == nullptr) {
+                wait_->node.settle(fate::stopped);
+                return false;
+            }
+            on_interrupt(this);
         }
         if constexpr (has_limits) {
             if (op_.limits_.until.is_poll()) {
@@ -241,7 +246,7 @@ public:
     T await_resume() {
         suspended_ = false;
         disarm();
-        R outcome = op_.ops_->collect(op_.target_, wait_ ? wait_->node.outcome() : ready_);
+        R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
         if constexpr (detail::is_result<T>) {
             return outcome;
         } else if constexpr (std::is_void_v<T>) {
@@ -299,11 +304,27 @@ private:
         }
     }
 
+    fate what_became_of_it() noexcept {
+        const fate what = wait_ ? wait_->node.outcome() : ready_;
+        if (!interrupted_ || what == fate::timed_out) {
+            return what;
+        }
+        if (what == fate::granted) {
+            op_.ops_->give_back(op_.target_, what);
+        }
+        return fate::stopped;
+    }
+
     static void on_timeout(void* self) noexcept {
         static_cast<awaiter*>(self)->end_early(fate::timed_out);
     }
     static void on_interrupt(void* self) noexcept {
-        static_cast<awaiter*>(self)->end_early(fate::stopped);
+        auto& me = *static_cast<awaiter*>(self);
+        if (me.op_.ops_->on_cancel == nullptr) {
+            return me.end_early(fate::stopped);
+        }
+        me.interrupted_ = true;
+        me.op_.ops_->on_cancel(me.op_.target_);
     }
 
     // A stop, a time-out or a cancelled task. Whom the removal lets through, and the coroutine itself, go on
@@ -337,6 +358,7 @@ private:
 
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false;
+    bool interrupted_ = false; // its task was cancelled, and it outlasts that
     fate ready_ = fate::waiting;                           // what await_ready found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;

@@ -40,6 +40,12 @@ public:
 
     void push(runnable& r) noexcept { append(r, r); }
 
+    void push_front(runnable& r) noexcept {
+        r.next = first_;
+        first_ = &r;
+        last_ = last_ == nullptr ? &r : last_;
+    }
+
     // nullptr: it is empty.
     runnable* first() const noexcept { return first_; }
     runnable* last() const noexcept { return last_; }

@@ -65,6 +65,9 @@ template <class Platform> struct wait_steps {
     bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
     bool gives_way = false;    // also where it need not wait, others run first
     bool stands_alone = false; // it cannot be a case of a select: deciding it claims no choice
+    // Where the waiting task is cancelled: nullptr: its wait ends, stopped. Else this is called, which
+    // is to make what is waited for come soon; the wait goes on until then, and is stopped then.
+    void (*on_cancel)(const wait_target&) noexcept = nullptr;
 };
 
 // The same with its outcome as a value; R is a result<...>.
@@ -79,12 +82,19 @@ template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
     constexpr wait_ops(decltype(steps::try_now) tries, decltype(steps::enqueue) enqueues,
                        decltype(steps::cancel) cancels, collector collects,
                        returner returns = nullptr, bool lets_others = false) noexcept
-        : steps{tries, enqueues, cancels, lets_others, false}, collect(collects), returns_(returns) {}
+        : steps{tries, enqueues, cancels, lets_others}, collect(collects), returns_(returns) {}
 
     // The same for a wait that stands alone.
     constexpr wait_ops standing_alone() const noexcept {
         wait_ops copy = *this;
         copy.stands_alone = true;
+        return copy;
+    }
+
+    // The same for a wait that a cancelled task does not leave early.
+    constexpr wait_ops outlasting_cancel(decltype(steps::on_cancel) cancels) const noexcept {
+        wait_ops copy = *this;
+        copy.on_cancel = cancels;
         return copy;
     }
 

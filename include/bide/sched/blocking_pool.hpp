@@ -8,7 +8,7 @@
 //   at work -> idle     nothing is queued; it puts itself on the list and sleeps
 //   idle -> at work     a post took it off the list and gave it work
 //   idle -> left        it took itself off the list when its time was over, or finish() did
-//   at work -> left     nothing is queued, and the pool is closed or keeps nobody
+//   at work -> left     nothing is queued, and the pool is closed, keeps none, or has too many
 //
 // One step takes a thread off the list, so a post that meets a thread whose time is over either
 // finds it there, and then the thread finds the work when it comes to leave, or does not, and looks
@@ -73,6 +73,11 @@ public:
     // block until somebody goes on in its place.
     bool try_run(runnable& r) noexcept;
 
+    // One thread more than max_threads, until lower_limit(): for one that blocks until what the others
+    // are to run has ended. What is queued gets it.
+    void raise_limit() noexcept;
+    void lower_limit() noexcept;
+
     // Takes nothing more, runs what is queued, joins all threads. Again: waits for the same.
     // Blocks: until the last thread has ended.
     // Requires: not called on a thread of the pool; terminates otherwise.
@@ -126,6 +131,7 @@ private:
     std::error_code start(runnable& r) noexcept;
 
     // With the lock.
+    unsigned limit() const noexcept { return options_.max_threads + extra_; }
     void make_idle(worker& w) noexcept;
     void make_busy(worker& w, runnable* work) noexcept;
 
@@ -154,6 +160,7 @@ private:
     var<unsigned> idle_count_{0};
     var<unsigned> threads_{0}; // those that have not left
     var<unsigned> started_{0}; // ever
+    var<unsigned> extra_{0};   // above max_threads
     var<worker*> left_{nullptr};
     var<bool> joining_{false}; // a finish() has taken `left_`
     var<bool> closed_{false};
@@ -209,8 +216,29 @@ bool basic_blocking_pool<Platform, Thread>::run_now(runnable& r, std::error_code
 }
 
 template <class Platform, class Thread>
+void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
+    lock();
+    extra_ = extra_ + 1;
+    if (runnable* const first = queue_.pop()) {
+        if (start(*first)) {
+            queue_.push_front(*first); // for the next that is free
+        } else {
+            queued_ = queued_ - 1;
+        }
+    }
+    unlock();
+}
+
+template <class Platform, class Thread>
+void basic_blocking_pool<Platform, Thread>::lower_limit() noexcept {
+    lock();
+    extra_ = extra_ - 1;
+    unlock();
+}
+
+template <class Platform, class Thread>
 std::error_code basic_blocking_pool<Platform, Thread>::start(runnable& r) noexcept {
-    if (threads_ >= options_.max_threads) {
+    if (threads_ >= limit()) {
         return std::make_error_code(std::errc::resource_unavailable_try_again);
     }
     worker* const w = new (std::nothrow) worker(*this, started_, r);
@@ -280,7 +308,7 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         unlock();
         return r;
     }
-    if (!closed_ && stay_ > 0) {
+    if (!closed_ && stay_ > 0 && threads_ <= limit()) {
         make_idle(self);
         unlock();
         const deadline end = idle_end();

@@ -1,20 +1,15 @@
 #ifndef BIDE_SCHED_COMPOSE_HPP
 #define BIDE_SCHED_COMPOSE_HPP
 
-// Tasks that run side by side: when_all, when_any, and groups of any number of them.
+// Tasks that run side by side: when_all, when_any, and groups of any number of them (task_group.hpp).
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/sched/detail/group.hpp>
 #include <bide/sched/detail/siblings.hpp>
-#include <bide/sched/scheduler.hpp>
 #include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
+#include <bide/sched/task_group.hpp>
 
 #include <cstddef>
-#include <exception>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -78,60 +73,6 @@ task<std::pair<std::size_t, nonvoid_t<T>>> when_any(std::vector<task<T>> childre
     detail::sibling_vector<T> all(until::first, children);
     co_await all.family();
     co_return all.first();
-}
-
-// ---- task_group
-
-// Tasks on a scheduler that do not outlive their group. The first that fails cancels the others.
-// Any thread may use it, its own children too, which may not wait for it.
-class task_group {
-public:
-    explicit task_group(scheduler& where) noexcept : scheduler_(where) {}
-    task_group(const task_group&) = delete;
-    task_group& operator=(const task_group&) = delete;
-
-    // Waits for all children. An error that nobody asked for is dropped. Where an exception leaves
-    // the group's scope, or the running task is cancelled, it cancels the children first.
-    // Blocks: until they have ended; where it may take long, async_join() before.
-    // Requires: nobody else uses it any more, but its children.
-    ~task_group();
-
-    // Runs it as a child; its value is dropped. One that comes after a cancellation never starts.
-    // One that the scheduler refuses, at its end, has failed with stopped_error.
-    // Throws: std::bad_alloc.
-    template <class T> void spawn(task<T> child) {
-        auto& core = *scheduler_.core_;
-        auto& cell = *new detail::group_cell<T>(group_, core, core, std::move(child));
-        group_.begin(cell);
-        core.start(cell);
-    }
-
-    // Cancels all children, those too that come later. Idempotent.
-    void cancel() noexcept { group_.cancel(); }
-
-    // Waits until there are no children.
-    // Blocks: until then. Throws: what the first child that failed threw, each time; one that
-    // was cancelled by the group, and so ended by stopped_error or never started, has not failed.
-    void join() {
-        group_.wait();
-        group_.rethrow_if_failed();
-    }
-
-    // The same for a coroutine. If its wait ends early, by a time-out say, the children go on.
-    // Throws: as join(); stopped_error where the awaiting task is cancelled.
-    async_op<void> async_join() noexcept { return group_.async_wait(); }
-
-private:
-    scheduler& scheduler_;
-    const int unwinding_ = std::uncaught_exceptions();
-    detail::group group_;
-};
-
-inline task_group::~task_group() {
-    if (std::uncaught_exceptions() > unwinding_ || this_task::is_cancelled()) {
-        group_.cancel();
-    }
-    group_.wait();
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -29,9 +29,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-class task_group;
 namespace detail {
 class fork_entry;
+class group_entry;
 } // namespace detail
 
 // Runs tasks, coroutines and plain functions, on a fixed number of workers, each a thread, that
@@ -154,8 +154,8 @@ public:
     }
 
 private:
-    friend class task_group;
     friend detail::fork_entry;
+    friend detail::group_entry;
 
     template <class T> join_handle<T> launch(detail::outcome_cell<T>& cell) noexcept {
         join_handle<T> handle(cell);

@@ -87,18 +87,19 @@ public:
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
 
-    // Before the wait is queued. False: the task is cancelled, it will not be. `interrupt` may run
-    // from here on.
+    // Before the wait is queued. False: the task is cancelled; the wait is not to be queued, unless it
+    // outlasts that. `interrupt` may run from here on.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
-        return context_ == nullptr || context_->begin_wait(at_);
+        may_wait_ = context_ == nullptr || context_->begin_wait(at_);
+        return may_wait_;
     }
 
     bool is_cancelled() noexcept { return context_ != nullptr && context_->is_cancelled(); }
 
     // It was not queued.
     void end() noexcept {
-        if (context_ != nullptr) {
+        if (context_ != nullptr && may_wait_) {
             context_->end_wait();
         }
     }
@@ -107,7 +108,7 @@ public:
     // Nothing of *this is touched afterwards.
     void go_elsewhere() noexcept {
         if (context_ != nullptr) {
-            context_->wake();
+            wake_task();
         } else {
             (at_.where ? at_.where : service_executor<Platform>()).post(runnable_);
         }
@@ -140,10 +141,19 @@ private:
         resume_apart<Platform>(std::coroutine_handle<>::from_address(address));
     }
 
+    void wake_task() noexcept {
+        if (may_wait_) {
+            context_->wake();
+        } else {
+            const executor_ref where = at_.where;
+            where.post(context_->resumption(at_));
+        }
+    }
+
     static void on_complete(void* self) noexcept {
         auto& wait = *static_cast<coroutine_wait*>(self);
         if (wait.context_ != nullptr) {
-            wait.context_->wake();
+            wait.wake_task();
         } else if (wait.at_.where) {
             wait.at_.where.post(wait.runnable_);
         } else {
@@ -154,6 +164,7 @@ private:
     suspension at_;
     basic_task_context<Platform>* context_ = nullptr; // its task, if it is part of one
     runnable runnable_;                               // without one
+    bool may_wait_ = true;                            // its task says so
 };
 
 } // namespace detail

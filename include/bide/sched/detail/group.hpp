@@ -1,16 +1,26 @@
 #ifndef BIDE_SCHED_DETAIL_GROUP_HPP
 #define BIDE_SCHED_DETAIL_GROUP_HPP
 
-// What is behind a task_group: how many children have not ended, who waits for that, which children
-// can be cancelled, and what failed first. All under one lock.
+// What is behind a task_group: how many children have not ended, which waiters wait for that, which
+// children can be cancelled, and what failed first. All under one lock.
 //
 // A child is counted before it is posted, and counts itself down when its outcome stands and its
-// frame is gone. The last one takes out of the queue who waits; to let go of the lock is its last
-// touch of the group, which may go as soon as one of these has come through.
+// frame is gone. The last one takes the waiters out of the queue; to let go of the lock is its last
+// touch of the group, which may go as soon as one of these waits has returned.
 //
-// The children that are linked are those that nobody has cancelled. Once the group is cancelled
-// none is linked any more, so a cancellation passes through the list once, with a reference to the
-// child that it is at and without the lock.
+// The body of task_group::run() is a member, too: it is cancelled as a child is, and its failure is
+// one of the group. But it may wait for the children, so there are two ends: that of the children,
+// and that of all, which is the body's as well.
+//
+// The members that are linked are those that have not been cancelled. Once the group is cancelled
+// none is linked any more, so one cancellation passes through the list once, with a reference to the
+// member that it is at and without the lock. A task that is told while it waits for a group of its own
+// has that group's members told in its turn, and so on, at any depth: such a group is appended to what
+// the first cancellation has still to tell, not told on top of it. Until its members have been told a
+// group stays, for that counts as a child.
+//
+// Nor does the end of a group need a thread: a cancelled task that waits for its group goes on waiting
+// without one, until all members have ended (wait_steps::on_cancel).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -23,13 +33,9 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/sched/detail/frame_memory.hpp>
-#include <bide/sched/detail/owned_frame.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/task_header.hpp>
-#include <bide/sched/task.hpp>
 
-#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -55,7 +61,7 @@ protected:
 private:
     friend class basic_group<Platform>;
 
-    // Its end, for nobody else may ask for its outcome.
+    // Its end: there is no handle to ask for its outcome.
     void discard_outcome() noexcept final { group_.ended(*this); }
 
     basic_group<Platform>& group_;
@@ -63,6 +69,7 @@ private:
     typename Platform::template var<basic_group_member*> next_{nullptr};
     typename Platform::template var<basic_group_member*> prev_{nullptr};
     typename Platform::template var<bool> linked_{false};
+    bool is_body_ = false;
 };
 
 template <class Platform> class basic_group {
@@ -70,71 +77,116 @@ template <class Platform> class basic_group {
     using node = basic_waiter<Platform>;
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
+    using wake_list = basic_wake_list<Platform>;
     template <class T> using var = typename Platform::template var<T>;
 
 public:
+    // What is waited for: that the children have ended, or all members.
+    class end {
+    public:
+        end(basic_group& g, bool of_all) noexcept : group_(g), of_all_(of_all) {}
+        end(const end&) = delete;
+        end& operator=(const end&) = delete;
+
+        bool has_come() noexcept;
+        void wait() noexcept {
+            if (!has_come()) {
+                thread_wait<end, Platform>::until(*this, 1, deadline::never());
+            }
+        }
+        // Throws: as rethrow_if_failed().
+        basic_async_op<void, Platform> async_wait() noexcept;
+
+        // For thread_wait.
+        fate enqueue(node& w) noexcept;
+        bool cancel(node& w, fate why) noexcept;
+
+    private:
+        friend basic_group;
+
+        static end& self(const wait_target& t) noexcept { return *static_cast<end*>(t.queue); }
+
+        // Under the lock.
+        bool is_here() const noexcept {
+            return group_.left_ == 0 && !(of_all_ && group_.has_body_);
+        }
+
+        basic_group& group_;
+        const bool of_all_;
+        basic_waiter_queue<Platform> queue_; // empty where the end is here
+    };
+
     basic_group() noexcept = default;
     basic_group(const basic_group&) = delete;
     basic_group& operator=(const basic_group&) = delete;
 
     // Before it is posted.
-    void begin(member& m) noexcept;
+    void begin(member& m) noexcept { add(m, false); }
+    // The same for the body. Once.
+    void begin_body(member& m) noexcept { add(m, true); }
 
-    void cancel() noexcept;
-
-    // Until there are no children.
-    void wait() noexcept {
-        if (!is_empty()) {
-            thread_wait<basic_group, Platform>::until(*this, 1, deadline::never());
+    // Tells all members.
+    void cancel() noexcept {
+        if (start_cancel()) {
+            tell_members();
         }
     }
-    // Throws: as rethrow_if_failed().
-    basic_async_op<void, Platform> async_wait() noexcept;
+    // The same where this is called by a cancellation.
+    void cancel_in_turn() noexcept;
+
+    end& of_children() noexcept { return children_; }
+    end& of_all() noexcept { return all_; }
 
     // Throws: what failed first, if anything did.
     void rethrow_if_failed();
 
-    // For thread_wait.
-    fate enqueue(node& w) noexcept;
-    bool cancel(node& w, fate why) noexcept {
-        lock::acquire(lock_);
-        const bool waits_still = queue_.withdraw(w, why);
-        lock::release(lock_);
-        return waits_still;
-    }
-
 private:
     friend member;
 
-    static basic_group& self(const wait_target& t) noexcept {
-        return *static_cast<basic_group*>(t.queue);
-    }
+    // The groups whose members a thread is telling that they are cancelled.
+    struct round {
+        basic_group* first = nullptr;
+        basic_group* last = nullptr;
+    };
+    struct current_round {
+        round* now = nullptr;
+        static round*& here() noexcept { return Platform::template local<current_round>().now; }
+    };
 
-    bool is_empty() noexcept {
-        lock::acquire(lock_);
-        const bool empty = left_ == 0;
-        lock::release(lock_);
-        return empty;
-    }
+    bool start_cancel() noexcept;
+    void tell_members() noexcept;
+    void tell_mine() noexcept;
 
+    void add(member& m, bool is_body) noexcept;
     void ended(member& m) noexcept;
+    void leave(bool is_body) noexcept;
     void note_failure(std::exception_ptr error, bool stopped) noexcept;
     void link(member& m) noexcept;
     void unlink(member& m) noexcept;
 
     typename Platform::template atomic<word> lock_{0};
     // Under it:
-    basic_waiter_queue<Platform> queue_; // empty while there are no children
+    end children_{*this, false};
+    end all_{*this, true};
     var<member*> first_{nullptr};
     var<std::size_t> left_{0}; // children that have not ended
+    var<bool> has_body_{false}; // that has not ended
     var<bool> cancelled_{false};
     var<bool> failed_{false};
     std::exception_ptr error_; // where it failed; none: by a child that never ran
+
+    basic_group* next_in_round_ = nullptr; // whose turn to be told comes after; the canceller's
 };
 
-template <class Platform> void basic_group<Platform>::begin(member& m) noexcept {
+template <class Platform>
+void basic_group<Platform>::add(member& m, bool is_body) noexcept {
     lock::acquire(lock_);
-    left_ = left_ + 1;
+    m.is_body_ = is_body;
+    if (is_body) {
+        has_body_ = true;
+    } else {
+        left_ = left_ + 1;
+    }
     const bool too_late = cancelled_;
     if (!too_late) {
         link(m);
@@ -145,10 +197,51 @@ template <class Platform> void basic_group<Platform>::begin(member& m) noexcept 
     }
 }
 
-template <class Platform> fate basic_group<Platform>::enqueue(node& w) noexcept {
+template <class Platform> void basic_group<Platform>::ended(member& m) noexcept {
+    bool stopped = false;
+    std::exception_ptr error = m.failure(stopped);
+    if (error || stopped) {
+        note_failure(std::move(error), stopped);
+    }
+    const bool is_body = m.is_body_;
     lock::acquire(lock_);
+    if (m.linked_) {
+        unlink(m);
+    }
+    leave(is_body);
+}
+
+// Under the lock, which it lets go of.
+template <class Platform> void basic_group<Platform>::leave(bool is_body) noexcept {
+    if (is_body) {
+        has_body_ = false;
+    } else {
+        left_ = left_ - 1;
+    }
+    wake_list passed;
+    if (children_.is_here()) {
+        children_.queue_.pop_all(passed);
+    }
+    if (all_.is_here()) {
+        all_.queue_.pop_all(passed);
+    }
+    lock::release(lock_);
+    passed.publish(fate::granted);
+}
+
+// ---- Its ends
+
+template <class Platform> bool basic_group<Platform>::end::has_come() noexcept {
+    lock::acquire(group_.lock_);
+    const bool here = is_here();
+    lock::release(group_.lock_);
+    return here;
+}
+
+template <class Platform> fate basic_group<Platform>::end::enqueue(node& w) noexcept {
+    lock::acquire(group_.lock_);
     fate what = fate::waiting;
-    if (left_ != 0) {
+    if (!is_here()) {
         queue_.push(w);
         what = w.forbidden();
         if (what != fate::waiting) {
@@ -158,35 +251,83 @@ template <class Platform> fate basic_group<Platform>::enqueue(node& w) noexcept 
         w.commit();
         what = fate::granted;
     }
-    lock::release(lock_);
+    lock::release(group_.lock_);
     if (what != fate::waiting) {
         w.settle(what);
     }
     return what;
 }
 
+template <class Platform> bool basic_group<Platform>::end::cancel(node& w, fate why) noexcept {
+    lock::acquire(group_.lock_);
+    const bool waits_still = queue_.withdraw(w, why);
+    lock::release(group_.lock_);
+    return waits_still;
+}
+
 template <class Platform>
-basic_async_op<void, Platform> basic_group<Platform>::async_wait() noexcept {
-    static constexpr wait_ops<result<void>, Platform> ops{
-        [](const wait_target& t) noexcept {
-            return self(t).is_empty() ? fate::granted : fate::waiting;
-        },
-        [](const wait_target& t, node& w) noexcept { return self(t).enqueue(w) != fate::waiting; },
-        [](const wait_target& t, node& w, fate why) noexcept { return self(t).cancel(w, why); },
-        [](const wait_target& t, fate what) -> result<void> {
-            if (what != fate::granted) {
-                return unexpected{errc_of(what)};
-            }
-            self(t).rethrow_if_failed();
-            return {};
-        },
-        [](const wait_target&, fate) noexcept {}};
+basic_async_op<void, Platform> basic_group<Platform>::end::async_wait() noexcept {
+    static constexpr auto ops =
+        wait_ops<result<void>, Platform>(
+            [](const wait_target& t) noexcept {
+                return self(t).has_come() ? fate::granted : fate::waiting;
+            },
+            [](const wait_target& t, node& w) noexcept {
+                return self(t).enqueue(w) != fate::waiting;
+            },
+            [](const wait_target& t, node& w, fate why) noexcept {
+                return self(t).cancel(w, why);
+            },
+            [](const wait_target& t, fate what) -> result<void> {
+                if (what == fate::granted || (what == fate::stopped && self(t).has_come())) {
+                    self(t).group_.rethrow_if_failed();
+                }
+                return result_of(what);
+            },
+            [](const wait_target&, fate) noexcept {})
+            .outlasting_cancel(
+                [](const wait_target& t) noexcept { self(t).group_.cancel_in_turn(); });
     return {ops, wait_target{this}};
 }
 
-template <class Platform> void basic_group<Platform>::cancel() noexcept {
+// ---- Cancellation
+
+// True: this call does it.
+template <class Platform> bool basic_group<Platform>::start_cancel() noexcept {
     lock::acquire(lock_);
+    const bool mine = !cancelled_ && first_ != nullptr;
     cancelled_ = true;
+    if (mine) {
+        left_ = left_ + 1; // it counts as a child: the group stays until all have been told
+    }
+    lock::release(lock_);
+    return mine;
+}
+
+template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept {
+    if (!start_cancel()) {
+        return;
+    }
+    if (round* const now = current_round::here()) {
+        (now->first == nullptr ? now->first : now->last->next_in_round_) = this;
+        now->last = this;
+    } else {
+        tell_members();
+    }
+}
+
+template <class Platform> void basic_group<Platform>::tell_members() noexcept {
+    round mine{this, this};
+    round* const outer = std::exchange(current_round::here(), &mine);
+    while (basic_group* const next = mine.first) {
+        mine.first = next->next_in_round_;
+        next->tell_mine();
+    }
+    current_round::here() = outer;
+}
+
+template <class Platform> void basic_group<Platform>::tell_mine() noexcept {
+    lock::acquire(lock_);
     while (member* const m = first_) {
         unlink(*m);
         m->add_reference();
@@ -195,26 +336,7 @@ template <class Platform> void basic_group<Platform>::cancel() noexcept {
         m->drop_reference();
         lock::acquire(lock_);
     }
-    lock::release(lock_);
-}
-
-template <class Platform> void basic_group<Platform>::ended(member& m) noexcept {
-    bool stopped = false;
-    std::exception_ptr error = m.failure(stopped);
-    if (error || stopped) {
-        note_failure(std::move(error), stopped);
-    }
-    lock::acquire(lock_);
-    if (m.linked_) {
-        unlink(m);
-    }
-    left_ = left_ - 1;
-    basic_wake_list<Platform> passed;
-    if (left_ == 0) {
-        queue_.pop_all(passed);
-    }
-    lock::release(lock_);
-    passed.publish(fate::granted);
+    leave(false);
 }
 
 template <class Platform>
@@ -271,45 +393,6 @@ template <class Platform> void basic_group<Platform>::unlink(member& m) noexcept
     }
     m.linked_ = false;
 }
-
-using group = basic_group<native_platform>;
-
-// A coroutine; its value goes with its frame.
-template <class T> class group_cell final : public basic_group_member<native_platform> {
-public:
-    group_cell(group& g, task_home& home, executor_ref where, task<T>&& t) noexcept
-        : basic_group_member(g, home, owned_frame<T>::name_of(t)), frame_(std::move(t)) {
-        first_ = frame_.begin(*this, where);
-    }
-
-    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
-    static void operator delete(void* p, std::size_t size) noexcept {
-        frame_memory::release(p, size);
-    }
-
-private:
-    std::coroutine_handle<> start() noexcept override { return first_; }
-    void never_start() noexcept override {
-        never_ran_ = true;
-        frame_.destroy();
-    }
-    void settle() noexcept override {
-        if (!never_ran_) {
-            error_ = std::move((*frame_).error());
-            frame_.destroy();
-        }
-    }
-    std::exception_ptr failure(bool& stopped) noexcept override {
-        stopped = never_ran_;
-        return std::move(error_);
-    }
-    void destroy() noexcept override { delete this; }
-
-    owned_frame<T> frame_;
-    std::coroutine_handle<> first_;
-    std::exception_ptr error_;
-    bool never_ran_ = false;
-};
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -103,6 +103,7 @@ public:
 
     pool_type& pool() noexcept { return pool_; }
     const pool_type& pool() const noexcept { return pool_; }
+    worker_threads& threads() noexcept { return threads_; }
     const worker_threads& threads() const noexcept { return threads_; }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 

@@ -61,6 +61,10 @@ public:
         return blocking_.post(r, why);
     }
 
+    // See basic_blocking_pool::raise_limit().
+    void raise_limit() noexcept { blocking_.raise_limit(); }
+    void lower_limit() noexcept { blocking_.lower_limit(); }
+
     // The calling thread goes to sleep in a task and leaves `w`. False: there is nobody to run it.
     bool replace(worker& w) noexcept;
 
