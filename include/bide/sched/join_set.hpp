@@ -5,6 +5,7 @@
 
 #include <bide/channel/detail/item_wait.hpp>   // what an async_op of any T may carry along,
 #include <bide/channel/detail/signal_wait.hpp> // so that each is the same in every program
+#include <bide/channel/detail/select_case.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -16,6 +17,7 @@
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/detail/group_entry.hpp>
+#include <bide/sched/detail/nonvoid.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/driver.hpp>
@@ -250,6 +252,11 @@ private:
     scheduler& scheduler_;
     detail::join_set_state state_;
 };
+
+// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome.
+template <class T> auto on_join_next(join_set<T>& set) {
+    return detail::case_of(set.async_join_next());
+}
 
 } // namespace bide::inline BIDE_ABI
 

@@ -1,0 +1,307 @@
+#include <bide/channel/select.hpp>
+#include <bide/sched/join_set.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/event.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/gate.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::join_set;
+using bide::scheduler;
+using bide::sync_wait;
+using bide::task;
+namespace this_task = bide::this_task;
+
+namespace {
+
+bide::scheduler_options workers(unsigned n) {
+    bide::scheduler_options o;
+    o.num_workers = n;
+    o.max_blocking_threads = 1;
+    return o;
+}
+
+task<int> number_after(bide::event& e, int n) {
+    co_await e.async_wait();
+    co_return n;
+}
+task<int> number(int n) { co_return n; }
+task<int> fails(const char* why) {
+    throw std::runtime_error(why);
+    co_return 0;
+}
+task<int> stuck() {
+    co_await this_task::sleep_for(1h);
+    co_return 0;
+}
+task<int> ends_though_stopped(std::atomic<int>& begun, int n) {
+    ++begun;
+    static_cast<void>(co_await this_task::sleep_for(1h).as_result());
+    co_return n;
+}
+task<int> stops_itself() {
+    throw bide::stopped_error(make_error_code(bide::errc::stopped));
+    co_return 0;
+}
+
+// What it says when it fails.
+template <class F> std::string what_of(F f) {
+    try {
+        f();
+    } catch (const bide::stopped_error&) {
+        return "stopped";
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "nothing";
+}
+
+} // namespace
+
+TEST_CASE("join_set: gives the outcomes in the order of their ends, each once, then nothing") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    bide::event first;
+    bide::event second;
+    join_set<int> set(s);
+    CHECK(set.empty());
+    CHECK(set.join_next() == std::nullopt);
+    set.spawn(number_after(second, 2));
+    set.spawn(number_after(first, 1));
+    CHECK(set.size() == 2);
+    CHECK(set.try_join_next() == std::nullopt);
+    first.set();
+    CHECK(set.join_next() == 1);
+    second.set();
+    CHECK(set.join_next() == 2);
+    CHECK(set.join_next() == std::nullopt);
+    CHECK(set.empty());
+    set.spawn(number(3)); // and again
+    CHECK(set.join_next() == 3);
+    CHECK(set.join_next() == std::nullopt);
+}
+
+TEST_CASE("join_set: a child that fails is an outcome, and cancels no other") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    bide::event e;
+    join_set<int> set(s);
+    set.spawn(number_after(e, 1));
+    set.spawn(fails("a child"));
+    CHECK(what_of([&] { set.join_next(); }) == "a child");
+    set.spawn(stops_itself());
+    CHECK(what_of([&] { set.join_next(); }) == "stopped");
+    e.set();
+    CHECK(set.join_next() == 1);
+    CHECK(set.join_next() == std::nullopt);
+}
+
+TEST_CASE("join_set: children without values are counted") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> sum{0};
+    join_set<> set(s);
+    for (int i = 0; i < 100; ++i) {
+        set.spawn([&sum]() -> task<> {
+            ++sum;
+            co_return;
+        });
+    }
+    int ended = 0;
+    while (set.join_next()) {
+        ++ended;
+    }
+    CHECK(ended == 100);
+    CHECK(sum == 100);
+}
+
+TEST_CASE("join_set: values are moved, and destroyed with the set where they are not asked for") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    test::tally t;
+    {
+        join_set<test::counted_once> set(s);
+        for (int i = 0; i < 100; ++i) {
+            set.spawn([n = test::counted_once(t, 1)]() mutable -> task<test::counted_once> {
+                co_return std::move(n);
+            });
+        }
+        for (int i = 0; i < 50; ++i) {
+            auto one = set.join_next();
+            REQUIRE(one);
+            CHECK(one->number() == 1);
+        }
+    }
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("join_set: cancelled it waits for all, and leaves out what ended by that") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> begun{0};
+    join_set<int> set(s);
+    for (int i = 0; i < 10; ++i) {
+        set.spawn(stuck());
+    }
+    set.spawn(ends_though_stopped(begun, 8));
+    set.spawn(ends_though_stopped(begun, 9));
+    REQUIRE(test::eventually([&] { return begun == 2; }));
+    set.cancel();
+    set.spawn(number(1)); // never starts
+    const auto one = set.join_next();
+    const auto other = set.join_next();
+    REQUIRE(one);
+    REQUIRE(other);
+    CHECK(*one + *other == 17);
+    CHECK(set.join_next() == std::nullopt);
+}
+
+namespace {
+
+task<int> sums(join_set<int>& set) {
+    int sum = 0;
+    for (;;) {
+        const auto next = co_await set.async_join_next();
+        if (!next) {
+            break;
+        }
+        sum += *next;
+    }
+    co_return sum;
+}
+task<int> spawns_and_sums(scheduler& s, int n) {
+    join_set<int> set(s);
+    for (int i = 1; i <= n; ++i) {
+        set.spawn(number(i));
+    }
+    const int sum = co_await sums(set);
+    co_return sum;
+}
+task<std::string> catches(join_set<int>& set) {
+    std::string said;
+    try {
+        const auto next = co_await set.async_join_next().as_result();
+        said = next ? "a value" : "an error";
+    } catch (const std::runtime_error& e) {
+        said = e.what();
+    }
+    co_return said;
+}
+task<std::string> waits_a_little(join_set<int>& set) {
+    const auto early = co_await set.async_join_next().with_timeout(1ms);
+    co_return !early && early.error() == bide::errc::timeout ? "timeout" : "?";
+}
+
+} // namespace
+
+TEST_CASE("join_set: a coroutine takes the outcomes, and several take each once") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    CHECK(sync_wait(s, spawns_and_sums(s, 1'000)) == 500'500);
+    CHECK(sync_wait(spawns_and_sums(s, 100)) == 5'050);
+    join_set<int> set(s);
+    bide::event e;
+    for (int i = 1; i <= 1'000; ++i) {
+        set.spawn(number_after(e, i));
+    }
+    auto a = s.spawn(sums(set));
+    auto b = s.spawn(sums(set));
+    e.set();
+    CHECK(std::move(a).join() + std::move(b).join() == 500'500);
+}
+
+TEST_CASE("join_set: with a time-out the children go on, and what a child throws is thrown") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    bide::event e;
+    join_set<int> set(s);
+    set.spawn(number_after(e, 1));
+    CHECK(sync_wait(waits_a_little(set)) == "timeout");
+    set.spawn(fails("late"));
+    CHECK(sync_wait(catches(set)) == "late");
+    e.set();
+    CHECK(sync_wait(sums(set)) == 1);
+}
+
+TEST_CASE("join_set: is a case of a select, and an outcome that is not chosen stays") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    bide::event e;
+    join_set<int> a(s);
+    join_set<int> b(s);
+    a.spawn(number(1));
+    b.spawn(number(1));
+    int from_a = 0;
+    int from_b = 0;
+    for (int i = 0; i < 2; ++i) {
+        auto chosen = bide::select(on_join_next(a), on_join_next(b));
+        if (chosen.index() == 0) {
+            from_a += chosen.template get<0>().value_or(0);
+            a.spawn(stuck()); // nothing more from there
+        } else {
+            from_b += chosen.template get<1>().value_or(0);
+            b.spawn(stuck());
+        }
+    }
+    CHECK(from_a == 1);
+    CHECK(from_b == 1);
+}
+
+namespace {
+
+task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<int>& taken) {
+    join_set<int> set(s);
+    set.spawn(stuck());
+    set.spawn(ends_though_stopped(begun, 7));
+    for (;;) {
+        const auto next = co_await set.async_join_next();
+        ++taken;
+        if (!next) {
+            break;
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("join_set: a cancelled task that waits cancels the children, and goes on after them") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    std::atomic<int> taken{0};
+    auto h = s.spawn(takes_until_stopped(s, begun, taken));
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    CHECK(h.cancel());
+    CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
+    CHECK(taken == 0); // what was there at the end is dropped with the set
+}
+
+TEST_CASE("join_set: its destructor cancels the children and waits for them") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    {
+        join_set<int> set(s);
+        set.spawn(stuck());
+        set.spawn(ends_though_stopped(begun, 1));
+        REQUIRE(test::eventually([&] { return begun == 1; }));
+    }
+    s.shutdown();
+    join_set<int> late(s);
+    late.spawn(number(1));
+    CHECK(what_of([&] { late.join_next(); }) == "stopped");
+    CHECK(late.join_next() == std::nullopt);
+}
