@@ -126,6 +126,33 @@ void destroyed_after_the_work() {
     p.reset();
 }
 
+// The first ends after the second, which is queued, perhaps, until the limit is raised.
+void raised_for_one_that_is_queued() {
+    parker seen;
+    errand second(&seen);
+    struct waiting : bide::runnable {
+        waiting(pool& on, parker& p) noexcept : in(on), until(p) {
+            run = bide::waker(
+                [](void* self) noexcept {
+                    auto& mine = *static_cast<waiting*>(self);
+                    mine.in.raise_limit();
+                    mine.until.park();
+                    mine.in.lower_limit();
+                },
+                this);
+        }
+        pool& in;
+        parker& until;
+    };
+    pool p(at_most(1, 1ms));
+    waiting first(p, seen);
+    std::error_code why;
+    MODEL_REQUIRE(p.post(first, why));
+    MODEL_REQUIRE(post(p, second));
+    p.finish();
+    MODEL_REQUIRE(second.ran == 1);
+}
+
 // At 0, nobody may lean on the end of a thread's time.
 model::options at_random(int timeouts) {
     model::options o;
@@ -145,6 +172,7 @@ TEST_CASE("blocking_pool: what is taken runs once, whatever it meets", "[blockin
     model::check("two who post, two threads", at_random(0), [] { posted_by_two(2); });
     model::check("tried", at_random(1), tried);
     CHECK(model::outcomes(at_random(1), tried) == "not taken");
+    model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
 }
 
 TEST_CASE("blocking_pool: what is taken runs once, in every execution", "[blocking_pool][.long]") {

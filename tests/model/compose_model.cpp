@@ -1,9 +1,7 @@
-// when_all, when_any, task_group: the parent goes on once, after all its children, who are not
-// touched after their ends; a cancellation or a winner ends the waits of the others; a group may go
-// as soon as a join has returned, and none misses a child that was spawned before it.
+// when_all, when_any: the parent goes on once, after all its children, who are not touched after
+// their ends; a cancellation or a winner ends the waits of the others.
 
 #include <bide/sched/detail/family.hpp>
-#include <bide/sched/detail/group.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>
@@ -11,7 +9,6 @@
 
 #include <coroutine>
 #include <cstddef>
-#include <exception>
 #include <utility>
 
 namespace {
@@ -19,9 +16,7 @@ namespace {
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
-using home = model::task_home<platform>;
 using family = bide::detail::basic_family<platform>;
-using group = bide::detail::basic_group<platform>;
 template <class T> using var = platform::var<T>;
 
 // What became of a child: 0 when it has not begun, 1 while it has not ended.
@@ -208,126 +203,5 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
         canceller.join();
         c.require_over();
         MODEL_REQUIRE(c.never_ran || c.r.what[0] == stopped);
-    });
-}
-
-// ---- A group
-
-namespace {
-
-class member final : public bide::detail::basic_group_member<platform> {
-public:
-    member(group& g, model::task_home<platform>& h, link&& what, bool fails) noexcept
-        : basic_group_member(g, h, nullptr), link_(std::move(what)), fails_(fails) {
-        link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
-    }
-
-    void begin() noexcept { to_run().run.wake(); }
-
-private:
-    std::coroutine_handle<> start() noexcept override { return link_.frame; }
-    void never_start() noexcept override {}
-    void settle() noexcept override {}
-    std::exception_ptr failure(bool& was_stopped) noexcept override {
-        was_stopped = fails_;
-        return {};
-    }
-    void destroy() noexcept override { delete this; }
-
-    model::at_once here_;
-    link link_;
-    const bool fails_;
-};
-
-link write(var<int>& to) {
-    to = to + 1;
-    co_return;
-}
-
-member& spawn(group& g, home& h, link&& what, bool fails = false) {
-    auto* const m = new member(g, h, std::move(what), fails);
-    g.begin(*m);
-    return *m;
-}
-
-} // namespace
-
-TEST_CASE("task_group: it may go as soon as a join has returned, which comes after all children",
-          "[compose]") {
-    model::check("group, two children", {}, [] {
-        home h;
-        var<int> x{0};
-        var<int> y{0};
-        auto* const g = new group;
-        member& m = spawn(*g, h, write(x));
-        member& n = spawn(*g, h, write(y));
-        model::thread worker([&] { m.begin(); });
-        n.begin();
-        g->wait();
-        MODEL_REQUIRE(x == 1 && y == 1);
-        delete g;
-    });
-}
-
-TEST_CASE("task_group: a join that follows a spawn waits for that child", "[compose]") {
-    model::check("group, spawn, end", {}, [] {
-        home h;
-        var<int> x{0};
-        var<int> y{0};
-        auto* const g = new group;
-        member& m = spawn(*g, h, write(x));
-        model::thread worker([&] { m.begin(); });
-        member& n = spawn(*g, h, write(y));
-        n.begin();
-        g->wait();
-        MODEL_REQUIRE(x == 1 && y == 1);
-        delete g;
-    });
-}
-
-TEST_CASE("task_group: a failure or a cancellation ends the waits of all children", "[compose]") {
-    const auto cancelled = [] {
-        home h;
-        tokens t(0);
-        var<outcome> what{none};
-        group g;
-        member& m = spawn(g, h, take(t, what));
-        model::thread worker([&] { m.begin(); });
-        g.cancel();
-        worker.join();
-        g.wait();
-        MODEL_REQUIRE(what == none || what == stopped);
-        model::record(what == none ? "never" : "stopped");
-    };
-    model::check("group, cancel, going idle", {}, cancelled);
-    CHECK(model::outcomes({}, cancelled) == "never stopped");
-    model::check("group, failure, join, at random", at_random(), [] {
-        home h;
-        tokens t(0);
-        var<int> x{0};
-        var<outcome> what{none};
-        auto* const g = new group;
-        member& m = spawn(*g, h, take(t, what));
-        member& n = spawn(*g, h, write(x), true);
-        model::thread worker([&] { m.begin(); });
-        model::thread failing([&] { n.begin(); });
-        g->wait();
-        MODEL_REQUIRE(x == 1 && (what == none || what == stopped));
-        delete g;
-    });
-    model::check("group, end, failure, cancel, at random", at_random(), [] {
-        home h;
-        tokens t(1);
-        var<int> x{0};
-        var<outcome> what{none};
-        auto* const g = new group;
-        member& m = spawn(*g, h, take(t, what));
-        member& n = spawn(*g, h, write(x), true);
-        model::thread worker([&] { m.begin(); });
-        model::thread failing([&] { n.begin(); });
-        g->cancel();
-        g->wait();
-        delete g;
     });
 }

@@ -238,6 +238,35 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: beyond its threads work is queued, 
     }
 }
 
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: while its limit is raised there may be one thread more, "
+                             "for what is queued, too") {
+    const test::watchdog guard;
+    basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
+    job first(true);
+    job second(true);
+    job third(true);
+    REQUIRE(accepts(pool, first));
+    REQUIRE(accepts(pool, second));
+    CHECK(pool.queued() == 1);
+    pool.raise_limit();
+    CHECK(second.has_started());
+    CHECK(pool.queued() == 0);
+    CHECK_FALSE(pool.try_run(third));
+    pool.raise_limit();
+    CHECK(pool.try_run(third));
+    pool.lower_limit();
+    pool.lower_limit();
+    CHECK(pool.threads() == 3);
+    second.shut = false;
+    third.shut = false;
+    CHECK(test::eventually([&] { return pool.threads() == 1; })); // those above the limit leave
+    first.shut = false;
+    REQUIRE(rests(pool, 1));
+    pool.finish();
+    pool.raise_limit(); // in vain
+    CHECK_FALSE(pool.try_run(third));
+}
+
 BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: try_run takes only what a thread can run at once") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});

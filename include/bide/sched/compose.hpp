@@ -7,7 +7,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/sched/detail/siblings.hpp>
 #include <bide/sched/task.hpp>
-#include <bide/sched/task_group.hpp>
+#include <bide/sched/task_group.hpp> // they belong together
 
 #include <cstddef>
 #include <stdexcept>

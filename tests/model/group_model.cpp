@@ -1,0 +1,476 @@
+// task_group and join_set: a group may go as soon as a wait for its end has returned, and no join
+// misses a child that was spawned before it; a cancelled task that waits for its group goes on once,
+// after all members, on no thread of its own; what has ended is asked for once.
+
+#include <bide/core/thread_wait.hpp>
+#include <bide/sched/detail/ended_children.hpp>
+#include <bide/sched/detail/group.hpp>
+#include <model/check.hpp>
+#include <model/task_support.hpp>
+#include <support/catch.hpp>
+#include <support/tokens.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+namespace {
+
+using platform = model::platform_without_lock_sleep;
+using tokens = test::basic_tokens<platform>;
+using link = model::link<platform>;
+using home = model::task_home<platform>;
+using group = bide::detail::basic_group<platform>;
+using children = bide::detail::basic_ended_children<platform>;
+template <class T> using var = platform::var<T>;
+
+// What became of a child: 0 when it has not begun, 1 while it has not ended.
+enum outcome { none, begun, taken, stopped };
+
+link take(tokens& from, var<outcome>& what) {
+    what = begun;
+    auto token = co_await from.async_take().as_result();
+    if (token) {
+        token->keep();
+    }
+    what = token ? taken : stopped;
+}
+
+model::options at_random() {
+    model::options o;
+    o.how = model::options::method::pct;
+    o.runs = 10'000;
+    return o;
+}
+
+class member final : public bide::detail::basic_group_member<platform> {
+public:
+    member(group& g, model::task_home<platform>& h, link&& what, bool fails) noexcept
+        : basic_group_member(g, h, nullptr), link_(std::move(what)), fails_(fails) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+private:
+    std::coroutine_handle<> start() noexcept override { return link_.frame; }
+    void never_start() noexcept override {}
+    void settle() noexcept override {}
+    std::exception_ptr failure(bool& was_stopped) noexcept override {
+        was_stopped = fails_;
+        return {};
+    }
+    void destroy() noexcept override { delete this; }
+
+    model::at_once here_;
+    link link_;
+    const bool fails_;
+};
+
+link write(var<int>& to) {
+    to = to + 1;
+    co_return;
+}
+
+member& spawn(group& g, home& h, link&& what, bool fails = false) {
+    auto* const m = new member(g, h, std::move(what), fails);
+    g.begin(*m);
+    return *m;
+}
+
+} // namespace
+
+TEST_CASE("task_group: it may go as soon as a join has returned, which comes after all children",
+          "[group]") {
+    model::check("group, two children", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> y{0};
+        auto* const g = new group;
+        member& m = spawn(*g, h, write(x));
+        member& n = spawn(*g, h, write(y));
+        model::thread worker([&] { m.begin(); });
+        n.begin();
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 1 && y == 1);
+        delete g;
+    });
+}
+
+TEST_CASE("task_group: a join that follows a spawn waits for that child", "[group]") {
+    model::check("group, spawn, end", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> y{0};
+        auto* const g = new group;
+        member& m = spawn(*g, h, write(x));
+        model::thread worker([&] { m.begin(); });
+        member& n = spawn(*g, h, write(y));
+        n.begin();
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 1 && y == 1);
+        delete g;
+    });
+}
+
+TEST_CASE("task_group: a failure or a cancellation ends the waits of all children", "[group]") {
+    const auto cancelled = [] {
+        home h;
+        tokens t(0);
+        var<outcome> what{none};
+        group g;
+        member& m = spawn(g, h, take(t, what));
+        model::thread worker([&] { m.begin(); });
+        g.cancel();
+        worker.join();
+        g.of_children().wait();
+        MODEL_REQUIRE(what == none || what == stopped);
+        model::record(what == none ? "never" : "stopped");
+    };
+    model::check("group, cancel, going idle", {}, cancelled);
+    CHECK(model::outcomes({}, cancelled) == "never stopped");
+    model::check("group, failure, join, at random", at_random(), [] {
+        home h;
+        tokens t(0);
+        var<int> x{0};
+        var<outcome> what{none};
+        auto* const g = new group;
+        member& m = spawn(*g, h, take(t, what));
+        member& n = spawn(*g, h, write(x), true);
+        model::thread worker([&] { m.begin(); });
+        model::thread failing([&] { n.begin(); });
+        g->of_children().wait();
+        MODEL_REQUIRE(x == 1 && (what == none || what == stopped));
+        delete g;
+    });
+    model::check("group, end, failure, cancel, at random", at_random(), [] {
+        home h;
+        tokens t(1);
+        var<int> x{0};
+        var<outcome> what{none};
+        auto* const g = new group;
+        member& m = spawn(*g, h, take(t, what));
+        member& n = spawn(*g, h, write(x), true);
+        model::thread worker([&] { m.begin(); });
+        model::thread failing([&] { n.begin(); });
+        g->cancel();
+        g->of_children().wait();
+        delete g;
+    });
+}
+
+// ---- A task that waits for its group, and is cancelled
+
+namespace {
+
+// A task around a group, which goes with it: it ends the group, and destroys it at once.
+class owner final : public bide::detail::basic_task_control<platform> {
+public:
+    explicit owner(bool cancels_itself = false) noexcept
+        : basic_task_control(1, true), cancels_itself_(cancels_itself), link_(body(*this)) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { to_run().run.wake(); }
+
+    // It has ended, and went on once. Where it never began, the group is still there.
+    void require_over() noexcept {
+        MODEL_REQUIRE(ended == 1);
+        MODEL_REQUIRE(went_on == (never_ran ? 0 : 1));
+        if (never_ran) {
+            g->cancel();
+            g->of_all().wait();
+            delete g;
+        }
+    }
+
+    group* const g = new group;
+    var<int> went_on{0};
+    var<bool> was_stopped{false};
+    var<int> ended{0};
+    var<bool> never_ran{false};
+
+private:
+    static link body(owner& me) {
+        if (me.cancels_itself_) {
+            me.cancel();
+        }
+        const auto joined = co_await me.g->of_all().async_wait().as_result();
+        me.was_stopped = !joined.has_value();
+        me.went_on = me.went_on + 1;
+        delete me.g;
+    }
+
+    std::coroutine_handle<> start() noexcept override { return link_.frame; }
+    void never_start() noexcept override { never_ran = true; }
+    void finish() noexcept override {
+        ended = ended + 1;
+        state_.finish();
+    }
+    void post_home() noexcept override { here_.post(to_run()); }
+
+    const bool cancels_itself_;
+    model::at_once here_;
+    link link_;
+};
+
+// What the owner and a child came to.
+const char* name_of(const owner& o, outcome child) {
+    return o.never_ran          ? "never"
+           : !o.was_stopped     ? "joined"
+           : child == none      ? "stopped, not begun"
+           : child == stopped   ? "stopped"
+                                : "stopped, ended";
+}
+
+void cancelled_while_it_waits() {
+    home h;
+    tokens t(0);
+    var<outcome> what{none};
+    owner o;
+    member& m = spawn(*o.g, h, take(t, what));
+    model::thread canceller([&] { o.cancel(); });
+    m.begin();
+    o.begin();
+    canceller.join();
+    o.require_over();
+    MODEL_REQUIRE(what == none || what == stopped);
+    model::record(name_of(o, what));
+}
+
+void cancelled_while_a_child_ends() {
+    home h;
+    tokens t(0);
+    var<outcome> what{none};
+    owner o;
+    member& m = spawn(*o.g, h, take(t, what));
+    m.begin();
+    o.begin();
+    model::thread canceller([&] { o.cancel(); });
+    t.give();
+    canceller.join();
+    o.require_over();
+    MODEL_REQUIRE(what == taken || what == stopped);
+    model::record(name_of(o, what));
+}
+
+void cancelled_while_a_child_begins() {
+    home h;
+    tokens t(0);
+    var<outcome> what{none};
+    owner o;
+    member& m = spawn(*o.g, h, take(t, what));
+    model::thread worker([&] { m.begin(); });
+    model::thread canceller([&] { o.cancel(); });
+    o.begin();
+    worker.join();
+    canceller.join();
+    o.require_over();
+    MODEL_REQUIRE(what == none || what == stopped);
+}
+
+void cancelled_before() {
+    home h;
+    tokens t(0);
+    var<outcome> what{none};
+    owner o(true);
+    member& m = spawn(*o.g, h, take(t, what));
+    model::thread worker([&] { m.begin(); });
+    o.begin();
+    worker.join();
+    o.require_over();
+    MODEL_REQUIRE(o.was_stopped && (what == none || what == stopped));
+}
+
+} // namespace
+
+TEST_CASE("task_group: a cancelled task that waits for it goes on once, after the children",
+          "[group]") {
+    model::check("owner, cancel", {}, cancelled_while_it_waits);
+    CHECK(model::outcomes({}, cancelled_while_it_waits) == "never stopped");
+    model::check("owner, cancel, child's end", {}, cancelled_while_a_child_ends);
+    CHECK(model::outcomes({}, cancelled_while_a_child_ends) == "joined stopped stopped, ended");
+    model::check("owner, cancelled before, child's begin", {}, cancelled_before);
+}
+
+TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins", "[group]") {
+    model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
+}
+
+// The outer group's member is the owner of an inner one.
+TEST_CASE("task_group: a cancellation passes through groups in groups, in turn", "[group]") {
+    const auto nested = [] {
+        home h;
+        tokens t(0);
+        var<outcome> what{none};
+        var<int> inner_ended{0};
+        group* const inner = new group;
+        owner o;
+        member& grandchild = spawn(*inner, h, take(t, what));
+        member& child = spawn(*o.g, h, [](group* g, var<int>& ended) -> model::link<platform> {
+            const auto joined = co_await g->of_all().async_wait().as_result();
+            ended = ended + (joined.has_value() ? 10 : 1);
+            delete g;
+        }(inner, inner_ended));
+        grandchild.begin();
+        child.begin();
+        o.begin();
+        model::thread canceller([&] { o.cancel(); });
+        t.give();
+        canceller.join();
+        o.require_over();
+        MODEL_REQUIRE(what == taken || what == stopped);
+        MODEL_REQUIRE(inner_ended == 1 || inner_ended == 10);
+    };
+    model::check("owner, group in group, cancel, end", {}, nested);
+}
+
+// ---- The body of run()
+
+TEST_CASE("task_group: the end of all comes after the body and the children, whichever is last",
+          "[group]") {
+    model::check("body, child", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> y{0};
+        owner o;
+        auto* const body = new member(*o.g, h, write(x), false);
+        o.g->begin_body(*body);
+        member& child = spawn(*o.g, h, write(y));
+        model::thread worker([&] { body->begin(); });
+        o.begin();
+        child.begin();
+        worker.join();
+        o.require_over();
+        MODEL_REQUIRE(x == 1 && y == 1 && !o.was_stopped);
+    });
+    model::check("body that joins its child", {}, [] {
+        home h;
+        var<int> x{0};
+        var<int> seen{0};
+        owner o;
+        auto* const body = new member(*o.g, h,
+                                      [](group* g, var<int>& of, var<int>& to) -> model::link<platform> {
+                                          const auto over =
+                                              co_await g->of_children().async_wait().as_result();
+                                          to = over ? 10 * of : 1;
+                                      }(o.g, x, seen),
+                                      false);
+        o.g->begin_body(*body);
+        member& child = spawn(*o.g, h, write(x));
+        model::thread worker([&] { child.begin(); });
+        body->begin();
+        o.begin();
+        worker.join();
+        o.require_over();
+        MODEL_REQUIRE(seen == 10);
+    });
+    model::check("body that fails, child that waits", at_random(), [] {
+        home h;
+        tokens t(0);
+        var<int> x{0};
+        var<outcome> what{none};
+        owner o;
+        auto* const body = new member(*o.g, h, write(x), true);
+        o.g->begin_body(*body);
+        member& child = spawn(*o.g, h, take(t, what));
+        model::thread worker([&] { body->begin(); });
+        model::thread other([&] { child.begin(); });
+        o.g->of_all().wait();
+        worker.join();
+        other.join();
+        MODEL_REQUIRE(what == none || what == stopped);
+        delete o.g;
+    });
+}
+
+// ---- What a join_set asks for
+
+namespace {
+
+struct ended_child : children::child {
+    var<int> number{0};
+};
+
+// The number of the next one; 0: there is none left.
+int next_of(children& from) {
+    auto what = from.try_reserve();
+    if (what == bide::fate::waiting) {
+        what = bide::thread_wait<children, platform>::until(from, 1, bide::deadline::never());
+    }
+    return what == bide::fate::granted
+               ? static_cast<int>(static_cast<ended_child&>(from.take_reserved()).number)
+               : 0;
+}
+
+} // namespace
+
+TEST_CASE("join_set: each child that has ended is given once, and the last waiter is told that none "
+          "is left",
+          "[group]") {
+    const auto one_asks = [](bool both_elsewhere) {
+        children c;
+        ended_child a;
+        ended_child b;
+        a.number = 1;
+        b.number = 2;
+        c.begin();
+        c.begin();
+        model::thread other([&] { c.end(&a); });
+        model::thread third([&] {
+            if (both_elsewhere) {
+                c.end(&b);
+            }
+        });
+        if (!both_elsewhere) {
+            c.end(&b);
+        }
+        const int first = next_of(c);
+        const int second = next_of(c);
+        MODEL_REQUIRE(first + second == 3 && first * second == 2);
+        MODEL_REQUIRE(next_of(c) == 0);
+        other.join();
+        third.join();
+    };
+    model::check("two end, one asks three times", {}, [&] { one_asks(false); });
+    model::check("two end elsewhere, one asks three times", at_random(), [&] { one_asks(true); });
+    const auto two_ask = [] {
+        children c;
+        ended_child a;
+        a.number = 1;
+        c.begin();
+        c.begin();
+        var<int> got{0};
+        model::thread asker([&] { got = next_of(c); });
+        model::thread ender([&] {
+            c.end(&a);
+            c.end(nullptr);
+        });
+        const int mine = next_of(c);
+        asker.join();
+        ender.join();
+        MODEL_REQUIRE(mine + got == 1);
+    };
+    model::check("two ask, one ends, one is stopped", at_random(), two_ask);
+    model::check("cancelled: none before all have ended", {}, [] {
+        children c;
+        ended_child a;
+        a.number = 1;
+        var<bool> all{false};
+        c.begin();
+        c.begin();
+        model::thread ender([&] {
+            c.end(&a);
+            all = true;
+            c.end(nullptr);
+        });
+        c.cancel();
+        MODEL_REQUIRE(next_of(c) == 1);
+        MODEL_REQUIRE(all);
+        MODEL_REQUIRE(next_of(c) == 0);
+        ender.join();
+    });
+}
