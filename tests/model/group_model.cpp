@@ -219,11 +219,11 @@ private:
 
 // What the owner and a child came to.
 const char* name_of(const owner& o, outcome child) {
-    return o.never_ran          ? "never"
-           : !o.was_stopped     ? "joined"
-           : child == none      ? "stopped, not begun"
-           : child == stopped   ? "stopped"
-                                : "stopped, ended";
+    return o.never_ran        ? "never"
+           : !o.was_stopped   ? "joined"
+           : child == none    ? "stopped, not begun"
+           : child == stopped ? "stopped"
+                              : "stopped, ended";
 }
 
 void cancelled_while_it_waits() {
@@ -352,13 +352,13 @@ TEST_CASE("task_group: the end of all comes after the body and the children, whi
         var<int> x{0};
         var<int> seen{0};
         owner o;
-        auto* const body = new member(*o.g, h,
-                                      [](group* g, var<int>& of, var<int>& to) -> model::link<platform> {
-                                          const auto over =
-                                              co_await g->of_children().async_wait().as_result();
-                                          to = over ? 10 * of : 1;
-                                      }(o.g, x, seen),
-                                      false);
+        auto* const body = new member(
+            *o.g, h,
+            [](group* g, var<int>& of, var<int>& to) -> model::link<platform> {
+                const auto over = co_await g->of_children().async_wait().as_result();
+                to = over ? 10 * of : 1;
+            }(o.g, x, seen),
+            false);
         o.g->begin_body(*body);
         member& child = spawn(*o.g, h, write(x));
         model::thread worker([&] { child.begin(); });
@@ -408,9 +408,10 @@ int next_of(children& from) {
 
 } // namespace
 
-TEST_CASE("join_set: each child that has ended is given once, and the last waiter is told that none "
-          "is left",
-          "[group]") {
+TEST_CASE(
+    "join_set: each child that has ended is given once, and the last waiter is told that none "
+    "is left",
+    "[group]") {
     const auto one_asks = [](bool both_elsewhere) {
         children c;
         ended_child a;

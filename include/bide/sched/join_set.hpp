@@ -3,9 +3,9 @@
 
 // Tasks whose outcomes are asked for one by one, in the order in which they end.
 
-#include <bide/channel/detail/item_wait.hpp>   // what an async_op of any T may carry along,
-#include <bide/channel/detail/signal_wait.hpp> // so that each is the same in every program
+#include <bide/channel/detail/item_wait.hpp> // what an async_op of any T may carry along,
 #include <bide/channel/detail/select_case.hpp>
+#include <bide/channel/detail/signal_wait.hpp> // so that each is the same in every program
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -121,7 +121,8 @@ private:
 } // namespace detail
 
 // Children on a scheduler that do not outlive their set, and give their values to join_next(). A
-// child that fails cancels no other. Any thread may use it, its children too; these may not wait for it.
+// child that fails cancels no other. Any thread may use it, its children too; these may not wait
+// for it.
 template <class T = void> class join_set {
     static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
 
@@ -129,7 +130,8 @@ template <class T = void> class join_set {
     using node = basic_waiter<native_platform>;
 
 public:
-    // What join_next() gives: a value, or nothing; where there are no values, whether one has ended.
+    // What join_next() gives: a value, or nothing; where there are no values, whether one has
+    // ended.
     using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
 
     explicit join_set(scheduler& where) noexcept : scheduler_(where) {}
@@ -161,9 +163,9 @@ public:
         launch(std::move(function));
     }
 
-    // The outcome of the next child that ends, in the order of their ends; nothing (or false): there
-    // are no children left. Each is given once. Where the set was cancelled, it waits until all have
-    // ended, and leaves out those that have ended by that.
+    // The outcome of the next child that ends, in the order of their ends; nothing (or false):
+    // there are no children left. Each is given once. Where the set was cancelled, it waits until
+    // all have ended, and leaves out those that have ended by that.
     // Blocks: until then. Throws: what the child threw; stopped_error if it was stopped, but not by
     // the set, or the scheduler refused it, at its end.
     next_type join_next() {
@@ -181,8 +183,9 @@ public:
         return take(state_.ended, what == fate::waiting ? fate::closed : what);
     }
 
-    // The same for a coroutine. Where its task is cancelled, the children are, and it throws when all
-    // have ended. If its wait ends early, by a time-out, a stop or in a select, the children go on.
+    // The same for a coroutine. Where its task is cancelled, the children are, and it throws when
+    // all have ended. If its wait ends early, by a time-out, a stop or in a select, the children go
+    // on.
     // Throws: as join_next(); stopped_error where the awaiting task is cancelled.
     async_op<next_type> async_join_next() noexcept {
         static constexpr auto ops = wait_ops<result<next_type>, native_platform>(

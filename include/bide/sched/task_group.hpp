@@ -21,24 +21,24 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Tasks on a scheduler that do not outlive their group. The first that fails cancels the others. Any
-// thread may use it, its own children too, which may not wait for it.
+// Tasks on a scheduler that do not outlive their group. The first that fails cancels the others.
+// Any thread may use it, its own children too, which may not wait for it.
 class task_group {
-    template <class F>
-    using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
+    template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
 public:
     explicit task_group(scheduler& where) noexcept : scheduler_(where) {}
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
 
-    // A group around a function: awaited, it calls body(group), waits for the task that this returns
-    // and for all children, without a thread, however they end, and gives the body's value. The body
-    // is a task of its own, on `where`, and may wait for the children. Where it fails they are
-    // cancelled, where one of them does the body is, and where the awaiting task is cancelled all are.
-    // With GCC before 13, name the body before (see scheduler::spawn()).
-    // Throws: when all have ended, what the first of them that failed threw; stopped_error where the
-    // awaiting task was cancelled, or the body has ended by the group's cancellation; std::bad_alloc.
+    // A group around a function: awaited, it calls body(group), waits for the task that this
+    // returns and for all children, without a thread, however they end, and gives the body's value.
+    // The body is a task of its own, on `where`, and may wait for the children. Where it fails they
+    // are cancelled, where one of them does the body is, and where the awaiting task is cancelled
+    // all are. With GCC before 13, name the body before (see scheduler::spawn()).
+    // Throws: when all have ended, what the first of them that failed threw; stopped_error where
+    // the awaiting task was cancelled, or the body has ended by the group's cancellation;
+    // std::bad_alloc.
     template <class F> static task<value_of<F>> run(scheduler& where, F body);
 
     // Waits for all children. An error that was not asked for is dropped. Where an exception leaves
@@ -74,8 +74,9 @@ public:
         group_.rethrow_if_failed();
     }
 
-    // The same for a coroutine. Where its task is cancelled, the children are, and it throws when they
-    // have ended. If its wait ends early, by a time-out, a stop or in a select, the children go on.
+    // The same for a coroutine. Where its task is cancelled, the children are, and it throws when
+    // they have ended. If its wait ends early, by a time-out, a stop or in a select, the children
+    // go on.
     // Throws: as join(); stopped_error where the awaiting task is cancelled.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
 
@@ -105,8 +106,7 @@ template <> struct body_outcome<void> {
     bool is_there = false;
 };
 
-template <class F, class T>
-task<> run_body(F& body, task_group& of, body_outcome<T>& outcome) {
+template <class F, class T> task<> run_body(F& body, task_group& of, body_outcome<T>& outcome) {
     if constexpr (std::is_void_v<T>) {
         co_await std::invoke(body, of);
     } else {

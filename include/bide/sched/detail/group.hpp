@@ -13,14 +13,14 @@
 // and that of all, which is the body's as well.
 //
 // The members that are linked are those that have not been cancelled. Once the group is cancelled
-// none is linked any more, so one cancellation passes through the list once, with a reference to the
-// member that it is at and without the lock. A task that is told while it waits for a group of its own
-// has that group's members told in its turn, and so on, at any depth: such a group is appended to what
-// the first cancellation has still to tell, not told on top of it. Until its members have been told a
-// group stays, for that counts as a child.
+// none is linked any more, so one cancellation passes through the list once, with a reference to
+// the member that it is at and without the lock. A task that is told while it waits for a group of
+// its own has that group's members told in its turn, and so on, at any depth: such a group is
+// appended to what the first cancellation has still to tell, not told on top of it. Until its
+// members have been told a group stays, for that counts as a child.
 //
-// Nor does the end of a group need a thread: a cancelled task that waits for its group goes on waiting
-// without one, until all members have ended (wait_steps::on_cancel).
+// Nor does the end of a group need a thread: a cancelled task that waits for its group goes on
+// waiting without one, until all members have ended (wait_steps::on_cancel).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -169,7 +169,7 @@ private:
     end children_{*this, false};
     end all_{*this, true};
     var<member*> first_{nullptr};
-    var<std::size_t> left_{0}; // children that have not ended
+    var<std::size_t> left_{0};  // children that have not ended
     var<bool> has_body_{false}; // that has not ended
     var<bool> cancelled_{false};
     var<bool> failed_{false};
@@ -178,8 +178,7 @@ private:
     basic_group* next_in_round_ = nullptr; // whose turn to be told comes after; the canceller's
 };
 
-template <class Platform>
-void basic_group<Platform>::add(member& m, bool is_body) noexcept {
+template <class Platform> void basic_group<Platform>::add(member& m, bool is_body) noexcept {
     lock::acquire(lock_);
     m.is_body_ = is_body;
     if (is_body) {
@@ -275,9 +274,7 @@ basic_async_op<void, Platform> basic_group<Platform>::end::async_wait() noexcept
             [](const wait_target& t, node& w) noexcept {
                 return self(t).enqueue(w) != fate::waiting;
             },
-            [](const wait_target& t, node& w, fate why) noexcept {
-                return self(t).cancel(w, why);
-            },
+            [](const wait_target& t, node& w, fate why) noexcept { return self(t).cancel(w, why); },
             [](const wait_target& t, fate what) -> result<void> {
                 if (what == fate::granted || (what == fate::stopped && self(t).has_come())) {
                     self(t).group_.rethrow_if_failed();
