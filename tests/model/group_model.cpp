@@ -272,6 +272,24 @@ void cancelled_while_a_child_begins() {
     MODEL_REQUIRE(what == none || what == stopped);
 }
 
+// Of children that do not wait.
+void cancelled_while_children_run() {
+    home h;
+    var<int> x{0};
+    var<int> y{0};
+    owner o;
+    member& m = spawn(*o.g, h, write(x));
+    member& n = spawn(*o.g, h, write(y));
+    o.begin();
+    model::thread worker([&] { m.begin(); });
+    model::thread canceller([&] { o.cancel(); });
+    n.begin();
+    worker.join();
+    canceller.join();
+    o.require_over();
+    MODEL_REQUIRE((x == 1 && y == 1) || o.was_stopped);
+}
+
 void cancelled_before() {
     home h;
     tokens t(0);
@@ -297,6 +315,13 @@ TEST_CASE("task_group: a cancelled task that waits for it goes on once, after th
 }
 
 TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins", "[group]") {
+    model::check("owner, cancel, two children that run", at_random(), cancelled_while_children_run);
+    model::check("owner, cancel, child's begin", at_random(), cancelled_while_a_child_begins);
+}
+
+TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins to wait",
+          "[group][.long]") {
+    model::check("owner, cancel, two children that run", {}, cancelled_while_children_run);
     model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
 }
 
