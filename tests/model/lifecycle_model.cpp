@@ -216,6 +216,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
         s.shutdown();
         model::thread running([&] { s.step(0); });
         s.step(1);
+        s.shutdown();
         running.join();
         s.require_end();
     });
@@ -230,6 +231,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
         model::thread blocking([&] { s.block(t->to_run()); });
         s.shutdown();
         s.step(0);
+        s.shutdown();
         blocking.join();
         s.require_end();
     });
@@ -242,6 +244,7 @@ TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle
         model::thread spawner([&] { s.life.start(*new job(s, false, becomes)); });
         s.shutdown();
         s.step(0);
+        s.shutdown();
         spawner.join();
         s.require_end();
         MODEL_REQUIRE(becomes.is_decided());
@@ -279,6 +282,7 @@ TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker",
         }
         s.shutdown();
         s.step(0);
+        s.shutdown();
         blocking.clear();
         s.require_end();
     };
