@@ -86,10 +86,11 @@ template <class Platform> class task_cell final : public bide::detail::basic_tas
     using header = bide::detail::basic_task_header<Platform>;
 
 public:
-    task_cell(task_home<Platform>& home, link<Platform>&& what, bool kept, ledger<Platform>& book)
+    task_cell(typename header::home_type& home, link<Platform>&& what, bool kept,
+              ledger<Platform>& book)
         : header(home, nullptr, kept), link_(std::move(what)), book_(book) {
         link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
+        link_.frame.promise().where = home.executor();
     }
 
     void begin() noexcept { this->to_run().run.wake(); }
@@ -123,7 +124,6 @@ private:
         delete this;
     }
 
-    at_once here_;
     link<Platform> link_;
     ledger<Platform>& book_;
     typename Platform::template var<int> outcome_{0};
