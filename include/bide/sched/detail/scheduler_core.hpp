@@ -11,7 +11,7 @@
 // were spawned: if the sums are equal, there was a moment at which no task was left, for both only
 // grow and no task ends before it was spawned [N1]. A thread that is no worker counts its task as
 // spawned before it looks whether the scheduler is closing, and shutdown() says so before it adds up
-// [N2]: the task is waited for, or it is refused.
+// [N2]: the task is waited for, or it is refused. So does a thread from elsewhere that forks here.
 //
 // A thread that is no worker may be in post() while what it posted ends the scheduler's life, so
 // such visits are counted, and the destructor waits for the last to be over; its end is its last
@@ -43,27 +43,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class scheduler_core;
-
-// What a thread from elsewhere has run on a worker, and waits for.
-class guest : runnable {
-public:
-    guest(const guest&) = delete;
-    guest& operator=(const guest&) = delete;
-
-protected:
-    guest() noexcept = default;
-    ~guest() = default;
-
-private:
-    friend class scheduler_core;
-    virtual void serve() noexcept = 0;
-    static void enter(void* self) noexcept;
-
-    scheduler_core* host_ = nullptr;
-    basic_gate<native_platform> served_{1};
-};
-
 class scheduler_core final : public task_home, basic_pool<native_platform>::owner {
     using platform = native_platform;
     using pool_type = basic_pool<platform>;
@@ -90,10 +69,12 @@ public:
 
     void post(runnable& r) noexcept override;
 
-    // Has a worker run it. False: the scheduler is closing.
-    // Blocks: until it has been run.
-    // Requires: not is_here().
-    bool receive(guest& g) noexcept;
+    // The calling thread, from elsewhere, begins to run what workers run, and has ended it: it is
+    // counted as a task is. False: the scheduler is closing.
+    // Requires: not is_here(). leave_caller() where enter_caller() returned true; it is the caller's
+    // last touch.
+    bool enter_caller() noexcept;
+    void leave_caller() noexcept;
 
     // True: all has ended by the deadline.
     bool shutdown(deadline until) noexcept;
@@ -117,8 +98,6 @@ public:
     }
 
 private:
-    friend guest;
-
     class visit {
     public:
         explicit visit(scheduler_core& c) noexcept : visitors_(c.visitors_) {
@@ -263,27 +242,21 @@ inline void scheduler_core::post(runnable& r) noexcept {
     }
 }
 
-inline bool scheduler_core::receive(guest& g) noexcept {
-    g.host_ = this;
-    g.run = waker(&guest::enter, &g);
+inline bool scheduler_core::enter_caller() noexcept {
     const visit here(*this);
     // Order: seq_cst [N2]; as in start().
     spawned_outside_.fetch_add(1, std::memory_order_seq_cst);
     // Order: seq_cst [N2]; as in start().
-    if (closing_.load(std::memory_order_seq_cst)) {
-        task_ended();
-        return false;
+    if (!closing_.load(std::memory_order_seq_cst)) {
+        return true;
     }
-    pool_.push(g);
-    g.served_.wait();
-    return true;
+    task_ended();
+    return false;
 }
 
-inline void guest::enter(void* self) noexcept {
-    guest& g = *static_cast<guest*>(self);
-    g.serve();
-    g.host_->task_ended();
-    g.served_.arrive(1);
+inline void scheduler_core::leave_caller() noexcept {
+    const visit here(*this); // the scheduler may end as soon as the count is made
+    task_ended();
 }
 
 inline basic_task_registry<native_platform>& scheduler_core::registry() noexcept {
