@@ -153,6 +153,36 @@ TEST_CASE("fork_join: an exception leaves when both arms have ended", "[fork_joi
     model::check("the first arm throws", {}, [=] { thrown(true); });
     model::check("the second arm throws", {}, [=] { thrown(false); });
 }
+
+TEST_CASE("fork_join: an arm that is given back runs also where the first one throws",
+          "[fork_join]") {
+    const auto thrown = [](bool both) {
+        lanes l;
+        var<int> ran{0};
+        model::thread thief([&] {
+            if (job* const taken = l.a.steal()) {
+                l.a.give_back(*taken);
+            }
+        });
+        int caught = 0;
+        try {
+            fork(
+                l.a, [] { throw 1; },
+                [&ran, both] {
+                    ran = ran + 1;
+                    if (both) {
+                        throw 2;
+                    }
+                });
+        } catch (int n) {
+            caught = n;
+        }
+        MODEL_REQUIRE(caught == 1 && ran == 1);
+        MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
+    };
+    model::check("the first arm throws, the second is given back", {}, [=] { thrown(false); });
+    model::check("both arms throw, the second is given back", {}, [=] { thrown(true); });
+}
 #endif
 
 namespace {
@@ -230,6 +260,45 @@ void forked_beside(bool brief) {
 TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[fork_join]") {
     model::check("forked beside a worker", {}, [] { forked_beside(false); });
     model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
+}
+
+namespace {
+
+// The two arms that were public are stolen when the owner takes the youngest one back, which makes the
+// third one public. The owner does not come to run that.
+void published_by_pop() {
+    nobody_stands_in owner;
+    pool all(owner, {2, true, nullptr, 0}); // the other one is away
+    var<int> ran{0};
+    lane& mine = *all.lane_here();
+    const auto arm = [&] {
+        ran = ran + 1;
+        all.stop();
+    };
+    using forked = bide::detail::fork_arm<platform, decltype((arm))>;
+    forked arms[4]{forked(arm), forked(arm), forked(arm), forked(arm)};
+    for (forked& a : arms) {
+        mine.push(a);
+    }
+    job* const first = mine.steal();
+    job* const second = mine.steal();
+    MODEL_REQUIRE(first == &arms[0] && second == &arms[1] && mine.is_empty());
+    model::thread working([&] { all.run(all.workers()[0]); });
+    MODEL_REQUIRE(mine.pop(3));
+    working.join();
+    MODEL_REQUIRE(mine.wait(arms[2], 2) == job::end::done);
+    MODEL_REQUIRE(ran == 1);
+    mine.give_back(*second);
+    MODEL_REQUIRE(mine.wait(arms[1], 1) == job::end::returned);
+    mine.give_back(*first);
+    MODEL_REQUIRE(mine.wait(arms[0], 0) == job::end::returned);
+    all.leave_lane();
+}
+
+} // namespace
+
+TEST_CASE("fork_join: what a pop publishes reaches a worker that goes to sleep", "[fork_join]") {
+    model::check("published by a pop, beside a worker", {}, published_by_pop);
 }
 
 // ---- Callers that are no workers

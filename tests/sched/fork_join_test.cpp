@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -323,6 +324,43 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
     CHECK((begun_later > 1 && begun_later < 2'001));
     CHECK(steps.begun == begun_later + 2'000);
     CHECK(steps.begun == steps.ended);
+}
+
+TEST_CASE("fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const bool throws = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    test::rendezvous both(2);
+    const auto gets_no_memory = [&both] {
+        thread_local std::optional<test::out_of_memory> until_its_end;
+        until_its_end.emplace();
+        both.meet(); // each worker has one of them
+    };
+    auto one = s.spawn(gets_no_memory);
+    s.spawn(gets_no_memory).join();
+    std::move(one).join();
+    int ran = 0; // plain: on this thread
+    const auto once = [&] {
+        const auto before = s.stats().stolen;
+        join(
+            s,
+            [&] {
+                if (!eventually([&] { return s.stats().stolen != before; })) {
+                    test::give_up(test::where(), "no worker has taken the arm");
+                }
+                if (throws) {
+                    throw first_error();
+                }
+            },
+            [&ran, caller = std::this_thread::get_id()] {
+                ran += std::this_thread::get_id() == caller ? 1 : 100;
+            });
+    };
+    CHECK(thrown_by(once) == (throws ? "first" : "nothing"));
+    CHECK(ran == 1);
 }
 
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
