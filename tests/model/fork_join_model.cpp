@@ -27,7 +27,7 @@ template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
 // Too large for every execution. Without mutants, for that one survives says nothing here.
-void check_at_random(const char* name, int runs, const model::body& body) {
+void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
     o.runs = runs;
