@@ -27,7 +27,7 @@ template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
 // Too large for every execution. Without mutants, for that one survives says nothing here.
-void check_at_random(const char* name, int runs, const model::body& body) {
+void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
     o.runs = runs;
@@ -153,6 +153,36 @@ TEST_CASE("fork_join: an exception leaves when both arms have ended", "[fork_joi
     model::check("the first arm throws", {}, [=] { thrown(true); });
     model::check("the second arm throws", {}, [=] { thrown(false); });
 }
+
+TEST_CASE("fork_join: an arm that is given back runs also where the first one throws",
+          "[fork_join]") {
+    const auto thrown = [](bool both) {
+        lanes l;
+        var<int> ran{0};
+        model::thread thief([&] {
+            if (job* const taken = l.a.steal()) {
+                l.a.give_back(*taken);
+            }
+        });
+        int caught = 0;
+        try {
+            fork(
+                l.a, [] { throw 1; },
+                [&ran, both] {
+                    ran = ran + 1;
+                    if (both) {
+                        throw 2;
+                    }
+                });
+        } catch (int n) {
+            caught = n;
+        }
+        MODEL_REQUIRE(caught == 1 && ran == 1);
+        MODEL_REQUIRE(l.a.depth() == 0 && l.a.is_empty());
+    };
+    model::check("the first arm throws, the second is given back", {}, [=] { thrown(false); });
+    model::check("both arms throw, the second is given back", {}, [=] { thrown(true); });
+}
 #endif
 
 namespace {
@@ -230,4 +260,136 @@ void forked_beside(bool brief) {
 TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[fork_join]") {
     model::check("forked beside a worker", {}, [] { forked_beside(false); });
     model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
+}
+
+namespace {
+
+// The two arms that were public are stolen when the owner takes the youngest one back, which makes the
+// third one public. The owner does not come to run that.
+void published_by_pop() {
+    nobody_stands_in owner;
+    pool all(owner, {2, true, nullptr, 0}); // the other one is away
+    var<int> ran{0};
+    lane& mine = *all.lane_here();
+    const auto arm = [&] {
+        ran = ran + 1;
+        all.stop();
+    };
+    using forked = bide::detail::fork_arm<platform, decltype((arm))>;
+    forked arms[4]{forked(arm), forked(arm), forked(arm), forked(arm)};
+    for (forked& a : arms) {
+        mine.push(a);
+    }
+    job* const first = mine.steal();
+    job* const second = mine.steal();
+    MODEL_REQUIRE(first == &arms[0] && second == &arms[1] && mine.is_empty());
+    model::thread working([&] { all.run(all.workers()[0]); });
+    MODEL_REQUIRE(mine.pop(3));
+    working.join();
+    MODEL_REQUIRE(mine.wait(arms[2], 2) == job::end::done);
+    MODEL_REQUIRE(ran == 1);
+    mine.give_back(*second);
+    MODEL_REQUIRE(mine.wait(arms[1], 1) == job::end::returned);
+    mine.give_back(*first);
+    MODEL_REQUIRE(mine.wait(arms[0], 0) == job::end::returned);
+    all.leave_lane();
+}
+
+} // namespace
+
+TEST_CASE("fork_join: what a pop publishes reaches a worker that goes to sleep", "[fork_join]") {
+    model::check("published by a pop, beside a worker", {}, published_by_pop);
+}
+
+// ---- Callers that are no workers
+
+namespace {
+
+using site = bide::detail::basic_fork_site<platform>;
+
+// What a thread from elsewhere does: a lane for one join, on which it forks and waits.
+template <class F, class G> void join_from_elsewhere(pool& in, site& from, F f, G g) {
+    const bide::detail::basic_lane_loan<platform> lent(in, false);
+    MODEL_REQUIRE(lent.get() != nullptr && lent.get()->depth() == 0);
+    const bide::detail::basic_fork_session<platform> session(*lent.get(), from);
+    fork(*bide::detail::basic_fork_place<platform>::here().lane, f, g);
+}
+
+// So many callers, and workers that end when the last of the callers has left.
+struct callers {
+    nobody_stands_in owner;
+    pool all{owner, {2, true, nullptr, 0}};
+    site from;
+    atomic<int> left;
+    var<int> ran[2]{0, 0};
+
+    explicit callers(int count) : left(count) {}
+
+    void call(int n) {
+        join_from_elsewhere(
+            all, from, [] {}, [this, n] { ran[n] = ran[n] + 1; });
+        MODEL_REQUIRE(ran[n] == 1);
+        MODEL_REQUIRE(bide::detail::basic_fork_place<platform>::here().lane == nullptr);
+        if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            all.stop();
+        }
+    }
+};
+
+void one_caller() {
+    callers c(1);
+    model::thread working([&] { c.all.run(c.all.workers()[0]); });
+    c.call(0);
+}
+
+void two_callers(unsigned workers) {
+    callers c(2);
+    std::vector<std::unique_ptr<model::thread>> threads;
+    for (unsigned n = 0; n < workers; ++n) {
+        threads.push_back(
+            std::make_unique<model::thread>([&c, n] { c.all.run(c.all.workers()[n]); }));
+    }
+    model::thread other([&] { c.call(1); });
+    c.call(0);
+    other.join();
+    threads.clear();
+    MODEL_REQUIRE(c.all.idle().sleepers() == 0);
+    MODEL_REQUIRE(c.ran[0] == 1 && c.ran[1] == 1);
+}
+
+// A lane is lent again while the thief of the caller before still touches it: that one's token.
+void lent_again() {
+    nobody_stands_in owner;
+    pool all(owner, {1, true, nullptr, 0});
+    site from;
+    var<int> ran{0};
+    lane mine(all, nullptr);
+    lane& lent = *all.take_lane();
+    all.put_lane(lent);
+    const auto call = [&] {
+        join_from_elsewhere(
+            all, from, [] {}, [&ran] { ran = ran + 1; });
+    };
+    model::thread thief([&] { rob(lent, mine) && rob(lent, mine); });
+    model::thread first(call);
+    first.join();
+    MODEL_REQUIRE(ran == 1);
+    call();
+    MODEL_REQUIRE(ran == 2);
+    MODEL_REQUIRE(all.take_lane() == &lent); // there is no other
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a caller that is no worker joins beside workers, until the last has left",
+          "[fork_join]") {
+    check_at_random("a caller from elsewhere, a worker, at random", 3'000, one_caller);
+    check_at_random("two callers from elsewhere, a worker, at random", 3'000,
+                    [] { two_callers(1); });
+    check_at_random("two callers from elsewhere, two workers, at random", 2'000,
+                    [] { two_callers(2); });
+}
+
+TEST_CASE("fork_join: a lane is lent again while its last thief leaves", "[fork_join]") {
+    model::check("a lane is lent again", {}, lent_again);
 }

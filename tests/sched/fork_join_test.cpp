@@ -1,15 +1,18 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sched/fork_join.hpp>
+#include <bide/sched/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
 #include <support/counted.hpp>
+#include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -150,7 +154,7 @@ template <class... T> void drop_second(T&&...) = delete;
 template <class... T> void fork(T&&...) = delete;
 template <std::size_t, class... T> void fork_all(T&&...) = delete;
 template <class... T> void join(T&&...) = delete;
-template <class... T> void on_worker(T&&...) = delete;
+template <class... T> void in_fork(T&&...) = delete;
 template <std::size_t, std::size_t, class T> void value_of(T&&) = delete;
 
 struct value {
@@ -320,6 +324,43 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
     CHECK((begun_later > 1 && begun_later < 2'001));
     CHECK(steps.begun == begun_later + 2'000);
     CHECK(steps.begun == steps.ended);
+}
+
+TEST_CASE("fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const bool throws = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    test::rendezvous both(2);
+    const auto gets_no_memory = [&both] {
+        thread_local std::optional<test::out_of_memory> until_its_end;
+        until_its_end.emplace();
+        both.meet(); // each worker has one of them
+    };
+    auto one = s.spawn(gets_no_memory);
+    s.spawn(gets_no_memory).join();
+    std::move(one).join();
+    int ran = 0; // plain: on this thread
+    const auto once = [&] {
+        const auto before = s.stats().stolen;
+        join(
+            s,
+            [&] {
+                if (!eventually([&] { return s.stats().stolen != before; })) {
+                    test::give_up(test::where(), "no worker has taken the arm");
+                }
+                if (throws) {
+                    throw first_error();
+                }
+            },
+            [&ran, caller = std::this_thread::get_id()] {
+                ran += std::this_thread::get_id() == caller ? 1 : 100;
+            });
+    };
+    CHECK(thrown_by(once) == (throws ? "first" : "nothing"));
+    CHECK(ran == 1);
 }
 
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
@@ -511,14 +552,212 @@ TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' work
     CHECK(both.second == std::pair(233L, 233L));
 }
 
-TEST_CASE("fork_join: who comes to a scheduler that has ended is told") {
+TEST_CASE("fork_join: a caller from elsewhere runs its arms itself where all workers are blocked") {
     const test::watchdog guard;
     scheduler s(with(2, true));
+    std::mutex held; // of which the scheduler knows nothing
+    std::atomic<int> blocked{0};
+    const auto blocks = [&] {
+        ++blocked;
+        const std::lock_guard lock(held);
+    };
+    std::unique_lock lock(held);
+    auto first = s.spawn(blocks);
+    auto second = s.spawn(blocks);
+    CHECK(eventually([&blocked] { return blocked == 2; }));
+    const auto here = [] { return std::this_thread::get_id(); };
+    CHECK(join(s, here, here) == std::pair(here(), here()));
+    CHECK(parallel_invoke(s, here, here, here) == std::tuple(here(), here(), here()));
+    CHECK(fib(s, 15) == 610);
+    std::vector<int> visits(1'000);
+    bide::parallel_for(s, std::size_t{0}, visits.size(), [&visits](std::size_t i) { ++visits[i]; });
+    CHECK(visits == std::vector<int>(1'000, 1));
+    lock.unlock();
+    std::move(first).join();
+    std::move(second).join();
+}
+
+TEST_CASE("fork_join: a caller from elsewhere runs an arm beside one on each worker") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<int> begun{0};
+    const auto meets = [&begun] {
+        ++begun;
+        return eventually([&begun] { return begun == 3; }, test::patience / 2);
+    };
+    CHECK(parallel_invoke(s, meets, meets, meets) == std::tuple(true, true, true));
+}
+
+TEST_CASE("fork_join: a caller from elsewhere needs no worker where workers do not steal") {
+    const bool steals = GENERATE(false, true);
+    const test::watchdog guard;
+    auto wanted = with(steals ? 1 : 2, true);
+    wanted.enable_stealing = steals;
+    scheduler s(wanted);
+    const auto here = [] { return std::this_thread::get_id(); };
+    CHECK(join(s, here, here) == std::pair(here(), here()));
+}
+
+namespace {
+
+// A tree whose joins are in turn one scheduler's and another's. How often a thread was not where it
+// should be: in the scheduler of its join in each arm, and after it in the one before.
+int misplaced(scheduler& one, scheduler& other, int depth) {
+    if (depth == 0) {
+        return 0;
+    }
+    scheduler* const before = scheduler::current();
+    const auto arm = [&one, &other, depth] {
+        return misplaced(other, one, depth - 1) + (scheduler::current() == &one ? 0 : 1) +
+               (fib(one, 3) == 2 ? 0 : 1);
+    };
+    const auto both = join(one, arm, arm);
+    return both.first + both.second + (scheduler::current() == before ? 0 : 1);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: fork-joins of several schedulers stand on top of each other") {
+    const unsigned workers = GENERATE(1U, 2U);
+    scheduler a(with(workers, true));
+    scheduler b(with(2, true));
+    std::vector<int> wrong(4);
+    test::run_threads(4, [&](int me) {
+        const auto once = [&] { return misplaced(a, b, 8); };
+        wrong[static_cast<std::size_t>(me)] =
+            me == 0   ? once()
+            : me == 1 ? a.spawn(once).join()
+            : me == 2 ? b.spawn(once).join()
+                      : a.spawn_blocking(once).join();
+    });
+    CHECK(wrong == std::vector<int>(4));
+}
+
+TEST_CASE("fork_join: an exception brings its thread back to where it forked before") {
+    const test::watchdog guard;
+    scheduler a(with(2, true));
+    scheduler b(with(2, true));
+    const auto throws = [&] { join(b, [] {}, [] { throw second_error(); }); };
+    const auto once = [&] {
+        return join(
+            a,
+            [&] {
+                const std::string what = thrown_by(throws);
+                return what == "second" && scheduler::current() == &a && fib(a, 10) == 55;
+            },
+            [&] { return fib(b, 10) == 55; });
+    };
+    CHECK(once() == std::pair(true, true));
+    CHECK(a.spawn(once).join() == std::pair(true, true));
+    CHECK(scheduler::current() == nullptr);
+}
+
+TEST_CASE("fork_join: threads that come, join once and go leave nothing that grows") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::size_t most = 0;
+    std::size_t all = 0;
+    long wrong = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        std::size_t made = 0;
+        std::thread([&] {
+            const std::size_t before = test::allocations_here();
+            wrong += fib(s, 2) == 1 ? 0 : 1;
+            made = test::allocations_here() - before;
+        }).join();
+        most = std::max(most, made);
+        all += made;
+    }
+    CHECK(wrong == 0);
+    CHECK(most > 0);         // the first needs a lane
+    CHECK(all <= 3 * most); // and each worker
+}
+
+TEST_CASE("fork_join: a caller from elsewhere that gets no memory runs nothing and is not waited for") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    int ran = 0;
+    bool thrown = false;
+    try {
+        const test::out_of_memory here;
+        join(s, [&ran] { ++ran; }, [&ran] { ++ran; });
+    } catch (const std::bad_alloc&) {
+        thrown = true;
+    }
+    CHECK(thrown);
+    CHECK(ran == 0);
+    CHECK(scheduler::current() == nullptr);
     CHECK(fib(s, 10) == 55);
     s.shutdown();
-    CHECK_THROWS_AS(fib(s, 10), bide::stopped_error);
-    CHECK_THROWS_AS(parallel_invoke(s, [] {}, [] {}), bide::stopped_error);
 }
+
+TEST_CASE("fork_join: who comes to a scheduler that has ended is told, and neither arm runs") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    CHECK(fib(s, 10) == 55);
+    s.shutdown();
+    std::atomic<int> ran{0};
+    const auto runs = [&ran] { ++ran; };
+    CHECK_THROWS_AS(fib(s, 10), bide::stopped_error);
+    CHECK_THROWS_AS(join(s, runs, runs), bide::stopped_error);
+    CHECK_THROWS_AS(parallel_invoke(s, runs, runs), bide::stopped_error);
+    CHECK(ran == 0);
+    CHECK(scheduler::current() == nullptr);
+}
+
+TEST_CASE("fork_join: a scheduler's end waits for callers from elsewhere, and refuses others") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    auto s = std::make_unique<scheduler>(with(workers, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    long inside = 0;
+    std::thread caller([&, &in = *s] {
+        const auto waits = [&] {
+            begun = true;
+            spin_until(ends);
+            return fib(in, 15);
+        };
+        inside = join(in, waits, [&] { return fib(in, 14); }).first;
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s->shutdown_for(std::chrono::milliseconds(0)));
+    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // it closes
+    ends = true;
+    s.reset(); // while the caller leaves, maybe
+    caller.join();
+    CHECK(inside == 610);
+}
+
+TEST_CASE("fork_join: a scheduler may go as soon as the last arm of a caller says so") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    for (int i = 0; i < 200; ++i) {
+        auto s = std::make_unique<scheduler>(with(workers, true));
+        std::atomic<bool> last{false};
+        std::thread caller([&, &in = *s] { join(in, [] {}, [&last] { last = true; }); });
+        CHECK(spin_until(last));
+        s.reset();
+        caller.join();
+    }
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, wherever it runs") {
+    const std::string said = test::dies([] {
+        scheduler s(with(2, true));
+        join(s, [&s] { s.shutdown(); }, [] {});
+    });
+    CHECK(test::contains(said, "shut down by one of its own workers"));
+}
+#endif
 
 TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
     const test::watchdog guard;
@@ -614,6 +853,7 @@ TEST_CASE("fork_join: who waits for an arm sleeps when there is nothing to run")
 }
 
 TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's") {
+    const bool outside = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
     bide::mutex m;
@@ -653,7 +893,7 @@ TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's")
         over = true;
         return handle;
     };
-    s.spawn(holder).join().join();
+    (outside ? holder() : s.spawn(holder).join()).join();
     CHECK(slept);
     CHECK(locked == 1);
 }

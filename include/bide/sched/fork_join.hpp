@@ -4,6 +4,9 @@
 // Fork-join: functions that call each other, in parallel where workers are free. With it come the
 // loops, reductions and sorts that are made of joins.
 //
+// The caller takes part. A thread that is not the scheduler's runs arms beside the workers: with W
+// workers that steal and one such caller, up to W + 1 arms run at a time, and with C of them W + C.
+//
 // A join is a call, into which the arms are inlined. Were it inlined in its turn, a function that
 // calls it would save the registers for it even where it does not fork, as half of a recursion does.
 
@@ -26,27 +29,29 @@ namespace bide::inline BIDE_ABI {
 // may be done all the way down a recursion. Where nobody could take g, since there is one worker or
 // enable_stealing is false, it is a call after a call.
 //
-// On a thread of the scheduler's, f runs on that thread, and so does g, or on another one. Called
-// from elsewhere it moves to a worker, and this thread sleeps; any number of threads may do so. A
-// thread that waits for an arm runs what that has forked in its turn, and sleeps when there is
-// nothing; then another thread may run its worker. On top of the caller's frame runs only what might
-// have run there anyway, so what deadlocks with a lock that the caller holds deadlocks in a serial
-// run, too.
+// f runs on the calling thread, whichever that is; g runs there, or on a worker. Any number of threads
+// may call at once. No call waits for a worker to become free: an arm that no worker has taken is run
+// by the caller. A thread that waits for an arm runs what that has forked in its turn, and sleeps when
+// there is nothing; if it has a worker, another thread may run that then. On top of the caller's frame
+// runs only what might have run there anyway, so what deadlocks with a lock that the caller holds
+// deadlocks in a serial run, too.
 //
 // Arms are functions, not tasks: what they block on blocks their thread, and this_task says nothing
 // about them. A worker that has one is busy with it as with a task that computes; it looks for tasks
 // before it takes another arm. Where tasks must not wait for so long, give what forks for long a
 // scheduler of its own.
-// Throws: when both have ended, what f threw, else what g threw. stopped_error from elsewhere where
-// the scheduler is shutting down; std::bad_alloc where a thread forks for the first time, or deeper
-// than before, and finds no memory. Of these two, neither arm has run.
+// The scheduler's shutdown() waits for the callers that are in a join. scheduler::current() is the
+// scheduler in each arm.
+// Throws: when both have ended, what f threw, else what g threw. stopped_error on a thread that is not
+// the scheduler's where the scheduler is shutting down; std::bad_alloc where more threads fork than
+// before, or deeper than before, and there is no memory. Of these two, neither arm has run.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
     if (detail::forks_here(s)) [[likely]] {
         return detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
-    return detail::on_worker(
+    return detail::in_fork(
         s, [&] { return detail::fork_here(static_cast<F&&>(f), static_cast<G&&>(g)); });
 }
 
@@ -99,7 +104,7 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     if (detail::forks_here(s)) [[likely]] {
         return detail::invoke_all(arms, each);
     }
-    return detail::on_worker(s, [&] { return detail::invoke_all(arms, each); });
+    return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -189,10 +189,10 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
 
 } // namespace detail
 
-// Calls body(i) for each index i of [first, last), in any order, on the workers of `s`: from one of
-// them, or from outside. The index is of type std::common_type_t<First, Last>; the bounds are
-// compared as numbers. first >= last does nothing. What body returns is dropped.
-// Blocks: until all have ended; a worker meanwhile runs other parts of the loop.
+// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on workers
+// of `s` that are free. The index is of type std::common_type_t<First, Last>; the bounds are compared
+// as numbers. first >= last does nothing. What body returns is dropped.
+// Blocks: until all have ended; the caller meanwhile runs parts of the loop.
 // Cancel: see fork_options::stop.
 // Throws: what body throws: of those calls that threw, the one with the lowest index. Those with
 // lower indices have run then (but for a stop), those with higher ones maybe. stopped_error.

@@ -117,7 +117,8 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
 // empty range, the identity, which is otherwise combined once, on the left. Indices are those of
 // parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
 // commutative. T is move-constructed and move-assigned, never copied, and needs no default.
-// Blocks: until all calls have ended. Cancel: see fork_options::stop.
+// Blocks: until all calls have ended; the caller meanwhile makes some of them.
+// Cancel: see fork_options::stop.
 // Throws: what map or combine throw, the first in index order; stopped_error;
 // std::invalid_argument as parallel_for().
 // Requires: map and combine may be called from several threads at once.

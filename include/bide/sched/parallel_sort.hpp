@@ -1,9 +1,9 @@
 #ifndef BIDE_SCHED_PARALLEL_SORT_HPP
 #define BIDE_SCHED_PARALLEL_SORT_HPP
 
-// Sorting on all workers, in place or stably. Neither is ever quadratic, and both are near linear
-// on what is sorted, reversed, equal, or made of a few sorted pieces; the unstable one also where
-// there are few distinct values.
+// Sorting in parallel, in place or stably. Neither is ever quadratic, and both are near linear on
+// what is sorted, reversed, equal, or made of a few sorted pieces; the unstable one also where there
+// are few distinct values.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -95,8 +95,8 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 // Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved or
 // swapped, never copied unless that is trivial. A few pieces that are sorted are merged, in a
 // buffer, if there is memory for it; otherwise it works in place.
-// Blocks: until it is sorted; a worker meanwhile sorts other parts of it. A short range is sorted
-// by the calling thread alone.
+// Blocks: until it is sorted; the caller sorts parts of it, beside the workers. A short range
+// is sorted by the calling thread alone.
 // Throws: what a comparison throws, the first one in the order of the range if several do; the
 // range then has the same elements as before, in some order. If a move throws, they live, but their
 // values are unspecified. stopped_error and std::bad_alloc as join().

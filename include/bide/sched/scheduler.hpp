@@ -117,10 +117,10 @@ public:
 
     // The end: takes no more tasks; cancels those that wait, and the others when they next wait;
     // runs what is queued; ends the threads. Again, or from several threads: waits for the same.
-    // Blocks: until all tasks have ended. One that never waits, never gives way and never returns
-    // keeps it waiting for ever, and so does one that blocks its thread until somebody else ends
-    // that: see shutdown_for().
-    // Requires: not called by one of its own workers, which terminates with a message (in
+    // Blocks: until all tasks have ended, and the fork-joins of threads from elsewhere. One that
+    // never waits, never gives way and never returns keeps it waiting for ever, and so does one that
+    // blocks its thread until somebody else ends that: see shutdown_for().
+    // Requires: not called by one of its own workers or in an arm, which terminates with a message (in
     // on_worker_stop it has no effect).
     void shutdown() noexcept { core_->shutdown(deadline::never()); }
 
@@ -144,7 +144,8 @@ public:
     // to read. Any thread, any time; what it says may be a moment old. Throws: std::bad_alloc.
     void dump(std::FILE* to) const { detail::dump(*core_, to); }
 
-    // The scheduler whose worker, or thread for blocking tasks, the calling thread is, or nullptr.
+    // The scheduler in whose fork-join the calling thread is, or else whose worker, or thread for
+    // blocking tasks, it is; or nullptr.
     static scheduler* current() noexcept { return detail::employer::here().face; }
 
     // One for the process, with default options, started on first use. It is never destroyed.

@@ -59,7 +59,7 @@ struct scheduler_options {
 
 // Since the start. Each is a snapshot; between them they need not add up.
 struct scheduler_stats {
-    std::uint64_t spawned = 0;       // tasks
+    std::uint64_t spawned = 0;       // tasks, and fork-joins of threads from elsewhere
     std::uint64_t completed = 0;     // of them
     std::uint64_t polled = 0;        // runs of something runnable
     std::uint64_t stolen = 0;        // runnables taken from other workers

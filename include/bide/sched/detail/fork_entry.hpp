@@ -1,7 +1,9 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_ENTRY_HPP
 #define BIDE_SCHED_DETAIL_FORK_ENTRY_HPP
 
-// How a fork-join begins: on a thread of the scheduler's, or with a visit to one.
+// How a fork-join begins: the calling thread takes part in it, whether it is the scheduler's or not.
+// A thread from elsewhere is counted as a task is, so shutdown() waits for it; it has a lane, from
+// which workers steal, where workers steal at all.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -11,11 +13,10 @@
 #include <bide/sched/detail/fork_place.hpp>
 #include <bide/sched/detail/nonvoid.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/scheduler.hpp>
 
-#include <exception>
 #include <new>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -43,67 +44,50 @@ inline bool wants_work(const scheduler& s) noexcept {
     return here.home == &s && here.lane != nullptr && here.lane->wants_work();
 }
 
-// A call from another thread, on a worker.
-template <class F> class fork_visit final : public guest {
-    using value = nonvoid_t<std::invoke_result_t<F>>;
-
+// While one lives, the scheduler is the calling thread's: it waits for the thread at its end.
+class fork_caller {
 public:
-    fork_visit(scheduler& s, std::remove_reference_t<F>& f) noexcept : scheduler_(s), f_(f) {}
-
-    value take() {
-#if BIDE_EXCEPTIONS
-        if (error_) {
-            std::rethrow_exception(std::move(error_));
+    // Throws: stopped_error where the thread is from elsewhere and the scheduler is closing.
+    explicit fork_caller(scheduler& s) : core_(fork_entry::core(s)), enters_(!core_.is_here()) {
+        if (enters_ && !core_.enter_caller()) {
+            throw_error(errc::stopped);
         }
-#endif
-        return static_cast<value&&>(*value_);
+        employer::here().face = &s;
+    }
+    fork_caller(const fork_caller&) = delete;
+    fork_caller& operator=(const fork_caller&) = delete;
+    ~fork_caller() {
+        employer::here() = before_;
+        if (enters_) {
+            core_.leave_caller();
+        }
     }
 
 private:
-    void serve() noexcept override;
-
-    scheduler& scheduler_;
-    std::remove_reference_t<F>& f_;
-    std::optional<value> value_;
-    std::exception_ptr error_;
+    scheduler_core& core_;
+    const bool enters_;
+    const employer before_ = employer::here();
 };
 
-// Calls it on a thread of the scheduler's: this one, if it is.
-template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> on_worker(scheduler& s, F&& f) {
-    scheduler_core& core = fork_entry::core(s);
+// Calls it in a fork-join: in the one that this thread is in, if that is of the same scheduler.
+template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f) {
     if (detail::forks_here(s)) {
         return detail::call_arm<F>(std::forward<F>(f));
     }
-    if (!core.is_here()) {
-        fork_visit<F> visit(s, f);
-        if (!core.receive(visit)) {
-            throw_error(errc::stopped);
-        }
-        return visit.take();
-    }
+    scheduler_core& core = fork_entry::core(s);
+    const fork_caller caller(s);
     if (!core.pool().steals()) {
         const basic_fork_session<native_platform> session(&s);
         return detail::call_arm<F>(std::forward<F>(f));
     }
     static constinit basic_fork_site<native_platform> site;
-    auto* const lane = core.pool().lane_here();
-    if (lane == nullptr) {
+    const bool is_kept = core.is_here() && fork_place::here().home == nullptr;
+    const basic_lane_loan<native_platform> lane(core.pool(), is_kept);
+    if (lane.get() == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    const basic_fork_session<native_platform> session(*lane, site);
+    const basic_fork_session<native_platform> session(*lane.get(), site);
     return detail::call_arm<F>(std::forward<F>(f));
-}
-
-template <class F> void fork_visit<F>::serve() noexcept {
-#if BIDE_EXCEPTIONS
-    try {
-        value_.emplace(detail::on_worker<F>(scheduler_, static_cast<F&&>(f_)));
-    } catch (...) {
-        error_ = std::current_exception();
-    }
-#else
-    value_.emplace(detail::on_worker<F>(scheduler_, static_cast<F&&>(f_)));
-#endif
 }
 
 } // namespace detail

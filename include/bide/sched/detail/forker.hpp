@@ -27,11 +27,8 @@ public:
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
 
-    // Calls f() on a worker, in a fork-join: here, if that is so already. Throws: what f throws; or
-    // as join(), and f is not called.
-    template <class F> void enter(F&& f) const {
-        detail::on_worker(*scheduler_, std::forward<F>(f));
-    }
+    // Calls f() in a fork-join. Throws: what f throws; or as join(), and f is not called.
+    template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
     // Whether others would find nothing here if they looked now. Costs next to nothing. In enter().
     bool wants_work() const noexcept { return detail::wants_work(*scheduler_); }

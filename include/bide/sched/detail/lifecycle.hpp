@@ -11,7 +11,7 @@
 // if the sums are equal, there was a moment at which no task was left, for both only grow and no
 // task ends before it was spawned [N1]. A thread that is no worker counts its task as spawned before
 // it looks whether the scheduler is closing, and close() says so before a worker adds up [N2]: the
-// task is waited for, or it is refused.
+// task is waited for, or it is refused. So is a thread from elsewhere that forks here.
 //
 // A thread that is no worker may be in post() while what it posted ends the scheduler's life, so
 // such visits are counted, and the destructor waits for the last to be over [N3]; the end of a visit

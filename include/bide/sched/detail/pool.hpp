@@ -32,7 +32,6 @@
 #include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -44,6 +43,7 @@ namespace detail {
 template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
+    using lane = basic_fork_lane<Platform>;
 
     using owner = basic_pool_owner<Platform>;
     using options = pool_options;
@@ -105,10 +105,12 @@ public:
     const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
 
     // What this thread, one of the scheduler's, forks with until it leaves. nullptr: no memory.
-    basic_fork_lane<Platform>* lane_here() noexcept {
-        return basic_fork_place<Platform>::here().take(queues_.lanes(), *this, owner_.face());
-    }
-    void leave_lane() noexcept { basic_fork_place<Platform>::here().leave(queues_.lanes()); }
+    lane* lane_here() noexcept { return basic_fork_place<Platform>::here().keep(*this); }
+    void leave_lane() noexcept { basic_fork_place<Platform>::here().leave(*this); }
+
+    // What any thread forks with until it puts it back. nullptr: no memory.
+    lane* take_lane() noexcept { return queues_.lanes().take(*this, owner_.face()); }
+    void put_lane(lane& mine) noexcept { queues_.lanes().put(mine); }
 
     // Something was forked where others find it. `brief`: it is worth no wake. Returns how long the
     // wake took, if there was one.
@@ -129,8 +131,6 @@ public:
 
 private:
     static constexpr unsigned budget = 128;
-
-    template <class T> using atomic = typename Platform::template atomic<T>;
 
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
@@ -155,7 +155,7 @@ private:
     trace_sink* const trace_;
     basic_work_queues<Platform> queues_;
     basic_lookout<Platform> lookout_;
-    atomic<bool> stopped_{false};
+    typename Platform::template atomic<bool> stopped_{false};
 };
 
 // ---- Running

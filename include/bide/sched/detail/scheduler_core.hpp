@@ -30,27 +30,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class scheduler_core;
-
-// What a thread from elsewhere has run on a worker, and waits for.
-class guest : runnable {
-public:
-    guest(const guest&) = delete;
-    guest& operator=(const guest&) = delete;
-
-protected:
-    guest() noexcept = default;
-    ~guest() = default;
-
-private:
-    friend class scheduler_core;
-    virtual void serve() noexcept = 0;
-    static void enter(void* self) noexcept;
-
-    scheduler_core* host_ = nullptr;
-    basic_gate<native_platform> served_{1};
-};
-
 class scheduler_core final : public task_home, basic_pool<native_platform>::owner {
     using platform = native_platform;
     using pool_type = basic_pool<platform>;
@@ -77,10 +56,12 @@ public:
 
     void post(runnable& r) noexcept override { life_.post(r); }
 
-    // Has a worker run it. False: the scheduler is closing.
-    // Blocks: until it has been run.
-    // Requires: not is_here().
-    bool receive(guest& g) noexcept;
+    // The calling thread, from elsewhere, begins to run what workers run, and has ended it: it is
+    // counted as a task is. False: the scheduler is closing.
+    // Requires: not is_here(). leave_caller() where enter_caller() returned true; it is the caller's
+    // last touch.
+    bool enter_caller() noexcept;
+    void leave_caller() noexcept;
 
     // True: all has ended by the deadline.
     bool shutdown(deadline until) noexcept;
@@ -97,7 +78,6 @@ public:
     lifecycle::outside_counts outside() const noexcept { return life_.outside(); }
 
 private:
-    friend guest;
 
     // Of basic_task_home, task_home and basic_pool::owner.
     basic_task_registry<platform>& registry() noexcept override { return life_.registry(); }
@@ -170,24 +150,18 @@ inline void scheduler_core::start_blocking(task_header& t) {
     }
 }
 
-inline bool scheduler_core::receive(guest& g) noexcept {
-    g.host_ = this;
-    g.run = waker(&guest::enter, &g);
+inline bool scheduler_core::enter_caller() noexcept {
     const lifecycle::visit here(life_);
-    if (!life_.admit()) {
-        task_ended();
-        return false;
+    if (life_.admit()) {
+        return true;
     }
-    pool_.push(g);
-    g.served_.wait();
-    return true;
+    task_ended();
+    return false;
 }
 
-inline void guest::enter(void* self) noexcept {
-    guest& g = *static_cast<guest*>(self);
-    g.serve();
-    g.host_->task_ended();
-    g.served_.arrive(1);
+inline void scheduler_core::leave_caller() noexcept {
+    const lifecycle::visit here(life_); // the scheduler may end as soon as the count is made
+    task_ended();
 }
 
 // ---- The end
