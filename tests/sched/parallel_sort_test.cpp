@@ -560,6 +560,43 @@ TEST_CASE("parallel_sort: a comparison that throws loses no element") {
     }
 }
 
+TEST_CASE("parallel_sort: after a comparison has thrown, nothing is sorted that comes after it") {
+    constexpr std::size_t n = 100'000;
+    constexpr int thrown = 500'000;
+    constexpr int few = 8 * 1'024; // one part that is not divided, merged up
+    test::chance_forks::script script(9);
+    script.thieves = 0;
+    for (const bool stably : {false, true}) {
+        for (const auto of : {shape::random, shape::teeth, shape::few}) {
+            const ints keys = make(of, n, script.chance);
+            int calls = 0;
+            const auto less = [&calls](int a, int b) {
+                if (++calls == thrown) {
+                    throw failure();
+                }
+                return a < b;
+            };
+            INFO(names[static_cast<int>(of)] << (stably ? ", stably" : ""));
+            ints v = keys;
+            if (of == shape::random) {
+                CHECK_THROWS_AS(sort<int>(script, stably, v, less), failure);
+                CHECK(calls - thrown <= few);
+                CHECK(all_there(v, keys));
+            }
+            calls = 0;
+            std::vector<record> w = records(keys);
+            try {
+                sort<record>(script, stably, w,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                CHECK(calls < thrown);
+            } catch (const failure&) {
+                CHECK(calls - thrown <= few);
+            }
+            CHECK(all_there(w, keys));
+        }
+    }
+}
+
 TEST_CASE("parallel_sort: comparisons by chance lose no element and touch no other") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());

@@ -99,8 +99,12 @@ private:
         }
     }
 
-    // What is forked off begins with what has been learned by then.
+    // What is forked off begins with what has been learned by then. A part that is left out is not
+    // divided.
     void fork(range part, std::uint64_t chunk) {
+        if (state_.leaves_out(range{first_, part.first}.size())) {
+            return;
+        }
         std::uint64_t half = part.size() / 2;
         if (grain_ == 0) {
             half = rounded(part.first, half);

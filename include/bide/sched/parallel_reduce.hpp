@@ -46,15 +46,15 @@ public:
     }
 
 private:
-    // Empty-handed where a leaf was left out.
+    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        if (n == 1 || n / 2 < grain_) {
-            if (!state_.leaves_out(at)) {
-                state_.run(at, n, [&] { result.emplace(fold(part)); });
-            }
+        if (state_.leaves_out(at)) {
             return;
+        }
+        if (n == 1 || n / 2 < grain_) {
+            return state_.run(at, n, [&] { result.emplace(fold(part)); });
         }
         const Index middle = part.middle();
         std::optional<T> left;

@@ -65,7 +65,7 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
 template <class Forker, class It, class Compare>
 void sort_on(Forker forks, It begin, It end, Compare& less) {
     if (!detail::merge_few_runs(forks, begin, end, less)) {
-        quick_sort<Forker, It, Compare>(forks, less).run(begin, end);
+        quick_sort<Forker, It, Compare>(forks, begin, end, less).run();
     }
 }
 

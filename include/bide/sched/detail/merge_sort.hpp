@@ -9,13 +9,16 @@
 // a comparison throws, in any order, but all of them: so who called it knows where they are.
 
 #include <bide/core/config.hpp>
+#include <bide/sched/detail/loop_state.hpp>
 #include <bide/sched/detail/merge.hpp>
 #include <bide/sched/detail/runs.hpp>
 #include <bide/sched/detail/small_sort.hpp>
 #include <bide/sched/detail/sort_parts.hpp>
+#include <bide/sched/fork_progress.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -182,17 +185,28 @@ private:
         }
     }
 
-    template <class F, class G> void both(difference size, const F& f, const G& g) {
-        if (size < fork_size) {
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last).
+    template <class F, class G>
+    void both(difference first, difference middle, difference last, const F& f, const G& g) {
+        if (last - first < fork_size) {
             call_both(f, g);
         } else {
-            forks_.both(f, g);
+            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
+                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
         }
+    }
+
+    // Whether a part before `first` has thrown: what follows only goes to its target, in any order.
+    bool leaves_out(difference first) noexcept {
+        return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
 
     // Sorts [first, last), which is at home, into the target.
     void sort(difference first, difference last, place target) {
         transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
         if (last - first <= small) {
             at(home, [&](auto from) { sort_small(from + first, from + last); });
             if (home != target) {
@@ -203,7 +217,7 @@ private:
         const difference middle = first + (last - first) / 2;
         const place between = other(target);
         both(
-            last - first,
+            first, middle, last,
             [&] {
                 elements.left_home(); // both halves begin
                 sort(first, middle, between);
@@ -220,6 +234,9 @@ private:
             return sort(first, last, target);
         }
         transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
         if (to - from == 1) {
             if (home != target) {
                 elements.finish();
@@ -227,22 +244,23 @@ private:
             return elements.release();
         }
         const int half = from + (to - from) / 2;
+        const difference middle = runs.begin_of(half) - range_;
         const place between = other(target);
         both(
-            last - first,
+            first, middle, last,
             [&] {
                 elements.left_home();
                 merge_runs(runs, from, half, between);
             },
             [&] { merge_runs(runs, half, to, between); });
-        merge_into(elements, first, runs.begin_of(half) - range_, last, target);
+        merge_into(elements, first, middle, last, target);
     }
 
     // Two sorted halves, into the target from the other place.
     void merge_into(transfer& elements, difference first, difference middle, difference last,
                     place target) {
         at(other(target), [&](auto from) {
-            if (!less_(from[middle], from[middle - 1])) {
+            if (leaves_out(first) || !less_(from[middle], from[middle - 1])) {
                 return elements.finish();
             }
             elements.release(); // what follows carries them all over
@@ -283,6 +301,8 @@ private:
     Compare& less_;
     sort_buffer<It> memory_;
     value* const buffer_;
+    const fork_options no_wishes_{};
+    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
 };
 
 } // namespace detail
