@@ -56,8 +56,9 @@ public:
         struct unfill {
             ~unfill() {
                 if (buffer != nullptr) {
-                    quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) {
-                        std::move(buffer->memory_, buffer->memory_ + buffer->filled_, from);
+                    quietly([this]() noexcept(moves_quietly<value*, It>) {
+                        detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
+                                              from);
                     });
                 }
             }
@@ -116,14 +117,14 @@ public:
     void run(const long_runs<It>& runs) {
         for (int i = 0; i != runs.size(); ++i) {
             if (runs.descends(i)) {
-                std::reverse(runs.begin_of(i), runs.end_of(i));
+                std::ranges::reverse(runs.begin_of(i), runs.end_of(i));
             }
         }
         enter([&] { merge_runs(runs, 0, runs.size(), place::range); });
     }
 
 private:
-    static constexpr difference small = sorts_branchless<value> ? small_sort_size : 16;
+    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = 1'024;
 
     static constexpr place other(place p) noexcept {
@@ -139,15 +140,18 @@ private:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (!is_over_ && from_ != target_) {
-                quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) { finish(); });
+                quietly([this]() noexcept(moves_quietly<It, value*> && moves_quietly<value*, It>) {
+                    finish();
+                });
             }
         }
         void left_home() noexcept { from_ = other(target_); }
         void finish() {
             is_over_ = true;
             sort_.at(from_, [this](auto from) {
-                sort_.at(target_,
-                         [&](auto to) { std::move(from + first_, from + last_, to + first_); });
+                sort_.at(target_, [&](auto to) {
+                    detail::move_elements(from + first_, from + last_, to + first_);
+                });
             });
         }
         void release() noexcept { is_over_ = true; }
@@ -272,7 +276,7 @@ private:
     }
 
     template <class I> void sort_small(I begin, I end) {
-        if constexpr (sorts_branchless<value>) {
+        if constexpr (sorts_branchless<I>) {
             detail::small_sort(begin, end, less_);
         } else {
             detail::insertion_sort(begin, end, less_);

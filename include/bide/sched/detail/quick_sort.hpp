@@ -28,7 +28,6 @@ namespace detail {
 
 template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
-    using value = std::iter_value_t<It>;
 
 public:
     quick_sort(Forker forks, It begin, It end, Compare& less) noexcept
@@ -47,7 +46,7 @@ public:
 private:
     // Smaller parts are not divided; medians of more elements from here on; both parts at least so
     // large, or else it is not worth a fork.
-    static constexpr difference small = sorts_branchless<value> ? small_sort_size : 24;
+    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
     static constexpr difference fork_size = 1'024;
 
@@ -59,13 +58,13 @@ private:
                 return sort_small(begin, end);
             }
             choose_pivot(begin, end);
-            if (!leftmost && !less_(*std::prev(begin), *begin)) {
-                begin = std::next(detail::partition_equal(begin, end, less_));
+            if (!leftmost && !less_(*(begin - 1), *begin)) {
+                begin = detail::partition_equal(begin, end, less_) + 1;
                 continue;
             }
             const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
-            const It right = std::next(pivot);
+            const It right = pivot + 1;
             const difference smaller = std::min(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
@@ -96,7 +95,7 @@ private:
     }
 
     void sort_small(It begin, It end) {
-        if constexpr (sorts_branchless<value>) {
+        if constexpr (sorts_branchless<It>) {
             detail::small_sort(begin, end, less_);
         } else {
             detail::insertion_sort(begin, end, less_);
