@@ -206,6 +206,18 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
     }
 }
 
+TEST_CASE("parallel_for: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    std::atomic<int> calls{0};
+    const auto body = [&](int) { ++calls; };
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 10, -1, body), std::invalid_argument);
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 0, std::int64_t{-1}, body), std::invalid_argument);
+    CHECK(calls == 0);
+    bide::parallel_for(s, 0, 10, 0, body);
+    bide::parallel_for(s, 0, 10, static_cast<unsigned char>(3), body);
+    CHECK(calls == 20);
+}
+
 TEST_CASE("parallel_for: where work is always wanted all is forked, where it never is, nothing") {
     test::chance_forks::script script(7);
     auto body = [](int) {};

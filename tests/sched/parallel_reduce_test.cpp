@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -178,6 +179,49 @@ TEST_CASE("parallel_reduce: values are made of what map and combine return") {
     const auto average = bide::parallel_reduce(
         s, 0, 1'000, 0.0, [](int i) { return i; }, [](double a, double b) { return a + b; });
     CHECK(average == 499'500.0);
+}
+
+// What is made into a T without a loss, and what is not.
+enum plain_enum { plain_one };
+enum class scoped_enum { one };
+using bide::detail::reduces_to;
+static_assert(reduces_to<int, int> && reduces_to<int, long> && reduces_to<const short&, int>);
+static_assert(reduces_to<float, double> && reduces_to<std::vector<bool>::reference, bool>);
+static_assert(reduces_to<int, double> && reduces_to<short, float> && reduces_to<bool, int>);
+static_assert(reduces_to<plain_enum, long> && reduces_to<scoped_enum, scoped_enum>);
+static_assert(!reduces_to<double, int> && !reduces_to<double, float> && !reduces_to<int, bool>);
+static_assert(!reduces_to<std::size_t, int> && !reduces_to<int, unsigned>);
+static_assert(!reduces_to<std::int64_t, double> && !reduces_to<int, float>);
+static_assert(!reduces_to<int, char> && !reduces_to<const int*, bool>);
+static_assert(!reduces_to<int, plain_enum> && !reduces_to<scoped_enum, int>);
+static_assert(reduces_to<double, std::optional<double>> && reduces_to<const char*, std::string>);
+static_assert(reduces_to<int, stretch>); // by an explicit constructor
+static_assert(reduces_to<std::unique_ptr<int>, std::unique_ptr<int>>);
+static_assert(!reduces_to<std::unique_ptr<int>&, std::unique_ptr<int>>);
+
+TEST_CASE(
+    "parallel_reduce: a number before the functions is the identity, two are grain and identity") {
+    bide::scheduler s(test::with(1, true));
+    const auto same = [](int i) { return i; };
+    const auto first = [](int a, int) { return a; };
+    CHECK(bide::parallel_reduce(s, 0, 10, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, same, first) == 0);
+    CHECK(bide::parallel_reduce(s, 0, 10, 3, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
+}
+
+TEST_CASE("parallel_reduce: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    const auto name = [](int i) { return std::to_string(i); };
+    const auto bracket = [](std::string&& a, std::string&& b) { return "(" + a + " " + b + ")"; };
+    const auto run = [&](int last, auto grain) {
+        return bide::parallel_reduce(s, 0, last, grain, std::string(), name, bracket);
+    };
+    CHECK(run(1'000, 0) == bide::parallel_reduce(s, 0, 1'000, std::string(), name, bracket));
+    CHECK(run(1'000, std::size_t{5}) == run(1'000, static_cast<signed char>(5)));
+    CHECK_THROWS_AS(run(1'000, -1), std::invalid_argument);
+    CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
 }
 
 TEST_CASE("parallel_reduce: the first exception in index order, of map or combine") {

@@ -20,7 +20,6 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -219,11 +218,12 @@ void parallel_for(scheduler& s, First first, Last last, Body&& body) {
 
 // The same; a leaf has at least `grain` iterations, if there are as many, and less than twice that
 // number. 0: as if none were given.
-template <class First, class Last, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last>
-void parallel_for(scheduler& s, First first, Last last, std::size_t grain, Body&& body) {
+// Throws: also std::invalid_argument if the grain is negative.
+template <class First, class Last, class Grain, class Body>
+    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
+void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body) {
     fork_options options;
-    options.grain = grain;
+    options.grain = detail::grain_of(grain);
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 
