@@ -1,6 +1,7 @@
 # README.md is true: every ```cpp block of it compiles as a program of its own, and runs where it has a
 # main(); every test that it names is there.
-# cmake -DREADME=... -DINCLUDE=... -DTESTS=... -DCXX=... -DDURABLE=... -DWORK=... -P readme.cmake
+# cmake -DREADME=... -DINCLUDE=... -DTESTS=... -DCXX=... -DDURABLE=... -DWERROR=... -DWORK=...
+#     -P readme.cmake
 
 cmake_minimum_required(VERSION 3.25)
 file(READ "${README}" text)
@@ -24,7 +25,10 @@ while(TRUE)
     endif()
     set(source "${WORK}/snippet_${count}.cpp")
     file(WRITE "${source}" "${snippet}\n")
-    set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic -Werror "-I${INCLUDE}" "${source}")
+    set(compile "${CXX}" -std=c++20 -Wall -Wextra -Wpedantic "-I${INCLUDE}" "${source}")
+    if(WERROR)
+        list(APPEND compile -Werror)
+    endif()
     string(FIND "${snippet}" "int main()" has_main)
     if(has_main EQUAL -1)
         execute_process(COMMAND ${compile} -fsyntax-only RESULT_VARIABLE failed)

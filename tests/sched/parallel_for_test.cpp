@@ -206,6 +206,18 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
     }
 }
 
+TEST_CASE("parallel_for: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    std::atomic<int> calls{0};
+    const auto body = [&](int) { ++calls; };
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 10, -1, body), std::invalid_argument);
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 0, std::int64_t{-1}, body), std::invalid_argument);
+    CHECK(calls == 0);
+    bide::parallel_for(s, 0, 10, 0, body);
+    bide::parallel_for(s, 0, 10, static_cast<unsigned char>(3), body);
+    CHECK(calls == 20);
+}
+
 TEST_CASE("parallel_for: where work is always wanted all is forked, where it never is, nothing") {
     test::chance_forks::script script(7);
     auto body = [](int) {};
@@ -311,6 +323,28 @@ TEST_CASE("parallel_for: after an exception nothing begins that comes after it")
     CHECK_THROWS_AS(
         bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body), failure);
     CHECK(calls == 11);
+}
+
+TEST_CASE("parallel_for: what a stop or an exception leaves out is not even divided") {
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    test::chance_forks::script script(6);
+    script.hunger = 4;
+    script.thieves = 0;
+    script.last_fork = 200; // 50 above the first leaf
+    std::stop_source source;
+    bide::fork_options options;
+    options.grain = GENERATE(0u, 1u, 1'000u);
+    options.stop = source.get_token();
+    const auto run = [&](auto body) {
+        script.forks = 0;
+        bide::detail::parallel_for_on(test::chance_forks(script), std::int64_t{0}, n, options,
+                                      body);
+    };
+    CHECK_THROWS_AS(run([](std::int64_t i) { throw failure{static_cast<int>(i)}; }), failure);
+    CHECK_THROWS_AS(run([&](std::int64_t) { source.request_stop(); }), bide::stopped_error);
+    CHECK(script.forks <= 50);
+    CHECK_THROWS_AS(run([](std::int64_t) {}), bide::stopped_error);
+    CHECK(script.forks == 0);
 }
 
 TEST_CASE("parallel_for: an exception leaves when all that had begun has ended") {

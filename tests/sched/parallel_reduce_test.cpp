@@ -6,10 +6,12 @@
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -72,13 +74,19 @@ double sum(bide::scheduler& s, const std::vector<double>& of, std::size_t grain)
         [](double a, double b) { return a + b; });
 }
 
+template <class Index, class T, class Map, class Combine>
+T by_chance_with(test::chance_forks::script& script, const bide::fork_options& options, Index first,
+                 Index last, T identity, Map map, Combine combine) {
+    return bide::detail::parallel_reduce_on(test::chance_forks(script), first, last, options,
+                                            std::move(identity), map, combine);
+}
+
 template <class T, class Map, class Combine>
 T by_chance(test::chance_forks::script& script, int first, int last, std::size_t grain, T identity,
             Map map, Combine combine) {
     bide::fork_options options;
     options.grain = grain;
-    return bide::detail::parallel_reduce_on(test::chance_forks(script), first, last, options,
-                                            std::move(identity), map, combine);
+    return by_chance_with(script, options, first, last, std::move(identity), map, combine);
 }
 
 } // namespace
@@ -173,6 +181,49 @@ TEST_CASE("parallel_reduce: values are made of what map and combine return") {
     CHECK(average == 499'500.0);
 }
 
+// What is made into a T without a loss, and what is not.
+enum plain_enum { plain_one };
+enum class scoped_enum { one };
+using bide::detail::reduces_to;
+static_assert(reduces_to<int, int> && reduces_to<int, long> && reduces_to<const short&, int>);
+static_assert(reduces_to<float, double> && reduces_to<std::vector<bool>::reference, bool>);
+static_assert(reduces_to<int, double> && reduces_to<short, float> && reduces_to<bool, int>);
+static_assert(reduces_to<plain_enum, long> && reduces_to<scoped_enum, scoped_enum>);
+static_assert(!reduces_to<double, int> && !reduces_to<double, float> && !reduces_to<int, bool>);
+static_assert(!reduces_to<std::size_t, int> && !reduces_to<int, unsigned>);
+static_assert(!reduces_to<std::int64_t, double> && !reduces_to<int, float>);
+static_assert(!reduces_to<int, char> && !reduces_to<const int*, bool>);
+static_assert(!reduces_to<int, plain_enum> && !reduces_to<scoped_enum, int>);
+static_assert(reduces_to<double, std::optional<double>> && reduces_to<const char*, std::string>);
+static_assert(reduces_to<int, stretch>); // by an explicit constructor
+static_assert(reduces_to<std::unique_ptr<int>, std::unique_ptr<int>>);
+static_assert(!reduces_to<std::unique_ptr<int>&, std::unique_ptr<int>>);
+
+TEST_CASE(
+    "parallel_reduce: a number before the functions is the identity, two are grain and identity") {
+    bide::scheduler s(test::with(1, true));
+    const auto same = [](int i) { return i; };
+    const auto first = [](int a, int) { return a; };
+    CHECK(bide::parallel_reduce(s, 0, 10, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, same, first) == 0);
+    CHECK(bide::parallel_reduce(s, 0, 10, 3, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
+}
+
+TEST_CASE("parallel_reduce: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    const auto name = [](int i) { return std::to_string(i); };
+    const auto bracket = [](std::string&& a, std::string&& b) { return "(" + a + " " + b + ")"; };
+    const auto run = [&](int last, auto grain) {
+        return bide::parallel_reduce(s, 0, last, grain, std::string(), name, bracket);
+    };
+    CHECK(run(1'000, 0) == bide::parallel_reduce(s, 0, 1'000, std::string(), name, bracket));
+    CHECK(run(1'000, std::size_t{5}) == run(1'000, static_cast<signed char>(5)));
+    CHECK_THROWS_AS(run(1'000, -1), std::invalid_argument);
+    CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
+}
+
 TEST_CASE("parallel_reduce: the first exception in index order, of map or combine") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
@@ -239,4 +290,89 @@ TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value
     CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 1, options, stretch(0, 0), map, stretch::joined),
                     bide::stopped_error);
     CHECK(bide::parallel_reduce(s, 0, 0, options, stretch(0, 0), map, stretch::joined).last == 0);
+}
+
+// A tree that could never be walked: its forks are counted, and there is no memory for many.
+TEST_CASE("parallel_reduce: what a stop or an exception leaves out is not even divided") {
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    constexpr int depth = 50; // forks above the first leaf, and above the last one
+    test::chance_forks::script script(3);
+    script.last_fork = 4 * depth;
+    std::stop_source source;
+    const bide::fork_options options{1, source.get_token(), nullptr};
+    int calls = 0;
+    const auto plus = [](std::int64_t a, std::int64_t b) { return a + b; };
+    const auto run = [&](auto map) {
+        script.forks = 0;
+        calls = 0;
+        return by_chance_with(script, options, std::int64_t{0}, n, std::int64_t{0}, map, plus);
+    };
+    const auto throws = [&](std::int64_t i) -> std::int64_t {
+        ++calls;
+        throw failure{static_cast<int>(i)};
+    };
+    const auto stops = [&](std::int64_t i) { return ++calls, source.request_stop(), i; };
+    const auto stops_and_throws = [&](std::int64_t i) { return stops(i), throws(i); };
+
+    SECTION("an exception of the first index") {
+        script.thieves = 0;
+        CHECK_THROWS_AS(run(throws), failure);
+        CHECK(calls == 1);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("a stop by the first index to run, whichever that is") {
+        script.thieves = GENERATE(0u, 2u, 4u);
+        CHECK_THROWS_AS(run(stops), bide::stopped_error);
+        CHECK(calls == 1);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("both at once: the exception leaves") {
+        script.thieves = GENERATE(0u, 2u, 4u);
+        CHECK_THROWS_AS(run(stops_and_throws), failure);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("a stop before it") {
+        source.request_stop();
+        CHECK_THROWS_AS(run(throws), bide::stopped_error);
+        CHECK(calls == 0);
+        CHECK(script.forks == 0);
+    }
+}
+
+TEST_CASE("parallel_reduce: counts what was done until a stop, and no more") {
+    test::chance_forks::script script(4);
+    script.thieves = 0;
+    std::stop_source source;
+    bide::fork_progress progress;
+    const auto map = [&](int i) { return i == 7 ? (source.request_stop(), i) : i; };
+    const auto plus = [](int a, int b) { return a + b; };
+    CHECK_THROWS_AS(
+        by_chance_with(script, {1, source.get_token(), &progress}, 0, 1'000'000, 0, map, plus),
+        bide::stopped_error);
+    CHECK(progress.done() == 8);
+    CHECK(progress.total() == 1'000'000);
+}
+
+TEST_CASE("parallel_reduce: a range that could never end is stopped on workers") {
+    bide::scheduler s(test::with(3, true));
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    const auto plus = [](std::int64_t a, std::int64_t b) { return a + b; };
+    std::stop_source source;
+    const bide::fork_options options{1, source.get_token(), nullptr};
+    std::atomic<int> calls{0};
+    const auto stops = [&](std::int64_t i) {
+        if (calls.fetch_add(1) == 1'000) {
+            source.request_stop();
+        }
+        return i;
+    };
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(s, std::int64_t{0}, n, options, std::int64_t{0}, stops, plus),
+        bide::stopped_error);
+    CHECK(calls > 1'000);
+    const auto throws = [](std::int64_t i) -> std::int64_t {
+        return i == 0 ? throw failure{0} : i;
+    };
+    CHECK_THROWS_AS(bide::parallel_reduce(s, std::int64_t{0}, n, 1, std::int64_t{0}, throws, plus),
+                    failure);
 }

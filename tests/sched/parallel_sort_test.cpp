@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
@@ -178,6 +179,92 @@ struct fickle : test::counted {
         counted::operator=(std::move(other));
         return *this;
     }
+};
+
+// Two columns that are sorted as one: rows are there while they are moved, or by proxy.
+template <class Extra> struct row {
+    int key;
+    Extra extra;
+};
+template <class Extra> struct row_proxy {
+    int& key;
+    Extra& extra;
+    const row_proxy& operator=(row<Extra>&& r) const {
+        key = r.key;
+        extra = std::move(r.extra);
+        return *this;
+    }
+};
+template <class Extra> struct row_view {
+    row_view(const row<Extra>& r) : key(r.key) {}
+    row_view(const row_proxy<Extra>& r) : key(r.key) {}
+    int key;
+};
+
+} // namespace
+
+template <class Extra, template <class> class Q, template <class> class R>
+struct std::basic_common_reference<row<Extra>, row_proxy<Extra>, Q, R> {
+    using type = row_view<Extra>;
+};
+template <class Extra, template <class> class Q, template <class> class R>
+struct std::basic_common_reference<row_proxy<Extra>, row<Extra>, Q, R> {
+    using type = row_view<Extra>;
+};
+
+namespace {
+
+// By its concept of random access, by its category not even to be read twice.
+template <class Derived, class Value, class Reference> struct random_access {
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Value;
+    using difference_type = std::ptrdiff_t;
+    using reference = Reference;
+    using pointer = void;
+
+    reference operator[](difference_type n) const { return *(self() + n); }
+    Derived& operator++() { return self() += 1; }
+    Derived& operator--() { return self() += -1; }
+    Derived operator++(int) { return std::exchange(self(), self() + 1); }
+    Derived operator--(int) { return std::exchange(self(), self() + -1); }
+    Derived& operator+=(difference_type n) { return self().at += n, self(); }
+    Derived& operator-=(difference_type n) { return self().at -= n, self(); }
+    friend Derived operator+(Derived i, difference_type n) { return i += n; }
+    friend Derived operator+(difference_type n, Derived i) { return i += n; }
+    friend Derived operator-(Derived i, difference_type n) { return i -= n; }
+    friend difference_type operator-(Derived a, Derived b) { return a.at - b.at; }
+    friend bool operator==(Derived a, Derived b) { return a.at == b.at; }
+    friend auto operator<=>(Derived a, Derived b) { return a.at <=> b.at; }
+
+private:
+    Derived& self() { return static_cast<Derived&>(*this); }
+    const Derived& self() const { return static_cast<const Derived&>(*this); }
+};
+
+template <class Extra>
+struct row_iterator : random_access<row_iterator<Extra>, row<Extra>, row_proxy<Extra>> {
+    row_iterator() = default;
+    row_iterator(int* k, Extra* e, std::ptrdiff_t i) : keys(k), extras(e), at(i) {}
+    row_proxy<Extra> operator*() const { return {keys[at], extras[at]}; }
+    friend row<Extra> iter_move(row_iterator i) {
+        return {i.keys[i.at], std::move(i.extras[i.at])};
+    }
+    friend void iter_swap(row_iterator i, row_iterator j) {
+        std::swap(i.keys[i.at], j.keys[j.at]);
+        std::swap(i.extras[i.at], j.extras[j.at]);
+    }
+    int* keys = nullptr;
+    Extra* extras = nullptr;
+    std::ptrdiff_t at = 0;
+};
+
+struct int_iterator : random_access<int_iterator, int, int&> {
+    int_iterator() = default;
+    int_iterator(int* f, std::ptrdiff_t i) : first(f), at(i) {}
+    int& operator*() const { return first[at]; }
+    int* first = nullptr;
+    std::ptrdiff_t at = 0;
 };
 
 } // namespace
@@ -511,6 +598,124 @@ TEST_CASE("parallel_sort: elements that are over-aligned, or have functions of t
     check(std::type_identity<elsewhere::plain>());
 }
 
+TEMPLATE_TEST_CASE("parallel_sort: two columns by an iterator whose reference is a proxy", "", int,
+                   std::unique_ptr<int>) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto of_extra = [](const TestType& extra) {
+        if constexpr (std::is_same_v<TestType, int>) {
+            return extra;
+        } else {
+            return extra ? *extra : -1;
+        }
+    };
+    const auto by_key = [](row_view<TestType> a, row_view<TestType> b) { return a.key < b.key; };
+    const auto check = [&](const ints& keys, bool throws, bool stable, const auto& sort) {
+        ints sorted_keys = keys;
+        std::vector<TestType> extras;
+        for (int i = 0; i < static_cast<int>(keys.size()); ++i) {
+            if constexpr (std::is_same_v<TestType, int>) {
+                extras.push_back(i);
+            } else {
+                extras.push_back(std::make_unique<int>(i));
+            }
+        }
+        const row_iterator<TestType> begin(sorted_keys.data(), extras.data(), 0);
+        bool has_thrown = false;
+        try {
+            sort(begin, begin + static_cast<std::ptrdiff_t>(keys.size()));
+        } catch (const failure&) {
+            has_thrown = throws;
+        }
+        std::size_t misplaced = 0;
+        std::vector<char> seen(keys.size());
+        for (std::size_t i = 0; i != keys.size(); ++i) {
+            const auto from = static_cast<std::size_t>(of_extra(extras[i]));
+            misplaced += from >= keys.size() || seen[from]++ != 0 || keys[from] != sorted_keys[i];
+            misplaced += stable && i > 0 && sorted_keys[i - 1] == sorted_keys[i] &&
+                         of_extra(extras[i - 1]) > of_extra(extras[i]);
+        }
+        CHECK(misplaced == 0);
+        CHECK((has_thrown || std::is_sorted(sorted_keys.begin(), sorted_keys.end())));
+    };
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        for (const std::size_t n : {0u, 3u, 20u, 200u, 5'000u, 40'000u}) {
+            const ints keys = make(static_cast<shape>(of), n, script.chance);
+            INFO(names[of] << ", " << n);
+            check(keys, false, false,
+                  [&](auto begin, auto end) { bide::parallel_sort(s, begin, end, by_key); });
+            check(keys, false, true,
+                  [&](auto begin, auto end) { bide::parallel_stable_sort(s, begin, end, by_key); });
+            std::uint32_t left = script.chance.below(static_cast<std::uint32_t>(bound(1, n)));
+            auto sometimes = [&](const auto& a, const auto& b) {
+                return left-- == 0 ? throw failure() : a.key < b.key;
+            };
+            check(keys, true, false, [&](auto begin, auto end) {
+                bide::detail::sort_on(test::chance_forks(script), begin, end, sometimes);
+            });
+            left = script.chance.below(static_cast<std::uint32_t>(bound(1, n)));
+            check(keys, true, false, [&](auto begin, auto end) {
+                bide::detail::stable_sort_on(test::chance_forks(script), begin, end, sometimes);
+            });
+        }
+    }
+}
+
+namespace {
+
+// In one order, by all that says so.
+struct number {
+    int value;
+    bool is_less(const number& than) const { return value < than.value; }
+    friend auto operator<=>(const number&, const number&) = default;
+};
+
+} // namespace
+
+TEST_CASE("parallel_sort: iterators and comparisons of all kinds") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto sorts = [&]<class C>(C v, auto begin, auto end, auto less, auto ascends) {
+        C w = v;
+        bide::parallel_sort(s, begin(v), end(v), less);
+        bide::parallel_stable_sort(s, begin(w), end(w), less);
+        return std::is_sorted(begin(v), end(v), ascends) &&
+               std::is_sorted(begin(w), end(w), ascends);
+    };
+    const auto begin = [](auto& c) { return c.begin(); };
+    const auto end = [](auto& c) { return c.end(); };
+    const auto rbegin = [](auto& c) { return c.rbegin(); };
+    const auto rend = [](auto& c) { return c.rend(); };
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        const ints keys = make(static_cast<shape>(of), 40'000, chance);
+        std::vector<number> numbers;
+        for (const int k : keys) {
+            numbers.push_back({k});
+        }
+        INFO(names[of]);
+        CHECK(sorts(keys, begin, end, std::ranges::greater(), std::greater<>()));
+        CHECK(sorts(numbers, begin, end, std::ranges::greater(), std::greater<>()));
+        CHECK(sorts(keys, rbegin, rend, std::ranges::less(), std::less<>()));
+        CHECK(sorts(std::deque<int>(keys.begin(), keys.end()), begin, end, std::greater<>(),
+                    std::greater<>()));
+        CHECK(sorts(std::deque<int>(keys.begin(), keys.end()), rbegin, rend, std::less<>(),
+                    std::less<>()));
+        CHECK(sorts(
+            keys, begin, end, [](int a, int b) { return a < b; }, std::less<>()));
+        CHECK(sorts(
+            keys, begin, end, [](int& a, int& b) { return a < b; }, std::less<>()));
+        CHECK(sorts(numbers, begin, end, &number::is_less, std::less<>()));
+        ints v = keys;
+        bide::parallel_sort(s, int_iterator(v.data(), 0), int_iterator(v.data(), 40'000));
+        CHECK(v == sorted(keys));
+        v = keys;
+        bide::parallel_stable_sort(s, int_iterator(v.data(), 0), int_iterator(v.data(), 40'000));
+        CHECK(v == sorted(keys));
+    }
+}
+
 template <class It>
 concept can_be_sorted = requires(bide::scheduler& s, It it) {
     bide::parallel_sort(s, it, it);
@@ -519,6 +724,9 @@ concept can_be_sorted = requires(bide::scheduler& s, It it) {
 static_assert(can_be_sorted<std::deque<bool>::iterator>);
 static_assert(!can_be_sorted<std::vector<bool>::iterator>); // two threads would write to one word
 static_assert(!can_be_sorted<std::vector<bool>::reverse_iterator>);
+static_assert(!can_be_sorted<const int*> && !can_be_sorted<ints::const_iterator>);
+static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they do not compare
+static_assert(can_be_sorted<int_iterator> && std::random_access_iterator<row_iterator<int>>);
 
 TEST_CASE("parallel_sort: a comparison that throws loses no element") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -556,6 +764,43 @@ TEST_CASE("parallel_sort: a comparison that throws loses no element") {
             } catch (const failure&) {
             }
             REQUIRE(all_there(w, keys));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: after a comparison has thrown, nothing is sorted that comes after it") {
+    constexpr std::size_t n = 100'000;
+    constexpr int thrown = 500'000;
+    constexpr int few = 8 * 1'024; // one part that is not divided, merged up
+    test::chance_forks::script script(9);
+    script.thieves = 0;
+    for (const bool stably : {false, true}) {
+        for (const auto of : {shape::random, shape::teeth, shape::few}) {
+            const ints keys = make(of, n, script.chance);
+            int calls = 0;
+            const auto less = [&calls](int a, int b) {
+                if (++calls == thrown) {
+                    throw failure();
+                }
+                return a < b;
+            };
+            INFO(names[static_cast<int>(of)] << (stably ? ", stably" : ""));
+            ints v = keys;
+            if (of == shape::random) {
+                CHECK_THROWS_AS(sort<int>(script, stably, v, less), failure);
+                CHECK(calls - thrown <= few);
+                CHECK(all_there(v, keys));
+            }
+            calls = 0;
+            std::vector<record> w = records(keys);
+            try {
+                sort<record>(script, stably, w,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                CHECK(calls < thrown);
+            } catch (const failure&) {
+                CHECK(calls - thrown <= few);
+            }
+            CHECK(all_there(w, keys));
         }
     }
 }

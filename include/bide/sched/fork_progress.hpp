@@ -54,8 +54,9 @@ struct fork_options {
     // The least number of iterations in a leaf, if there are as many; 0: the loop finds out.
     std::size_t grain = 0;
 
-    // Asked before each leaf. Where a leaf was left out for it, the loop throws stopped_error (unless
-    // a call threw: that goes first), when all that had begun has ended. What was done stays done.
+    // Asked before each leaf and each division. Where a leaf was left out for it, the loop throws
+    // stopped_error (unless a call threw: that goes first), when all that had begun has ended. What
+    // was done stays done.
     std::stop_token stop = {};
 
     // Is told of this loop, if there is one.

@@ -20,7 +20,6 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -99,8 +98,12 @@ private:
         }
     }
 
-    // What is forked off begins with what has been learned by then.
+    // What is forked off begins with what has been learned by then. A part that is left out is not
+    // divided.
     void fork(range part, std::uint64_t chunk) {
+        if (state_.leaves_out(range{first_, part.first}.size())) {
+            return;
+        }
         std::uint64_t half = part.size() / 2;
         if (grain_ == 0) {
             half = rounded(part.first, half);
@@ -215,11 +218,12 @@ void parallel_for(scheduler& s, First first, Last last, Body&& body) {
 
 // The same; a leaf has at least `grain` iterations, if there are as many, and less than twice that
 // number. 0: as if none were given.
-template <class First, class Last, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last>
-void parallel_for(scheduler& s, First first, Last last, std::size_t grain, Body&& body) {
+// Throws: also std::invalid_argument if the grain is negative.
+template <class First, class Last, class Grain, class Body>
+    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
+void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body) {
     fork_options options;
-    options.grain = grain;
+    options.grain = detail::grain_of(grain);
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 

@@ -19,16 +19,35 @@
 #include <bide/sched/scheduler.hpp>
 
 #include <algorithm>
-#include <cstddef>
+#include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Whether a T can be made of a From, and, if T is a number, holds whatever number that is. What
+// list-initialisation takes for narrowing is refused, but for integers that a floating-point type
+// represents exactly. A T that is a class decides itself.
+template <class From, class T>
+concept reduces_to =
+    std::constructible_from<T, From> &&
+    (!std::is_arithmetic_v<T> ||
+     requires { std::type_identity_t<T[]>{std::declval<From>()}; } ||
+     (std::integral<std::remove_cvref_t<From>> && std::floating_point<T> &&
+      std::numeric_limits<std::remove_cvref_t<From>>::digits <= std::numeric_limits<T>::digits));
+
 template <class Forker, class Index, class T, class Map, class Combine> class reduction {
     using range = loop_range<Index>;
+    static_assert(reduces_to<std::invoke_result_t<Map&, Index>, T>,
+                  "bide: what map returns does not fit into the type of the identity: convert it, "
+                  "or give an identity of its type");
+    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
+                  "bide: what combine returns does not fit into the type of the identity: convert "
+                  "it, or give an identity of its type");
 
 public:
     reduction(Forker forks, range all, const fork_options& options, Map& map,
@@ -46,15 +65,15 @@ public:
     }
 
 private:
-    // Empty-handed where a leaf was left out.
+    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided.
     void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        if (n == 1 || n / 2 < grain_) {
-            if (!state_.leaves_out(at)) {
-                state_.run(at, n, [&] { result.emplace(fold(part)); });
-            }
+        if (state_.leaves_out(at)) {
             return;
+        }
+        if (n == 1 || n / 2 < grain_) {
+            return state_.run(at, n, [&] { result.emplace(fold(part)); });
         }
         const Index middle = part.middle();
         std::optional<T> left;
@@ -116,7 +135,9 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
 // combine(... combine(identity, map(first)) ..., map(last - 1)), bracketed as said above; of an
 // empty range, the identity, which is otherwise combined once, on the left. Indices are those of
 // parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
-// commutative. T is move-constructed and move-assigned, never copied, and needs no default.
+// commutative. T is move-constructed and move-assigned, never copied, and needs no default. What
+// map and combine return is converted to T, and must not lose anything by that: of numbers, T
+// represents each that their type does.
 // Blocks: until all calls have ended; the caller meanwhile makes some of them.
 // Cancel: see fork_options::stop.
 // Throws: what map or combine throw, the first in index order; stopped_error;
@@ -140,12 +161,13 @@ T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, C
 
 // The same, with leaves of at least `grain` indices, and less than twice as many. 0: as if none
 // were given.
-template <class First, class Last, class T, class Map, class Combine>
-    requires detail::loop_index<First> && detail::loop_index<Last>
-T parallel_reduce(scheduler& s, First first, Last last, std::size_t grain, T identity, Map&& map,
+// Throws: also std::invalid_argument if the grain is negative.
+template <class First, class Last, class Grain, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
+T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity, Map&& map,
                   Combine&& combine) {
     fork_options options;
-    options.grain = grain;
+    options.grain = detail::grain_of(grain);
     return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
                                       map, combine);
 }

@@ -39,7 +39,7 @@ template <class It> bool settle_one_run(const long_runs<It>& runs) {
         return false;
     }
     if (runs.descends(0)) {
-        std::reverse(runs.begin_of(0), runs.end_of(0));
+        std::ranges::reverse(runs.begin_of(0), runs.end_of(0));
     }
     return true;
 }
@@ -65,7 +65,7 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
 template <class Forker, class It, class Compare>
 void sort_on(Forker forks, It begin, It end, Compare& less) {
     if (!detail::merge_few_runs(forks, begin, end, less)) {
-        quick_sort<Forker, It, Compare>(forks, less).run(begin, end);
+        quick_sort<Forker, It, Compare>(forks, begin, end, less).run();
     }
 }
 
@@ -92,8 +92,9 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 
 } // namespace detail
 
-// Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved or
-// swapped, never copied unless that is trivial. A few pieces that are sorted are merged, in a
+// Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved by
+// std::ranges::iter_move() or swapped by std::ranges::iter_swap(), never copied unless that is
+// trivial; so the iterator's reference may be a proxy. A few pieces that are sorted are merged, in a
 // buffer, if there is memory for it; otherwise it works in place.
 // Blocks: until it is sorted; the caller sorts parts of it, beside the workers. A short range
 // is sorted by the calling thread alone.
@@ -103,18 +104,20 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 // Requires: less is a strict weak order, or else the elements end up in any order; it may be called
 // from several threads at once. So may different elements be accessed, which excludes vector<bool>.
 template <std::random_access_iterator It, class Compare = std::less<>>
-    requires(!detail::packs_bits<It>)
+    requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
-    detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
+    auto&& call = detail::callable(less);
+    detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
 }
 
 // The same, but equal elements keep their order, and there is a buffer for as many elements, which
 // is allocated once, before anything is touched.
 // Throws: as parallel_sort(); for want of that buffer std::bad_alloc, with nothing changed.
 template <std::random_access_iterator It, class Compare = std::less<>>
-    requires(!detail::packs_bits<It>)
+    requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
-    detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), less);
+    auto&& call = detail::callable(less);
+    detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -5,6 +5,7 @@
 #include <bide/core/detail/fatal.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
@@ -53,6 +54,14 @@ loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
         BIDE_THROW(std::invalid_argument("bide: a negative index in an unsigned loop"));
     }
     return {begin, static_cast<index>(last)};
+}
+
+// Throws: std::invalid_argument if it is negative, or no std::size_t.
+template <loop_index Grain> std::size_t grain_of(Grain grain) {
+    if (!std::in_range<std::size_t>(+grain)) {
+        BIDE_THROW(std::invalid_argument("bide: a negative grain"));
+    }
+    return static_cast<std::size_t>(grain);
 }
 
 } // namespace detail

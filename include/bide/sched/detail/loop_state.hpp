@@ -29,7 +29,7 @@ public:
     basic_loop_state(const basic_loop_state&) = delete;
     basic_loop_state& operator=(const basic_loop_state&) = delete;
 
-    // Whether the leaf that begins with iteration `at` is left out.
+    // Whether the leaf, or the part, that begins with iteration `at` is left out.
     bool leaves_out(std::uint64_t at) noexcept {
         // Order: relaxed; who sees it late does what would not have been needed.
         if (failed_at_.load(std::memory_order_relaxed) < at) {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -24,14 +24,12 @@ template <class From, class To> struct merge_rest {
     merge_rest& operator=(const merge_rest&) = delete;
     ~merge_rest() {
         if (!finished) {
-            quietly([this]() noexcept(std::is_nothrow_move_assignable_v<std::iter_value_t<To>>) {
-                finish();
-            });
+            quietly([this]() noexcept(moves_quietly<From, To>) { finish(); });
         }
     }
     void finish() {
         finished = true;
-        std::move(right, right_end, std::move(left, left_end, to));
+        detail::move_elements(right, right_end, detail::move_elements(left, left_end, to));
     }
     From left;
     From left_end;
@@ -116,7 +114,7 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
 template <class From, class To, class Compare>
 void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
-    if constexpr (sorts_branchless<std::iter_value_t<From>>) {
+    if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
         detail::merge_both_ends(rest, less);
         detail::merge_few_with_many(rest, less);
     } else {
@@ -145,13 +143,16 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
         return detail::merge(left, left_end, right, right_end, to, less);
     }
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
-    const auto before = [&less](const auto& a, const auto& b) -> bool { return less(a, b); };
     From left_cut = left + n / 2;
     From right_cut = right + others / 2;
     if (n >= others) {
-        right_cut = std::lower_bound(right, right_end, *left_cut, before);
+        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& e) -> bool {
+            return less(std::forward<decltype(e)>(e), *left_cut);
+        });
     } else {
-        left_cut = std::upper_bound(left, left_end, *right_cut, before);
+        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& e) -> bool {
+            return !less(*right_cut, std::forward<decltype(e)>(e));
+        });
     }
     const To to_cut = to + (left_cut - left) + (right_cut - right);
     forks.both(

@@ -9,13 +9,16 @@
 // a comparison throws, in any order, but all of them: so who called it knows where they are.
 
 #include <bide/core/config.hpp>
+#include <bide/sched/detail/loop_state.hpp>
 #include <bide/sched/detail/merge.hpp>
 #include <bide/sched/detail/runs.hpp>
 #include <bide/sched/detail/small_sort.hpp>
 #include <bide/sched/detail/sort_parts.hpp>
+#include <bide/sched/fork_progress.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -53,8 +56,9 @@ public:
         struct unfill {
             ~unfill() {
                 if (buffer != nullptr) {
-                    quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) {
-                        std::move(buffer->memory_, buffer->memory_ + buffer->filled_, from);
+                    quietly([this]() noexcept(moves_quietly<value*, It>) {
+                        detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
+                                              from);
                     });
                 }
             }
@@ -113,14 +117,14 @@ public:
     void run(const long_runs<It>& runs) {
         for (int i = 0; i != runs.size(); ++i) {
             if (runs.descends(i)) {
-                std::reverse(runs.begin_of(i), runs.end_of(i));
+                std::ranges::reverse(runs.begin_of(i), runs.end_of(i));
             }
         }
         enter([&] { merge_runs(runs, 0, runs.size(), place::range); });
     }
 
 private:
-    static constexpr difference small = sorts_branchless<value> ? small_sort_size : 16;
+    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = 1'024;
 
     static constexpr place other(place p) noexcept {
@@ -136,15 +140,18 @@ private:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (!is_over_ && from_ != target_) {
-                quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) { finish(); });
+                quietly([this]() noexcept(moves_quietly<It, value*> && moves_quietly<value*, It>) {
+                    finish();
+                });
             }
         }
         void left_home() noexcept { from_ = other(target_); }
         void finish() {
             is_over_ = true;
             sort_.at(from_, [this](auto from) {
-                sort_.at(target_,
-                         [&](auto to) { std::move(from + first_, from + last_, to + first_); });
+                sort_.at(target_, [&](auto to) {
+                    detail::move_elements(from + first_, from + last_, to + first_);
+                });
             });
         }
         void release() noexcept { is_over_ = true; }
@@ -182,17 +189,28 @@ private:
         }
     }
 
-    template <class F, class G> void both(difference size, const F& f, const G& g) {
-        if (size < fork_size) {
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last).
+    template <class F, class G>
+    void both(difference first, difference middle, difference last, const F& f, const G& g) {
+        if (last - first < fork_size) {
             call_both(f, g);
         } else {
-            forks_.both(f, g);
+            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
+                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
         }
+    }
+
+    // Whether a part before `first` has thrown: what follows only goes to its target, in any order.
+    bool leaves_out(difference first) noexcept {
+        return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
 
     // Sorts [first, last), which is at home, into the target.
     void sort(difference first, difference last, place target) {
         transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
         if (last - first <= small) {
             at(home, [&](auto from) { sort_small(from + first, from + last); });
             if (home != target) {
@@ -203,7 +221,7 @@ private:
         const difference middle = first + (last - first) / 2;
         const place between = other(target);
         both(
-            last - first,
+            first, middle, last,
             [&] {
                 elements.left_home(); // both halves begin
                 sort(first, middle, between);
@@ -220,6 +238,9 @@ private:
             return sort(first, last, target);
         }
         transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
         if (to - from == 1) {
             if (home != target) {
                 elements.finish();
@@ -227,22 +248,23 @@ private:
             return elements.release();
         }
         const int half = from + (to - from) / 2;
+        const difference middle = runs.begin_of(half) - range_;
         const place between = other(target);
         both(
-            last - first,
+            first, middle, last,
             [&] {
                 elements.left_home();
                 merge_runs(runs, from, half, between);
             },
             [&] { merge_runs(runs, half, to, between); });
-        merge_into(elements, first, runs.begin_of(half) - range_, last, target);
+        merge_into(elements, first, middle, last, target);
     }
 
     // Two sorted halves, into the target from the other place.
     void merge_into(transfer& elements, difference first, difference middle, difference last,
                     place target) {
         at(other(target), [&](auto from) {
-            if (!less_(from[middle], from[middle - 1])) {
+            if (leaves_out(first) || !less_(from[middle], from[middle - 1])) {
                 return elements.finish();
             }
             elements.release(); // what follows carries them all over
@@ -254,7 +276,7 @@ private:
     }
 
     template <class I> void sort_small(I begin, I end) {
-        if constexpr (sorts_branchless<value>) {
+        if constexpr (sorts_branchless<I>) {
             detail::small_sort(begin, end, less_);
         } else {
             detail::insertion_sort(begin, end, less_);
@@ -283,6 +305,8 @@ private:
     Compare& less_;
     sort_buffer<It> memory_;
     value* const buffer_;
+    const fork_options no_wishes_{};
+    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
 };
 
 } // namespace detail

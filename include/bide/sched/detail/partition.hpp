@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -168,7 +169,7 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
         } while (!goes_left(*last));
         std::ranges::iter_swap(first, last);
         ++first;
-        if constexpr (sorts_branchless<std::iter_value_t<It>>) {
+        if constexpr (sorts_branchless<It>) {
             return {block_partition<It, Pred>(first, last, goes_left).run(), false};
         }
     }
@@ -186,13 +187,12 @@ template <class It> It place_pivot(It begin, It middle) {
 // not. Returns the pivot's place.
 template <class It, class Compare> division<It> partition_less(It begin, It end, Compare& less) {
     division<It> parts{};
-    if constexpr (sorts_branchless<std::iter_value_t<It>>) {
-        const std::iter_value_t<It> pivot = *begin;
-        parts =
-            detail::divide(std::next(begin), end, [&](const auto& e) { return less(e, pivot); });
+    if constexpr (sorts_branchless<It>) {
+        std::iter_value_t<It> pivot = *begin;
+        parts = detail::divide(begin + 1, end, [&](auto&& e) { return less(e, pivot); });
     } else {
-        parts =
-            detail::divide(std::next(begin), end, [&](const auto& e) { return less(e, *begin); });
+        parts = detail::divide(
+            begin + 1, end, [&](auto&& e) { return less(std::forward<decltype(e)>(e), *begin); });
     }
     parts.middle = detail::place_pivot(begin, parts.middle);
     return parts;
@@ -201,14 +201,12 @@ template <class It, class Compare> division<It> partition_less(It begin, It end,
 // The same where nothing is less than the pivot: [begin, middle] is equal, (middle, end) greater.
 template <class It, class Compare> It partition_equal(It begin, It end, Compare& less) {
     It middle{};
-    if constexpr (sorts_branchless<std::iter_value_t<It>>) {
-        const std::iter_value_t<It> pivot = *begin;
-        middle = detail::divide(std::next(begin), end, [&](const auto& e) {
-                     return !less(pivot, e);
-                 }).middle;
+    if constexpr (sorts_branchless<It>) {
+        std::iter_value_t<It> pivot = *begin;
+        middle = detail::divide(begin + 1, end, [&](auto&& e) { return !less(pivot, e); }).middle;
     } else {
-        middle = detail::divide(std::next(begin), end, [&](const auto& e) {
-                     return !less(*begin, e);
+        middle = detail::divide(begin + 1, end, [&](auto&& e) {
+                     return !less(*begin, std::forward<decltype(e)>(e));
                  }).middle;
     }
     return detail::place_pivot(begin, middle);

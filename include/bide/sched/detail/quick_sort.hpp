@@ -10,13 +10,16 @@
 // heap sort takes over, so that no input takes more than O(n log n).
 
 #include <bide/core/config.hpp>
+#include <bide/sched/detail/loop_state.hpp>
 #include <bide/sched/detail/partition.hpp>
 #include <bide/sched/detail/small_sort.hpp>
 #include <bide/sched/detail/sort_parts.hpp>
+#include <bide/sched/fork_progress.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -25,25 +28,25 @@ namespace detail {
 
 template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
-    using value = std::iter_value_t<It>;
 
 public:
-    quick_sort(Forker forks, Compare& less) noexcept : forks_(forks), less_(less) {}
+    quick_sort(Forker forks, It begin, It end, Compare& less) noexcept
+        : forks_(forks), begin_(begin), end_(end), less_(less) {}
 
-    void run(It begin, It end) {
-        const auto size = static_cast<std::size_t>(end - begin);
+    void run() {
+        const auto size = static_cast<std::size_t>(end_ - begin_);
         const int bad_ones = static_cast<int>(std::bit_width(size));
-        if (end - begin < 2 * fork_size) {
-            sort(begin, end, bad_ones, true);
+        if (end_ - begin_ < 2 * fork_size) {
+            sort(begin_, end_, bad_ones, true);
         } else {
-            forks_.enter([=, this] { sort(begin, end, bad_ones, true); });
+            forks_.enter([=, this] { sort(begin_, end_, bad_ones, true); });
         }
     }
 
 private:
     // Smaller parts are not divided; medians of more elements from here on; both parts at least so
     // large, or else it is not worth a fork.
-    static constexpr difference small = sorts_branchless<value> ? small_sort_size : 24;
+    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
     static constexpr difference fork_size = 1'024;
 
@@ -55,13 +58,13 @@ private:
                 return sort_small(begin, end);
             }
             choose_pivot(begin, end);
-            if (!leftmost && !less_(*std::prev(begin), *begin)) {
-                begin = std::next(detail::partition_equal(begin, end, less_));
+            if (!leftmost && !less_(*(begin - 1), *begin)) {
+                begin = detail::partition_equal(begin, end, less_) + 1;
                 continue;
             }
             const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
-            const It right = std::next(pivot);
+            const It right = pivot + 1;
             const difference smaller = std::min(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
@@ -74,8 +77,8 @@ private:
                 return;
             }
             if (smaller >= fork_size) {
-                return forks_.both([=, this] { sort(begin, pivot, bad_ones, leftmost); },
-                                   [=, this] { sort(right, end, bad_ones, false); });
+                return forks_.both([=, this] { sort_arm(begin, pivot, bad_ones, leftmost); },
+                                   [=, this] { sort_arm(right, end, bad_ones, false); });
             }
             sort(begin, pivot, bad_ones, leftmost);
             begin = right;
@@ -83,8 +86,16 @@ private:
         }
     }
 
+    // Sorts one of two parts side by side. Leaves it as it is if a part before it has thrown.
+    void sort_arm(It begin, It end, int bad_ones, bool leftmost) {
+        const auto at = static_cast<std::uint64_t>(begin - begin_);
+        if (!state_.leaves_out(at)) {
+            state_.run(at, 0, [&] { sort(begin, end, bad_ones, leftmost); });
+        }
+    }
+
     void sort_small(It begin, It end) {
-        if constexpr (sorts_branchless<value>) {
+        if constexpr (sorts_branchless<It>) {
             detail::small_sort(begin, end, less_);
         } else {
             detail::insertion_sort(begin, end, less_);
@@ -120,7 +131,11 @@ private:
     }
 
     const Forker forks_;
+    const It begin_;
+    const It end_;
     Compare& less_;
+    const fork_options no_wishes_{};
+    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
 };
 
 } // namespace detail

@@ -66,7 +66,7 @@ private:
             forks.enter([&] {
                 for (It next = seen; seen == next && seen != end;) {
                     next = end - seen > seen - at ? seen + (seen - at) : end;
-                    seen = look_through_by_halves<descends>(forks, std::prev(seen), next, less);
+                    seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
                 }
             });
         }
@@ -87,12 +87,12 @@ private:
     }
 
     template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
-        if constexpr (!descends && sorts_branchless<std::iter_value_t<It>>) {
+        if constexpr (!descends && sorts_branchless<It>) {
             while (end - at > block && ascends_on(at, less)) {
                 at += block;
             }
         }
-        It next = std::next(at);
+        It next = at + 1;
         for (; next != end && static_cast<bool>(less(*next, *at)) == descends; ++next) {
             at = next;
         }

@@ -79,7 +79,7 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
         to[0] = from[swapped ? 1 : 0];
         to[1] = from[swapped ? 0 : 1];
         if (n == 3) {
-            const T third = from[2];
+            T third = from[2];
             const bool before_second = less(third, to[1]);
             const bool before_first = before_second && less(third, to[0]);
             to[2] = before_second ? to[1] : third;
@@ -91,14 +91,14 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
     // The pairs in order, then the least and the greatest, then the two that remain.
     const auto one = less(from[1], from[0]) ? 1 : 0;
     const auto two = less(from[3], from[2]) ? 1 : 0;
-    const T a = from[one];
-    const T b = from[1 - one];
-    const T c = from[2 + two];
-    const T d = from[3 - two];
+    T a = from[one];
+    T b = from[1 - one];
+    T c = from[2 + two];
+    T d = from[3 - two];
     const bool c_first = less(c, a);
     const bool b_last = less(d, b);
-    const T rest_1 = c_first ? a : b_last ? c : b;
-    const T rest_2 = b_last ? d : c_first ? b : c;
+    T rest_1 = c_first ? a : b_last ? c : b;
+    T rest_2 = b_last ? d : c_first ? b : c;
     const bool swapped = less(rest_2, rest_1);
     to[0] = c_first ? c : a;
     to[1] = swapped ? rest_2 : rest_1;
@@ -122,7 +122,7 @@ void sort_few(From from, std::iter_difference_t<From> n, T* to, T* spare, Compar
 // Sorts at most small_sort_size elements in place. Stable.
 template <class It, class Compare> void small_sort(It begin, It end, Compare& less) {
     using value = std::iter_value_t<It>;
-    static_assert(sorts_branchless<value>);
+    static_assert(sorts_branchless<It>);
     alignas(value) std::byte memory[2 * small_sort_size * sizeof(value)];
     value* const sorted = reinterpret_cast<value*>(memory);
     value* const spare = sorted + small_sort_size;

@@ -9,7 +9,9 @@
 
 #include <bide/core/config.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <type_traits>
@@ -22,10 +24,44 @@ namespace detail {
 // need it or not, because a branch that is guessed wrong costs more. Some trivially copyable types
 // can only be moved, or have a template that takes what looks like a copy.
 template <class T>
-inline constexpr bool sorts_branchless =
+inline constexpr bool is_cheap_to_copy =
     std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
     std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
     std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
+
+// Whether the iterator points at such elements. A proxy, which only stands for an element, is moved
+// and swapped by its iterator's own functions.
+template <class It>
+inline constexpr bool sorts_branchless =
+    is_cheap_to_copy<std::iter_value_t<It>> &&
+    std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
+    std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
+
+// Whether an element moves from one place to the other without an exception.
+template <class From, class To>
+inline constexpr bool moves_quietly =
+    noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
+
+// As std::ranges::move().
+template <class From, class To> To move_elements(From first, From last, To to) {
+    if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
+        return std::move(first, last, to); // of plain memory a block
+    } else {
+        for (; first != last; ++first, ++to) {
+            *to = std::ranges::iter_move(first);
+        }
+        return to;
+    }
+}
+
+// What is called as less(a, b), also for a pointer to a member.
+template <class Compare> decltype(auto) callable(Compare& less) noexcept {
+    if constexpr (std::is_member_pointer_v<Compare>) {
+        return std::mem_fn(less);
+    } else {
+        return static_cast<Compare&>(less);
+    }
+}
 
 // What a contiguous iterator points at, and the others themselves: fewer types to instantiate for.
 template <std::random_access_iterator It> auto bare(It it) noexcept {
@@ -75,7 +111,7 @@ public:
     hole& operator=(const hole&) = delete;
     ~hole() {
         if (!filled_) {
-            quietly([this]() noexcept(std::is_nothrow_move_assignable_v<value>) {
+            quietly([this]() noexcept(noexcept(*at_ = std::move(element_))) {
                 *at_ = std::move(element_);
             });
         }
@@ -105,11 +141,11 @@ private:
 // has moved.
 template <class It, class Compare>
 std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
-    It before = std::prev(at);
+    It before = at - 1;
     hole<It> h(at);
     for (;;) {
         h.move_here(before);
-        if (before == begin || !less(h.element(), *std::prev(before))) {
+        if (before == begin || !less(h.element(), *(before - 1))) {
             break;
         }
         --before;
@@ -123,8 +159,8 @@ template <class It, class Compare> void insertion_sort(It begin, It end, Compare
     if (begin == end) {
         return;
     }
-    for (It at = std::next(begin); at != end; ++at) {
-        if (less(*at, *std::prev(at))) {
+    for (It at = begin + 1; at != end; ++at) {
+        if (less(*at, *(at - 1))) {
             detail::insert(begin, at, less);
         }
     }
@@ -136,8 +172,8 @@ template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare
         return true;
     }
     std::iter_difference_t<It> moved = 0;
-    for (It at = std::next(begin); at != end; ++at) {
-        if (less(*at, *std::prev(at))) {
+    for (It at = begin + 1; at != end; ++at) {
+        if (less(*at, *(at - 1))) {
             if (moved > 8) {
                 return false;
             }
