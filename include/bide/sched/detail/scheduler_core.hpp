@@ -21,6 +21,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
@@ -187,7 +188,9 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
              wanted.io,
              deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
-      threads_(whose, pool_, wanted) {}
+      threads_(whose, pool_, wanted) {
+    static_cast<void>(error_of<stopped_error>(errc::stopped)); // so that a cancellation finds it
+}
 
 inline void scheduler_core::open() {
     if (const std::error_code error = threads_.start()) {
@@ -372,7 +375,7 @@ inline bool scheduler_core::shutdown(deadline until) noexcept {
 inline void scheduler_core::forward_left_over() noexcept {
     while (pool_.queued() != 0) { // seq_cst [N4]; after `ended_`
         if (runnable* const r = pool_.left_over()) {
-            timer_service<platform>().post(*r);
+            required_service<platform>().post(*r);
         }
     }
 }
