@@ -598,6 +598,28 @@ TEST_CASE("scheduler: where an allocation or a thread fails, it throws and every
     run_all(schedulers);
 }
 
+TEST_CASE("scheduler: where no thread could be started for a blocked worker, one is later") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(1, false));
+    std::atomic<bool> told{false};
+    auto blocks = s.spawn([&] {
+        test::spin_until(told);
+        permits.acquire();
+    });
+    auto releases = s.spawn([&permits] { permits.release(); });
+    {
+        const test::failing_allocations none(0, test::shortage::lasting, true);
+        told = true;
+        CHECK(test::eventually([&none] { return none.has_failed(); }));
+    }
+    std::move(releases).join();
+    std::move(blocks).join();
+}
+
 TEST_CASE("compose: where an allocation fails, it throws after all children have ended") {
     run_all(compositions);
 }

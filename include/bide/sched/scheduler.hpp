@@ -39,7 +39,7 @@ class fork_entry;
 // steal from each other. A task that waits for something of bide's costs no thread. One that blocks
 // its thread in something of bide's is legal too: where no other worker is idle, another thread
 // takes the worker over until then. If none can be started, what is queued waits for another worker,
-// or for that thread; the next worker that goes from idle to work tries to start one again.
+// or for that thread, which tries to start one every 10 ms.
 //
 // What a task does happens in order, on one thread at a time, not always on the same. Tasks are
 // cancelled cooperatively: join_handle::cancel().

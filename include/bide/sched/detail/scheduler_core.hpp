@@ -157,7 +157,7 @@ private:
     }
     const void* face() const noexcept override { return &face_; }
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
-    void call_for_help() noexcept override { threads_.call_for_help(); }
+    bool call_for_help() noexcept override { return threads_.call_for_help(); }
     bool stands_in() const noexcept override { return employer::here().stands_in; }
     bool give_back(worker& w) noexcept override { return threads_.hire(w); }
     void found_nothing() noexcept override;
