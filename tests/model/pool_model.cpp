@@ -473,10 +473,11 @@ private:
     }
 
     bool replace(pool::worker& w) noexcept override { return hire(w, workers_ + 1); }
-    void call_for_help() noexcept override {
+    bool call_for_help() noexcept override {
         if ((waiting_.fetch_or(0, std::memory_order_acq_rel) & ~over) != 0) { // since
             all.relieve();
         }
+        return true;
     }
     bool give_back(pool::worker& w) noexcept override { return hire(w, workers_); }
     bool stands_in() const noexcept override { return platform::local<bool>(); }

@@ -154,7 +154,7 @@ private:
         spare_.unpark();
         return true;
     }
-    void call_for_help() noexcept override {} // a blocked ball is so for moments
+    bool call_for_help() noexcept override { return true; } // a blocked ball is so for moments
     bool stands_in() const noexcept override { return false; }
     bool give_back(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}

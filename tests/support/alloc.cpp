@@ -1,6 +1,7 @@
 #include "support/alloc.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
@@ -16,6 +17,27 @@ namespace {
 thread_local std::size_t here = 0;
 thread_local bool none_left = false;
 std::atomic<std::size_t> everywhere{0};
+std::atomic<std::ptrdiff_t> live{0};
+
+// A test::failing_allocations: `left` allocations succeed yet.
+enum class counting { nobody, one_thread, all_threads };
+std::atomic<counting> counted_threads{counting::nobody};
+thread_local bool is_counted = false;
+std::atomic<std::ptrdiff_t> left{0};
+std::atomic<bool> fails_once{false};
+
+// Whether this allocation is one that fails.
+bool fails_now() noexcept {
+    const counting who = counted_threads.load(std::memory_order_acquire);
+    if (none_left) {
+        return true;
+    }
+    if (who == counting::nobody || (who == counting::one_thread && !is_counted)) {
+        return false;
+    }
+    const std::ptrdiff_t before = left.fetch_sub(1);
+    return fails_once.load() ? before == 0 : before <= 0;
+}
 
 } // namespace
 
@@ -23,6 +45,22 @@ std::size_t test::allocations_here() noexcept { return here; }
 std::size_t test::allocations() noexcept { return everywhere.load(std::memory_order_relaxed); }
 test::out_of_memory::out_of_memory() noexcept { none_left = true; }
 test::out_of_memory::~out_of_memory() { none_left = false; }
+std::size_t test::live_allocations() noexcept {
+    return static_cast<std::size_t>(live.load(std::memory_order_relaxed));
+}
+test::failing_allocations::failing_allocations(std::size_t n, shortage how,
+                                               bool of_all_threads) noexcept {
+    left = static_cast<std::ptrdiff_t>(n);
+    fails_once = how == shortage::single;
+    is_counted = true;
+    counted_threads = of_all_threads ? counting::all_threads : counting::one_thread;
+}
+test::failing_allocations::~failing_allocations() {
+    counted_threads = counting::nobody;
+    is_counted = false;
+}
+bool test::fails_as_allocation() noexcept { return fails_now(); }
+bool test::failing_allocations::has_failed() const noexcept { return left.load() < 0; }
 bool test::counts_allocations() noexcept {
 #if defined(BIDE_TESTS_ALLOC_IS_TAKEN)
     return false;
@@ -36,11 +74,12 @@ bool test::counts_allocations() noexcept {
 namespace {
 
 void* allocate(std::size_t size, std::size_t alignment) noexcept {
-    if (none_left) {
+    if (fails_now()) {
         return nullptr;
     }
     ++here;
     everywhere.fetch_add(1, std::memory_order_relaxed);
+    live.fetch_add(1, std::memory_order_relaxed);
     size = size == 0 ? 1 : size;
     if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
         return std::malloc(size);
@@ -54,6 +93,13 @@ void* allocate_or_throw(std::size_t size, std::size_t alignment) {
         throw std::bad_alloc();
     }
     return memory;
+}
+
+void release(void* memory) noexcept {
+    if (memory != nullptr) {
+        live.fetch_sub(1, std::memory_order_relaxed);
+        std::free(memory);
+    }
 }
 
 constexpr std::size_t usual = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -81,21 +127,21 @@ void* operator new[](std::size_t size, std::align_val_t a, const std::nothrow_t&
     return allocate(size, static_cast<std::size_t>(a));
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { release(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { release(memory); }
 void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-    std::free(memory);
+    release(memory);
 }
 void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-    std::free(memory);
+    release(memory);
 }
 
 #endif

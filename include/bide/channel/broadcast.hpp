@@ -172,8 +172,9 @@ public:
 
     // To every subscriber; says how many there are. Never waits. 0: there is none, or it is closed;
     // the value is gone.
-    // Throws: std::bad_alloc; nothing was sent then.
-    std::size_t send(T value) { return at_.state().send(std::move(value)); }
+    // Throws: std::bad_alloc; nothing was sent then, and `value` is as it was.
+    std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
+    std::size_t send(const T& value) { return send(T(value)); }
 
     // One that receives all that is sent from now on.
     subscriber subscribe() noexcept { return subscriber(at_.state()); }

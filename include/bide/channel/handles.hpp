@@ -15,6 +15,7 @@
 #include <bide/channel/detail/send_face.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <cstddef>
@@ -45,7 +46,8 @@ public:
         return keeper(this, [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
-    // What a handle that was moved from stands for.
+    // What a handle that was moved from stands for. Terminates where there is no memory for it, the
+    // first time.
     BIDE_NOINLINE static Core& closed();
 
     Core core;
@@ -93,17 +95,18 @@ void shared_core<T, Platform, Core>::leave(side which) noexcept {
 }
 
 template <class T, class Platform, class Core> Core& shared_core<T, Platform, Core>::closed() {
-    static Core& one = []() -> Core& {
-        Core* never_destroyed = nullptr;
-        if constexpr (std::is_default_constructible_v<Core>) {
-            never_destroyed = new Core;
-        } else {
-            never_destroyed = new Core(std::size_t{0});
-        }
-        never_destroyed->close();
-        return *never_destroyed;
-    }();
-    return one;
+    static Core* const never_destroyed =
+        made_or_fatal("no memory for what a channel handle that was moved from stands for", [] {
+            Core* made = nullptr;
+            if constexpr (std::is_default_constructible_v<Core>) {
+                made = new Core;
+            } else {
+                made = new Core(std::size_t{0});
+            }
+            made->close();
+            return made;
+        });
+    return *never_destroyed;
 }
 
 // What senders and receivers have in common.
@@ -174,7 +177,8 @@ template <class Sender, class Receiver> struct handle_maker {
 // inside, and then are told.
 //
 // A copy is one more. One that was moved from answers as a closed channel does: a send gets its
-// item back.
+// item back. That channel is made when the first handle of its type is used so, and never destroyed.
+// Terminates where there is no memory for it.
 //
 // An operation that waits keeps the channel's memory, whatever becomes of the handles, but it
 // counts for no handle: where the last sender is gone, it is answered as by close().

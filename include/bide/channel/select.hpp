@@ -321,7 +321,8 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
 // ---- Selects
 
 // Blocks: until a case happens; for ever where none can.
-// Throws: what making the result of the case throws: of a broadcast_subscriber, T's copy.
+// Throws: what making the result of the case throws: of a broadcast_subscriber, T's copy;
+// std::bad_alloc of a send to an unbounded channel for which there is no memory.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, std::move(cases)...);
 }

@@ -41,7 +41,7 @@ public:
 
     // Adds a case; handler(result), or for a case without one, handler(). Returns its index, which
     // stays its own until it is removed.
-    // Throws: std::bad_alloc.
+    // Throws: std::bad_alloc, and what moving the handler does; nothing was added then.
     template <class Case, class Handler> std::size_t add(Case c, Handler handler);
 
     // False: there is no such case.
@@ -140,7 +140,7 @@ std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
     while (index < slots_.size() && slots_[index] != nullptr) {
         ++index;
     }
-    needs_timers_ = needs_timers_ || c.needs_timers();
+    const bool needs_timers = c.needs_timers();
     removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
     order_.resize(slots_.size() + 1);
     auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
@@ -149,6 +149,7 @@ std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
     } else {
         slots_[index] = std::move(added);
     }
+    needs_timers_ = needs_timers_ || needs_timers;
     ++size_;
     return index;
 }

@@ -27,8 +27,9 @@ namespace bide::inline BIDE_ABI {
 //
 // Whoever received what was sent may destroy the channel, whatever the sender still does.
 //
-// Throws: std::bad_alloc from send() where there is no memory for one more, and nothing has
-// changed; try_send_n() stops there. A coroutine's send, which cannot throw, terminates.
+// Throws: std::bad_alloc from every form of send where there is no memory for one more, and from a
+// select that chooses it: nothing has changed, and the item is the caller's. (That of async_send()
+// goes with the operation; async_send_from() leaves it where it is.) try_send_n() stops there.
 template <class T, class Platform = native_platform>
 class basic_unbounded_channel
     : public detail::send_face<basic_unbounded_channel<T, Platform>, T, Platform>,

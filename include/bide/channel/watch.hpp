@@ -290,12 +290,14 @@ public:
 
     // Sends a new version. False: it is closed; the value is gone.
     // Blocks: while a modify() on another thread runs its function.
-    // Throws: std::bad_alloc, and what T's move does; nothing was sent then.
+    // Throws: std::bad_alloc, and `value` is as it was; what T's move or copy does. Nothing was sent
+    // then.
     // Requires: not called by a function that modify() of this watch runs; terminates otherwise.
-    bool send(T value) {
+    bool send(T&& value) {
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
+    bool send(const T& value) { return send(T(value)); }
 
     // Sends a new version: f(T&) changes a copy of the latest. It is called once; no other version
     // comes in between, for other sends and modifications wait until it returns, in the order in

@@ -6,6 +6,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
+#include <cstddef>
+#include <new>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -79,12 +81,21 @@ errc code_of(const E& e) noexcept {
 
 inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
 
+// The exception that carries `e`, made the first time and never destroyed. Its copies share its text,
+// so that throwing one needs no memory for that.
+// Throws: std::bad_alloc, the first time.
+template <class Error> const Error& error_of(errc e) {
+    alignas(Error) static std::byte place[sizeof(Error)];
+    static const Error& made = *::new (static_cast<void*>(place)) Error(make_error_code(e));
+    return made;
+}
+
 [[noreturn]] BIDE_NOINLINE inline void throw_error(errc e) {
     if (e == errc::closed) {
-        BIDE_THROW(closed_error(make_error_code(e)));
+        BIDE_THROW(closed_error(error_of<closed_error>(e)));
     }
     if (e == errc::stopped) {
-        BIDE_THROW(stopped_error(make_error_code(e)));
+        BIDE_THROW(stopped_error(error_of<stopped_error>(e)));
     }
     BIDE_THROW(std::system_error(make_error_code(e)));
 }

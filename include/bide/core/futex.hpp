@@ -16,7 +16,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace bide::inline BIDE_ABI {
 
@@ -33,11 +35,14 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
                 deadline until = deadline::never()) noexcept {
     wake_scope<Platform>::hand_over_pending();
     auto* const host = worker_local<Platform>::get().host;
-    if (host != nullptr) {
-        host->blocks();
-    }
+    const bool is_replaced = host == nullptr || host->blocks();
+    const std::int64_t retry =
+        is_replaced ? std::numeric_limits<std::int64_t>::max() : Platform::now() + host->retry_ns;
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, until.look_ns())) {
+    while (!Platform::futex_wait(word, expected, std::min(until.look_ns(), retry))) {
+        if (!is_replaced && Platform::now() >= retry) {
+            break; // for no reason: the caller sleeps again
+        }
         if (!until.is_early()) {
             in_time = false;
             break;

@@ -16,6 +16,10 @@
 // A foreign waker that a time-out lets through runs on the timer thread: all time-outs of the
 // service wait for it, so it has to mark and return (core/waker.hpp).
 //
+// If the threads cannot be started, what asks for a time-out or a stop throws std::system_error. What
+// cannot throw says so and terminates: a stop that has coroutines to resume, a wait with a time-out
+// that was made on a worker and begins elsewhere, a post to a scheduler that has ended.
+//
 // The timer thread sleeps in its ready queue until the earliest of its timers; one that becomes the
 // earliest posts a nudge there, and so does a runnable that needs another resumer. So there is one
 // sleep protocol and not two.
@@ -162,6 +166,16 @@ basic_timer_service<Platform>* started_service(std::error_code& error) noexcept 
         error = service.object.start();
         return error ? nullptr : &service.object;
     }
+}
+
+// The same for what cannot throw. Terminates with a message where it cannot be started.
+template <class Platform> basic_timer_service<Platform>& required_service() noexcept {
+    std::error_code error;
+    auto* const service = started_service<Platform>(error);
+    if (service == nullptr) {
+        fatal("the service threads cannot be started");
+    }
+    return *service;
 }
 
 } // namespace detail

@@ -46,7 +46,7 @@
 namespace bide::inline BIDE_ABI {
 
 // What became of a wait. The first two are not outcomes; see the table above.
-enum class fate : futex_word { waiting, parked, granted, closed, stopped, timed_out };
+enum class fate : futex_word { waiting, parked, granted, closed, stopped, timed_out, no_memory };
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;

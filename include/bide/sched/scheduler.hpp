@@ -4,6 +4,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -37,7 +39,8 @@ class group_entry;
 // Runs tasks, coroutines and plain functions, on a fixed number of workers, each a thread, that
 // steal from each other. A task that waits for something of bide's costs no thread. One that blocks
 // its thread in something of bide's is legal too: where no other worker is idle, another thread
-// takes the worker over until then.
+// takes the worker over until then. If none can be started, what is queued waits for another worker,
+// or for that thread, which tries to start one every 10 ms.
 //
 // What a task does happens in order, on one thread at a time, not always on the same. Tasks are
 // cancelled cooperatively: join_handle::cancel().
@@ -48,7 +51,8 @@ class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:
-    // Throws: std::system_error when a thread cannot be started; none is left behind then.
+    // Throws: std::bad_alloc; std::system_error when a thread cannot be started. None is left behind
+    // then.
     explicit scheduler(scheduler_options options = {})
         : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
@@ -69,7 +73,7 @@ public:
     // With GCC before 13 no co_await expression may contain a lambda that captures by value, nor
     // arguments of the task in braces: they are destroyed twice (BIDE_BRACED_AWAIT_BUG in
     // core/config.hpp). There, name the function or the handle before: this goes for all below.
-    // Throws: std::bad_alloc.
+    // Throws: std::bad_alloc; the task, or the function, has not begun, and is destroyed.
     template <class T> join_handle<T> spawn(task<T> t) {
         return launch(*new detail::coroutine_cell<task<T>>(*core_, std::move(t), true));
     }
@@ -92,7 +96,7 @@ public:
 
     // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a new
     // one, or, where there are max_blocking_threads, the next that is free.
-    // Throws: std::bad_alloc; std::system_error where there is no thread and none can be started.
+    // Throws: as spawn(); std::system_error where there is no thread and none can be started.
     template <class F>
         requires std::is_invocable_v<F&&>
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
@@ -106,13 +110,14 @@ public:
     // co_await s.schedule(): goes on on a worker of this scheduler, after what is queued there.
     async_op<void> schedule() noexcept;
 
-    // Runs it on a worker. Any thread. After the scheduler's end, on a resumer of bide's service.
+    // Runs it on a worker. Any thread. After the scheduler's end, on a resumer of bide's service;
+    // terminates where that cannot be started.
     void post(runnable& r) noexcept { core_->post(r); }
 
     // What its tasks have as their executor.
     executor_ref executor() noexcept { return core_->executor(); }
 
-    // The same; terminates where there is no memory for its place in the queue.
+    // The same. Terminates where there is no memory for its place in the queue.
     void post(waker w) noexcept;
 
     // The end: takes no more tasks; cancels those that wait, and the others when they next wait;
@@ -180,7 +185,10 @@ inline void scheduler::post(waker w) noexcept {
     struct errand : runnable {
         waker what;
     };
-    auto* const e = new errand;
+    auto* const e = new (std::nothrow) errand;
+    if (e == nullptr) {
+        detail::fatal("no memory to post a waker to a scheduler");
+    }
     e->what = w;
     e->run = waker(
         [](void* self) noexcept {

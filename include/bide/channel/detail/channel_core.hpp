@@ -80,6 +80,9 @@ public:
     basic_channel_core(const basic_channel_core&) = delete;
     basic_channel_core& operator=(const basic_channel_core&) = delete;
 
+    // A send never fails for want of memory.
+    static constexpr bool send_allocates = false;
+
     // Moves `value` in: granted; waiting (full) or closed: it is untouched.
     fate send(T& value) noexcept {
         std::size_t sent = 0;

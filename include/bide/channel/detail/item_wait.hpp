@@ -4,7 +4,8 @@
 // Waits in which an item changes hands: those of threads, and the wait_ops of coroutines and
 // selects. What is waited on, a Source, has
 //
-//   fate send(T&)                 moves it in: granted; waiting (full) or closed: untouched
+//   fate send(T&)                 moves it in: granted; waiting (full), closed or no_memory: untouched
+//   bool send_allocates           whether no_memory is possible
 //   fate recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
 //   fate enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
 //   bool cancel(node&, side, fate)    the T, or of the receiver's destination
@@ -18,6 +19,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/thread_wait.hpp>
@@ -28,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -185,7 +188,16 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
-template <class T> result<void, send_error<T>> to_result(fate what, T& value) noexcept {
+// Throws: std::bad_alloc if a send found no memory.
+inline void require_memory(fate what) {
+    if (what == fate::no_memory) {
+        BIDE_THROW(std::bad_alloc());
+    }
+}
+
+// Throws: as require_memory(); `value` is untouched then.
+template <class T> result<void, send_error<T>> to_result(fate what, T& value) {
+    require_memory(what);
     if (what == fate::granted) {
         return {};
     }
@@ -316,6 +328,7 @@ public:
         [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
         &cancel<side::sending>,
         [](const wait_target&, fate what) -> result<void> {
+            require_memory(what);
             return result_of(what);
         },
         [](const wait_target&, fate) noexcept {}};

@@ -25,30 +25,57 @@ namespace detail {
 
 template <class Self, class T, class Platform> class send_face {
     using sent = result<void, send_error<T>>;
+    static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
     // Puts an item in, behind all that are inside. In every form, one that was not put in comes
-    // back in the error.
+    // back in the error. Where a form throws, the caller's item is as it was.
     // Blocks: while it is full. errc::closed.
     // Order: everything before it happens-before the return of the recv that takes the item.
-    sent send(T value) { return send_by(value, deadline::never()); }
+    sent send(T&& value) { return send_by(value, deadline::never()); }
+    sent send(const T& value)
+        requires is_copyable
+    {
+        return send(T(value));
+    }
 
     // As send(); errc::stopped when a stop is requested first.
-    sent send(std::stop_token token, T value) { return send_by(value, token); }
+    sent send(std::stop_token token, T&& value) { return send_by(value, token); }
+    sent send(std::stop_token token, const T& value)
+        requires is_copyable
+    {
+        return send(std::move(token), T(value));
+    }
 
     // Never waits, but for a thread between two steps of its own receive. errc::full, errc::closed.
-    sent try_send(T value) noexcept(noexcept(std::declval<Self&>().source().send(value))) {
+    sent try_send(T&& value) noexcept(!allocates<Self>) {
         return to_result(source().send(value), value);
+    }
+    sent try_send(const T& value) noexcept(!allocates<Self> &&
+                                           std::is_nothrow_copy_constructible_v<T>)
+        requires is_copyable
+    {
+        return try_send(T(value));
     }
 
     // As send(), for at most that long; errc::timeout.
     template <class R, class P>
-    sent try_send_for(T value, const std::chrono::duration<R, P>& rest) {
+    sent try_send_for(T&& value, const std::chrono::duration<R, P>& rest) {
         return send_by(value, deadline::after(rest));
     }
+    template <class R, class P>
+        requires is_copyable
+    sent try_send_for(const T& value, const std::chrono::duration<R, P>& rest) {
+        return try_send_for(T(value), rest);
+    }
     template <class C, class D>
-    sent try_send_until(T value, const std::chrono::time_point<C, D>& when) {
+    sent try_send_until(T&& value, const std::chrono::time_point<C, D>& when) {
         return send_by(value, deadline::at(when));
+    }
+    template <class C, class D>
+        requires is_copyable
+    sent try_send_until(const T& value, const std::chrono::time_point<C, D>& when) {
+        return try_send_until(T(value), when);
     }
 
     // As send(), for a coroutine. GCC before 13 destroys an aggregate twice that is written inside
@@ -126,6 +153,9 @@ protected:
 
 private:
     friend keeper;
+    template <class Of>
+    static constexpr bool allocates =
+        std::remove_reference_t<decltype(std::declval<Of&>().source())>::send_allocates;
     auto& source() noexcept { return static_cast<Self&>(*this).source(); }
     keeper hold() noexcept { return static_cast<Self&>(*this).hold(); }
     template <class Source> using waits = item_wait<T, Platform, std::remove_reference_t<Source>>;

@@ -29,7 +29,6 @@
 #include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
-#include <new>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -46,9 +45,11 @@ public:
     basic_unbounded_core(const basic_unbounded_core&) = delete;
     basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
 
-    // Moves `value` in: granted; or closed, and it is untouched.
-    // Throws: std::bad_alloc; nothing has changed.
-    fate send(T& value) { return send_one(value, nullptr); }
+    // A send may fail for want of memory.
+    static constexpr bool send_allocates = true;
+
+    // Moves `value` in: granted; or closed or no_memory, and it is untouched.
+    fate send(T& value) noexcept { return send_one(value, nullptr); }
 
     // Has put(T&) move an item away: granted; else waiting (empty) or closed.
     template <class Put> fate recv(Put&& put) noexcept;
@@ -100,7 +101,7 @@ private:
 
     // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
     // choice fell on another.
-    fate send_one(T& value, const node* w);
+    fate send_one(T& value, const node* w) noexcept;
     template <class Make>
     fate insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
@@ -188,14 +189,11 @@ fate basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most, std
 }
 
 template <class T, class Platform>
-fate basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) {
+fate basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) noexcept {
     std::size_t sent = 0;
     auto make = [&value](std::size_t) noexcept -> T& { return value; };
     const fate what = insert(make, 1, sent, w);
-    if (what == fate::granted && sent == 0) {
-        BIDE_THROW(std::bad_alloc());
-    }
-    return what;
+    return what == fate::granted && sent == 0 ? fate::no_memory : what;
 }
 
 template <class T, class Platform>

@@ -20,10 +20,11 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where coroutines without an executor go on that must not do so on this thread.
+// Where coroutines without an executor go on that must not do so on this thread. Terminates where
+// there is no such thread and none can be started.
 template <class Platform> executor_ref service_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
-    return worker ? worker : executor_ref(timer_service<Platform>());
+    return worker ? worker : executor_ref(required_service<Platform>());
 }
 
 // The same for coroutines that may go on on this thread as well. Empty: no thread can be started.
@@ -45,7 +46,7 @@ template <class Platform> void add_timer(timer& t) noexcept {
         here.running->will_go_on(here.host->executor())) {
         here.host->add_timer(t);
     } else {
-        timer_service<Platform>().add(t);
+        required_service<Platform>().add(t);
     }
 }
 

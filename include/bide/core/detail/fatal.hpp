@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -22,6 +23,21 @@ namespace detail {
     std::fprintf(stderr, "bide: %s %p %s\n", name, object, what);
     std::fflush(stderr);
     std::terminate();
+}
+
+// make(), for what has no way to say that memory has run out: without memory it says `what` and
+// terminates.
+template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        return make();
+    } catch (const std::bad_alloc&) {
+        fatal(what);
+    }
+#else
+    static_cast<void>(what);
+    return make();
+#endif
 }
 
 [[noreturn]] BIDE_NOINLINE inline void fatal_destroyed(const char* name, const void* object,

@@ -53,11 +53,18 @@ private:
         std::condition_variable changed;
     };
 
+    static constexpr std::size_t buckets = 64;
+
+    union bucket_table { // never destroyed: threads outlive statics
+        bucket_table() noexcept : at() {}
+        ~bucket_table() {}
+        bucket at[buckets];
+    };
+
     static bucket& bucket_of(const void* word) noexcept {
-        constexpr std::size_t buckets = 64;
-        static bucket* const table = new bucket[buckets]; // never freed: threads outlive statics
+        static bucket_table table;
         const auto address = reinterpret_cast<std::uintptr_t>(word);
-        return table[(address / 64 ^ address / 4) % buckets];
+        return table.at[(address / 64 ^ address / 4) % buckets];
     }
 };
 

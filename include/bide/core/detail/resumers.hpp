@@ -82,7 +82,7 @@ public:
     // As the host of a resumer that runs user code.
     void give_way(runnable& r) noexcept override { post(r); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
-    void blocks() noexcept override;
+    bool blocks() noexcept override;
     void unblocks() noexcept override;
     executor_ref executor() noexcept override { return {}; }
 
@@ -199,7 +199,7 @@ template <class Platform> std::int64_t basic_resumers<Platform>::look(std::int64
     return next;
 }
 
-template <class Platform> void basic_resumers<Platform>::blocks() noexcept {
+template <class Platform> bool basic_resumers<Platform>::blocks() noexcept {
     lock();
     active_ = active_ - 1;
     const bool call = active_ == 0 && queue_.first() != nullptr;
@@ -207,6 +207,7 @@ template <class Platform> void basic_resumers<Platform>::blocks() noexcept {
     if (call) {
         attention_.wake();
     }
+    return true; // look() tries again
 }
 
 template <class Platform> void basic_resumers<Platform>::unblocks() noexcept {

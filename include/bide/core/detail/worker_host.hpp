@@ -9,6 +9,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 
+#include <cstdint>
+
 namespace bide::inline BIDE_ABI {
 
 struct timer;
@@ -22,8 +24,10 @@ public:
     virtual void add_timer(timer& t) noexcept = 0;
 
     // This thread is going to sleep inside a task, and: it woke up. What it would have run is
-    // somebody else's meanwhile.
-    virtual void blocks() noexcept = 0;
+    // another thread's meanwhile. blocks() answers false if none could be started for that: the
+    // thread then sleeps for `retry_ns` at most, and calls both again.
+    static constexpr std::int64_t retry_ns = 10'000'000;
+    virtual bool blocks() noexcept = 0;
     virtual void unblocks() noexcept = 0;
 
     virtual executor_ref executor() noexcept = 0;

@@ -44,7 +44,6 @@ template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
     using lane = basic_fork_lane<Platform>;
-
     using owner = basic_pool_owner<Platform>;
     using options = pool_options;
 
@@ -70,7 +69,7 @@ public:
 
     // Some worker is blocked and nobody sleeps: has it run by another thread, if there is one.
     void relieve() noexcept {
-        if_short([this](worker& w) noexcept { return pass_on(w); });
+        if_short([this, none = false](worker& w) mutable noexcept { return pass_on(w, none); });
     }
 
     // The same for a thread that will run it itself; nullptr: no need.
@@ -125,7 +124,7 @@ public:
             queues_.push_behind(w, *older);
         }
     }
-    void blocks(worker& w) noexcept;
+    bool blocks(worker& w) noexcept;
     void unblocks(worker& w) noexcept;
     void earlier_timer(worker& of) noexcept { lookout_.earlier_timer(of, mine() == &of); }
 
@@ -137,7 +136,7 @@ private:
     runnable* look_up(worker& w) noexcept;
     runnable* search(worker& w, bool napped, bool& more) noexcept;
     runnable* search_or_sleep(worker& w) noexcept;
-    bool pass_on(worker& w) noexcept;
+    bool pass_on(worker& w, bool& in_vain) noexcept;
 
     // Some worker is blocked and nobody sleeps: the first worker that `take` takes over.
     template <class Take> worker* if_short(Take&& take) noexcept {
@@ -353,14 +352,16 @@ template <class Platform> void basic_pool<Platform>::stop() noexcept {
 // woken for what comes. Where none does, another thread takes the worker over: when the thread
 // blocks, or when the last sleeper comes to run something [I3].
 
-template <class Platform> void basic_pool<Platform>::blocks(worker& w) noexcept {
+template <class Platform> bool basic_pool<Platform>::blocks(worker& w) noexcept {
+    bool in_vain = false;
     worker_local<Platform>::get().host = nullptr;
     queues_.hand_over(w);
     lookout_.hand_on(w);
     w.tenancy.block(&place::here());
-    if (queues_.idle().away(1) == 0 && pass_on(w)) {
+    if (queues_.idle().away(1) == 0 && pass_on(w, in_vain)) {
         place::here().mine = nullptr;
     }
+    return !in_vain;
 }
 
 template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcept {
@@ -376,10 +377,10 @@ template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcep
     }
 }
 
-// Has another thread run `w`, if its own is blocked. False: it is not, or nobody is there now: then
-// the one who comes first does it.
-template <class Platform> bool basic_pool<Platform>::pass_on(worker& w) noexcept {
-    bool in_vain = false;
+// Has another thread run `w`, if its own is blocked. False: it is not, or there is no thread now: then
+// the one that is free first does it; in vain, if there will be none, either.
+template <class Platform> bool basic_pool<Platform>::pass_on(worker& w, bool& in_vain) noexcept {
+    in_vain = false;
     const bool passed = w.tenancy.pass_on([this, &w, &in_vain]() noexcept {
         queues_.idle().away(-1);
         in_vain = !owner_.replace(w);
@@ -389,7 +390,7 @@ template <class Platform> bool basic_pool<Platform>::pass_on(worker& w) noexcept
         return !in_vain;
     });
     if (in_vain) {
-        owner_.call_for_help(); // not before, or it comes while the worker is neither's
+        in_vain = !owner_.call_for_help(); // not before, or it comes while the worker is neither's
     }
     return passed;
 }

@@ -7,6 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
@@ -96,7 +97,7 @@ private:
     }
     const void* face() const noexcept override { return &face_; }
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
-    void call_for_help() noexcept override { threads_.call_for_help(); }
+    bool call_for_help() noexcept override { return threads_.call_for_help(); }
     bool stands_in() const noexcept override { return employer::here().stands_in; }
     bool give_back(worker& w) noexcept override { return threads_.hire(w); }
     void found_nothing() noexcept override { life_.found_nothing(); }
@@ -117,7 +118,9 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
              wanted.trace}),
       threads_(whose, pool_, wanted),
       life_(
-          pool_, +[]() -> executor_ref { return timer_service<platform>(); }) {}
+          pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
+    static_cast<void>(error_of<stopped_error>(errc::stopped)); // so that a cancellation finds it
+}
 
 inline void scheduler_core::open() {
     if (const std::error_code error = threads_.start()) {

@@ -6,6 +6,7 @@
 // and when_any (compose.hpp).
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
@@ -177,7 +178,8 @@ template <class Platform> std::stop_token basic_task_control<Platform>::get_stop
     // Order: relaxed; the task alone sets it.
     std::stop_source* source = stop_.load(std::memory_order_relaxed);
     if (source == nullptr) {
-        source = new std::stop_source;
+        source =
+            made_or_fatal("no memory for a task's stop token", [] { return new std::stop_source; });
         // Order: seq_cst [K4]; set before `cancelled` is looked at; who cancels does it the other
         // way round, so one of the two sees the other.
         stop_.store(source, std::memory_order_seq_cst);

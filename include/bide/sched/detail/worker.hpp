@@ -65,7 +65,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     // As a host, for the thread that owns it and runs a task.
     void give_way(runnable& r) noexcept override { pool.give_way(*this, r); }
     void add_timer(timer& t) noexcept override { timers.add(t); }
-    void blocks() noexcept override { pool.blocks(*this); }
+    bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
     executor_ref executor() noexcept override { return pool.executor(); }
 

@@ -72,8 +72,8 @@ public:
     bool hire(worker& w) noexcept;
 
     // replace() was in vain: the next thread that is free runs a worker that is blocked then, until
-    // that one's thread is back.
-    void call_for_help() noexcept;
+    // that one's thread is back. False: there is no thread, and none can be started.
+    bool call_for_help() noexcept;
 
     // A thread for what blocks is on no worker's processor, whoever started it.
     void unpin() noexcept {
@@ -226,12 +226,13 @@ inline bool worker_threads::hire(worker& w) noexcept {
     return true;
 }
 
-inline void worker_threads::call_for_help() noexcept {
+inline bool worker_threads::call_for_help() noexcept {
     lock::acquire(lock_);
     const bool is_somebody_there = spares_ != nullptr; // since: it found nobody in need
     lock::release(lock_);
     if (is_somebody_there) {
-        return pool_.relieve();
+        pool_.relieve();
+        return true;
     }
     // Order: acq_rel [H1]; the call before is over, and what it did.
     if (!called_.exchange(true, std::memory_order_acq_rel)) {
@@ -239,8 +240,10 @@ inline void worker_threads::call_for_help() noexcept {
         if (!blocking_.post(relief_, why)) {
             // Order: release [H1]; as if it had not called.
             called_.store(false, std::memory_order_release);
+            return false;
         }
     }
+    return true;
 }
 
 // A thread for what blocks has come to the call.

@@ -1,0 +1,678 @@
+// What schedulers, tasks and parallel algorithms do where memory runs out, or no thread can be
+// started: see support/shortage.hpp.
+
+#define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
+
+#include "support/alloc.hpp"
+#include "support/catch.hpp"
+#include "support/counted.hpp"
+#include "support/death.hpp"
+#include "support/gate.hpp"
+#include "support/scheduling.hpp"
+#include "support/shortage.hpp"
+#include "support/waiting.hpp"
+
+#include <bide/core/async_op.hpp>
+#include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/compose.hpp>
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/fork_join.hpp>
+#include <bide/sched/join_handle.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/semaphore.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#if defined(__unix__)
+#include <unistd.h>
+#endif
+
+using namespace std::chrono_literals;
+
+namespace {
+
+using bide::scheduler;
+using bide::scheduler_options;
+using bide::task;
+using test::counted;
+using test::scenario;
+using test::tally;
+using test::trial;
+using test::with;
+
+// All that was spawned has ended, and one more task runs.
+bool is_intact(scheduler& s) {
+    const bide::scheduler_stats now = s.stats();
+    return now.spawned == now.completed && s.spawn([] { return 1; }).join() == 1;
+}
+
+// ---- Coroutines
+
+task<int> number(counted of) { co_return of.number(); }
+task<int> spawned_by_a_task(scheduler& s, tally& all) {
+    auto handle = s.spawn(number(counted(all, 7)));
+    const int got = co_await std::move(handle).async_join();
+    co_return got;
+}
+task<int> awaited_by_a_task(tally& all) {
+    auto inner = number(counted(all, 7));
+    const int got = co_await std::move(inner);
+    co_return got;
+}
+task<int> both(tally& all) {
+    auto children = bide::when_all(number(counted(all, 1)), number(counted(all, 2)));
+    const std::tuple<int, int> got = co_await std::move(children);
+    co_return std::get<0>(got) + std::get<1>(got);
+}
+task<int> many(tally& all) {
+    std::vector<task<int>> children;
+    for (int i = 0; i < 3; ++i) {
+        children.push_back(number(counted(all, i)));
+    }
+    auto them = bide::when_all(std::move(children));
+    const std::vector<int> got = co_await std::move(them);
+    co_return std::accumulate(got.begin(), got.end(), 0);
+}
+task<int> either(tally& all) {
+    auto children = bide::when_any(number(counted(all, 1)), number(counted(all, 2)));
+    const auto got = co_await std::move(children);
+    co_return static_cast<int>(got.index()) * 0 + 1;
+}
+task<int> any_of_many(tally& all) {
+    std::vector<task<int>> children;
+    for (int i = 0; i < 3; ++i) {
+        children.push_back(number(counted(all, i)));
+    }
+    auto them = bide::when_any(std::move(children));
+    const auto got = co_await std::move(them);
+    co_return static_cast<int>(got.first) == got.second ? 1 : 0;
+}
+task<> joins_a_group(scheduler& s, tally& all) {
+    bide::task_group group(s);
+    for (int i = 0; i < 3; ++i) {
+        group.spawn(number(counted(all, i)));
+    }
+    co_await group.async_join();
+}
+task<int> waits_in_turn(bide::semaphore& never) {
+    std::stop_source stop;
+    co_await bide::this_task::sleep_for(1us);
+    auto late = co_await never.async_acquire().with_timeout(1us);
+    stop.request_stop();
+    auto stopped = co_await never.async_acquire().with_stop(stop.get_token());
+    co_await bide::this_task::yield();
+    co_return late || stopped ? 0 : 1;
+}
+task<> waits(bide::semaphore& never) { auto got = co_await never.async_acquire(); }
+task<> sleeps() { co_await bide::this_task::sleep_for(1h); }
+task<int> moves_to(scheduler& s) {
+    co_await s.schedule();
+    co_return scheduler::current() == &s ? 1 : 0;
+}
+
+// Runs a task on a scheduler of its own.
+template <class Task> void run_one(trial& t, Task make) {
+    tally all;
+    {
+        scheduler s(with(1, false));
+        int got = 0;
+        const bool done = t.attempt([&] { got = bide::sync_wait(s, make(s, all)); });
+        t.expect(!done || got > 0);
+        t.expect(is_intact(s));
+    }
+    t.expect(all.alive() == 0);
+}
+
+// ---- Scenarios
+
+const scenario schedulers[] = {
+    {"scheduler: construction",
+     [](trial& t) {
+         std::atomic<int> started{0};
+         std::atomic<int> stopped{0};
+         t.attempt([&] {
+             scheduler_options wanted = with(2, true);
+             wanted.name = "a name that is too long for a short string";
+             wanted.on_worker_start = [&started](unsigned) { ++started; };
+             wanted.on_worker_stop = [&stopped](unsigned) { ++stopped; };
+             wanted.on_unhandled = [large = std::array<int, 16>{}](std::exception_ptr) {
+                 static_cast<void>(large);
+             };
+             scheduler s(std::move(wanted));
+         });
+         t.expect(started == stopped);
+     },
+     true},
+    {"scheduler: spawn a task",
+     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return number(counted(all, 7)); }); },
+     true},
+    {"scheduler: spawn a function",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(1, false));
+             int got = 0;
+             const bool done = t.attempt(
+                 [&] { got = s.spawn([mine = counted(all, 7)] { return mine.number(); }).join(); });
+             t.expect(got == (done ? 7 : 0));
+             t.expect(is_intact(s));
+         }
+         t.expect(all.alive() == 0);
+     },
+     true},
+    {"scheduler: spawn a function that returns a task",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(1, false));
+             int got = 0;
+             const bool done = t.attempt(
+                 [&] { got = s.spawn([mine = counted(all, 7)] { return number(mine); }).join(); });
+             t.expect(got == (done ? 7 : 0));
+             t.expect(is_intact(s));
+         }
+         t.expect(all.alive() == 0);
+     },
+     true},
+    {"scheduler: spawn by a task",
+     [](trial& t) {
+         run_one(t, [](scheduler& s, tally& all) { return spawned_by_a_task(s, all); });
+     },
+     true},
+    {"task: awaits a task",
+     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return awaited_by_a_task(all); }); },
+     true},
+    {"task: sync_wait",
+     [](trial& t) {
+         tally all;
+         t.attempt([&] { bide::sync_wait(awaited_by_a_task(all)); });
+         t.expect(all.alive() == 0);
+     }},
+    {"scheduler: spawn_blocking",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(1, false));
+             int got = 0;
+             const bool done = t.attempt([&] {
+                 got = s.spawn_blocking([mine = counted(all, 7)] { return mine.number(); }).join();
+             });
+             t.expect(got == (done ? 7 : 0));
+             t.expect(is_intact(s));
+         }
+         t.expect(all.alive() == 0);
+     },
+     true},
+    {"scheduler: schedule()",
+     [](trial& t) {
+         scheduler s(with(1, false));
+         int got = 0;
+         const bool done = t.attempt([&] { got = bide::sync_wait(moves_to(s)); });
+         t.expect(!done || got == 1);
+         t.expect(is_intact(s));
+     },
+     true},
+    {"scheduler: waits of tasks",
+     [](trial& t) {
+         bide::semaphore never(0);
+         run_one(t, [&never](scheduler&, tally&) { return waits_in_turn(never); });
+         t.expect(never.available() == 0 && never.waiters() == 0);
+     },
+     true},
+    {"scheduler: cancel",
+     [](trial& t) {
+         bide::semaphore never(0);
+         scheduler s(with(1, false));
+         auto waiting = s.spawn(waits(never));
+         t.expect(test::has_waiters(never, 1));
+         bool stopped = false;
+         const bool done = t.attempt([&] {
+             waiting.cancel();
+             try {
+                 std::move(waiting).join();
+             } catch (const bide::stopped_error&) {
+                 stopped = true;
+             }
+         });
+         t.expect(done && stopped);
+         t.expect(is_intact(s) && never.waiters() == 0);
+     },
+     true},
+    {"scheduler: shutdown",
+     [](trial& t) {
+         bide::semaphore never(0);
+         std::atomic<int> unhandled{0};
+         scheduler_options wanted = with(2, false);
+         wanted.on_unhandled = [&unhandled](std::exception_ptr) { ++unhandled; };
+         scheduler s(std::move(wanted));
+         s.spawn(waits(never)).detach();
+         auto kept = s.spawn(waits(never));
+         s.spawn(sleeps()).detach();
+         t.expect(test::has_waiters(never, 2));
+         t.expect(t.attempt([&] { s.shutdown(); }));
+         t.expect(unhandled == 0 && kept.done() && never.waiters() == 0);
+         t.expect(s.stats().spawned == s.stats().completed);
+         try {
+             std::move(kept).join();
+             t.expect(false);
+         } catch (const bide::stopped_error&) {
+         }
+     },
+     true},
+    {"scheduler: a task blocks the only worker",
+     [](trial& t) {
+         bide::semaphore permits(0);
+         scheduler s(with(1, false));
+         std::atomic<bool> told{false};
+         auto blocks = s.spawn([&] {
+             test::spin_until(told);
+             permits.acquire();
+         });
+         auto next = s.spawn([] {});
+         t.expect(t.attempt([&] {
+             told = true;
+             t.expect(test::has_waiters(permits, 1));
+             permits.release();
+             std::move(next).join();
+             std::move(blocks).join();
+         }));
+         t.expect(is_intact(s));
+     },
+     true},
+    {"scheduler: spawn after shutdown",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(1, false));
+             s.shutdown();
+             bool stopped = false;
+             const bool done = t.attempt([&] {
+                 auto handle = s.spawn(number(counted(all, 1)));
+                 try {
+                     std::move(handle).join();
+                 } catch (const bide::stopped_error&) {
+                     stopped = true;
+                 }
+             });
+             t.expect(stopped == done && s.stats().spawned == s.stats().completed);
+         }
+         t.expect(all.alive() == 0);
+     }},
+    {"scheduler: dump",
+     [](trial& t) {
+         bide::semaphore never(0);
+         scheduler s(with(2, false));
+         std::vector<bide::join_handle<void>> all;
+         for (int i = 0; i < 20; ++i) {
+             all.push_back(s.spawn(waits(never).named("waits")));
+         }
+         t.expect(test::has_waiters(never, 20));
+         std::FILE* const to = std::fopen("/dev/null", "w");
+         t.attempt([&] { s.dump(to); });
+         std::fclose(to);
+         never.release(20);
+         for (auto& one : all) {
+             std::move(one).join();
+         }
+         t.expect(is_intact(s));
+     }},
+    {"chrome_trace: loses events, and nothing else",
+     [](trial& t) {
+         bide::chrome_trace trace;
+         scheduler_options wanted = with(1, false);
+         wanted.trace = &trace;
+         {
+             scheduler s(std::move(wanted));
+             int got = 0;
+             const bool done = t.attempt([&] { got = s.spawn([] { return 1; }).join(); });
+             t.expect(got == done);
+             t.expect(is_intact(s));
+         }
+         std::FILE* const to = std::fopen("/dev/null", "w");
+         t.expect(trace.write(to));
+         std::fclose(to);
+     },
+     true},
+};
+
+const scenario compositions[] = {
+    {"when_all", [](trial& t) { run_one(t, [](scheduler&, tally& all) { return both(all); }); },
+     true},
+    {"when_all of a vector",
+     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return many(all); }); }, true},
+    {"when_any", [](trial& t) { run_one(t, [](scheduler&, tally& all) { return either(all); }); },
+     true},
+    {"when_any of a vector",
+     [](trial& t) { run_one(t, [](scheduler&, tally& all) { return any_of_many(all); }); }, true},
+    {"when_all without a scheduler",
+     [](trial& t) {
+         tally all;
+         t.attempt([&] { bide::sync_wait(both(all)); });
+         t.expect(all.alive() == 0);
+     }},
+    {"task_group: spawn and join",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(2, false));
+             {
+                 bide::task_group group(s);
+                 int spawned = 0;
+                 t.attempt([&] {
+                     for (; spawned < 3; ++spawned) {
+                         group.spawn(number(counted(all, 1)));
+                     }
+                     group.join();
+                 });
+                 group.join();
+                 group.spawn(number(counted(all, 1)));
+                 group.join();
+             }
+             t.expect(is_intact(s));
+         }
+         t.expect(all.alive() == 0);
+     },
+     true},
+    {"task_group: a task's",
+     [](trial& t) {
+         tally all;
+         {
+             scheduler s(with(2, false)); // a group's end may block one of them
+             t.attempt([&] { bide::sync_wait(s, joins_a_group(s, all)); });
+             t.expect(is_intact(s));
+         }
+         t.expect(all.alive() == 0);
+     },
+     true},
+    {"task_group: cancel",
+     [](trial& t) {
+         bide::semaphore never(0);
+         scheduler s(with(1, false));
+         bide::task_group group(s);
+         group.spawn(waits(never));
+         t.expect(test::has_waiters(never, 1));
+         t.expect(t.attempt([&] {
+             group.cancel();
+             group.join(); // what its cancellation ended has not failed
+         }));
+         t.expect(never.waiters() == 0);
+     },
+     true},
+};
+
+// Forks until `left` joins are inside each other.
+void nest(scheduler& s, int left, int& begun, std::atomic<int>& ended) {
+    if (left == 0) {
+        return;
+    }
+    ++begun;
+    bide::join(
+        s, [&] { nest(s, left - 1, begun, ended); }, [&] { ++ended; });
+}
+
+template <class Sort> void sort_with(trial& t, Sort sort) {
+    scheduler s(with(2, false));
+    std::vector<int> numbers(20'000);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = static_cast<int>(i * 7919 % numbers.size());
+    }
+    const bool done = t.attempt([&] { sort(s, numbers); });
+    t.expect(!done || std::is_sorted(numbers.begin(), numbers.end()));
+    std::sort(numbers.begin(), numbers.end());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        t.expect(numbers[i] == static_cast<int>(i));
+    }
+    t.expect(is_intact(s));
+}
+
+const scenario forks[] = {
+    {"join",
+     [](trial& t) {
+         scheduler s(with(2, false));
+         std::atomic<int> ended{0};
+         const bool done = t.attempt([&] {
+             bide::join(
+                 s, [&] { ++ended; }, [&] { ++ended; });
+         });
+         t.expect(ended == (done ? 2 : 0));
+         t.expect(is_intact(s));
+     },
+     true},
+    {"join: a thousand inside each other",
+     [](trial& t) {
+         scheduler s(with(2, false));
+         int begun = 0;
+         std::atomic<int> ended{0};
+         const bool done = t.attempt([&] { nest(s, 1'000, begun, ended); });
+         t.expect(done ? begun == 1'000 && ended == 1'000 : ended == (begun == 0 ? 0 : begun - 1));
+         t.expect(is_intact(s));
+     },
+     true},
+    {"parallel_invoke",
+     [](trial& t) {
+         scheduler s(with(2, false));
+         std::atomic<int> ended{0};
+         const bool done = t.attempt([&] {
+             bide::parallel_invoke(
+                 s, [&] { ++ended; }, [&] { ++ended; }, [&] { ++ended; });
+         });
+         t.expect(done ? ended == 3 : ended < 3);
+         t.expect(is_intact(s));
+     },
+     true},
+    {"parallel_for",
+     [](trial& t) {
+         scheduler s(with(2, false));
+         std::vector<std::atomic<int>> ended(10'000);
+         const bool done = t.attempt([&] {
+             bide::parallel_for(s, std::size_t{0}, ended.size(),
+                                [&](std::size_t i) { ++ended[i]; });
+         });
+         for (const auto& e : ended) {
+             t.expect(done ? e == 1 : e <= 1);
+         }
+         t.expect(is_intact(s));
+     },
+     true},
+    {"parallel_reduce",
+     [](trial& t) {
+         scheduler s(with(2, false));
+         int sum = 0;
+         const bool done = t.attempt([&] {
+             sum = bide::parallel_reduce(
+                 s, 0, 10'000, 0, [](int) { return 1; }, [](int a, int b) { return a + b; });
+         });
+         t.expect(sum == (done ? 10'000 : 0));
+         t.expect(is_intact(s));
+     },
+     true},
+    {"parallel_sort",
+     [](trial& t) {
+         sort_with(t, [](scheduler& s, std::vector<int>& v) {
+             bide::parallel_sort(s, v.begin(), v.end());
+         });
+     },
+     true},
+    {"parallel_stable_sort",
+     [](trial& t) {
+         sort_with(t, [](scheduler& s, std::vector<int>& v) {
+             bide::parallel_stable_sort(s, v.begin(), v.end());
+         });
+     },
+     true},
+};
+
+#if defined(__linux__)
+
+task<int> reads(bide::epoll_driver& io, int fd) {
+    const bide::io_result ready = co_await io.async_wait_readable(fd);
+    co_return ready ? 1 : ready.error() == std::errc::not_enough_memory ? 2 : 0;
+}
+
+const scenario drivers[] = {
+    {"epoll_driver: construction",
+     [](trial& t) { t.attempt([] { const bide::epoll_driver made; }); }},
+    {"epoll_driver: a wait",
+     [](trial& t) {
+         int ends[2] = {};
+         t.expect(::pipe(ends) == 0 && ::write(ends[1], "x", 1) == 1);
+         bide::epoll_driver io;
+         {
+             scheduler_options wanted = with(1, false);
+             wanted.io = &io;
+             scheduler s(std::move(wanted));
+             int got = 0;
+             const bool done = t.attempt([&] { got = bide::sync_wait(s, reads(io, ends[0])); });
+             t.expect(done == (got != 0));
+             t.expect(bide::sync_wait(s, reads(io, ends[0])) == 1);
+         }
+         ::close(ends[0]);
+         ::close(ends[1]);
+     },
+     true},
+};
+
+#endif
+
+task<bool> times_out(bide::semaphore& never) {
+    auto got = co_await never.async_acquire().with_timeout(1us);
+    co_return !got;
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+
+// In a process in which bide's service was not started: the first wait that needs it, with the n-th
+// allocation failing, and another afterwards.
+std::string starts_service(std::size_t n, test::shortage how) {
+    return test::dies([n, how] {
+        bide::semaphore never(0);
+        bool good = true;
+        bool has_failed = false;
+        {
+            const test::failing_allocations now(n, how, true);
+            try {
+                good = bide::sync_wait(times_out(never));
+            } catch (const std::bad_alloc&) {
+            } catch (const std::system_error&) {
+            }
+            has_failed = now.has_failed();
+        }
+        good = good && never.waiters() == 0 && bide::sync_wait(times_out(never));
+        std::fputs(!good ? "bad" : has_failed ? "good" : "done", stderr);
+        std::abort();
+    });
+}
+
+#endif
+
+template <std::size_t N> void run_all(const scenario (&of)[N]) {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    for (const scenario& s : of) {
+        test::for_each_allocation_failure(s);
+    }
+}
+
+} // namespace
+
+TEST_CASE("scheduler: where an allocation or a thread fails, it throws and every task is counted") {
+    run_all(schedulers);
+}
+
+TEST_CASE("scheduler: where no thread could be started for a blocked worker, one is later") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(1, false));
+    std::atomic<bool> told{false};
+    auto blocks = s.spawn([&] {
+        test::spin_until(told);
+        permits.acquire();
+    });
+    auto releases = s.spawn([&permits] { permits.release(); });
+    {
+        const test::failing_allocations none(0, test::shortage::lasting, true);
+        told = true;
+        CHECK(test::eventually([&none] { return none.has_failed(); }));
+    }
+    std::move(releases).join();
+    std::move(blocks).join();
+}
+
+TEST_CASE("compose: where an allocation fails, it throws after all children have ended") {
+    run_all(compositions);
+}
+
+TEST_CASE("fork_join: where an allocation fails, no arm is lost and none runs twice") {
+    run_all(forks);
+}
+
+#if defined(__linux__)
+TEST_CASE("epoll_driver: where an allocation fails, the wait says so") { run_all(drivers); }
+#endif
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+
+TEST_CASE(
+    "timer: where an allocation or a thread fails, the first time-out throws and the next ends") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    for (const test::shortage how : {test::shortage::single, test::shortage::lasting}) {
+        std::string said = "good";
+        std::size_t n = 0;
+        for (; said == "good" && n < 100; ++n) {
+            said = starts_service(n, how);
+        }
+        CHECK(said == "done");
+        CHECK(n > 2);
+    }
+}
+
+TEST_CASE("scheduler: what cannot throw says what it has no memory for, and terminates") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    CHECK(test::dies([] {
+              scheduler s(with(1, false));
+              s.spawn([] {
+                   const test::out_of_memory now;
+                   static_cast<void>(bide::this_task::get_stop_token());
+               }).join();
+          }) == "bide: no memory for a task's stop token\n");
+    CHECK(test::dies([] {
+              scheduler s(with(1, false));
+              const test::out_of_memory now;
+              s.post(bide::waker());
+          }) == "bide: no memory to post a waker to a scheduler\n");
+    CHECK(test::dies([] {
+              scheduler s(with(1, false));
+              s.shutdown();
+              bide::runnable late;
+              const test::out_of_memory now;
+              s.post(late);
+          }) == "bide: the service threads cannot be started\n");
+}
+
+#endif
