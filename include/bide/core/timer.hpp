@@ -23,6 +23,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/resumers.hpp>
 #include <bide/core/executor.hpp>
@@ -144,12 +145,6 @@ template <class Platform> void basic_timer_service<Platform>::run() noexcept {
 }
 
 namespace detail {
-
-template <class T> union never_destroyed {
-    constexpr never_destroyed() noexcept : object() {}
-    constexpr ~never_destroyed() {}
-    T object;
-};
 
 // The process's service, started; nullptr: `error` says why it cannot be. It is never destroyed:
 // threads may outlive statics.
