@@ -9,8 +9,11 @@
 #if defined(__unix__) || defined(__APPLE__)
 #define BIDE_TESTS_CAN_DIE 1
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
+#include <utility>
+
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,16 +29,35 @@ inline bool contains(std::string_view text, std::string_view part) {
 
 #if BIDE_TESTS_CAN_DIE
 
-// Runs f in a child process, which must abort; returns what that wrote to stderr, or how it ended
-// instead, in brackets. f starts no threads, and waits for none: the child has none.
-template <class F> std::string dies(F f) {
+// How a child process ended.
+struct child_end {
+    int status = -1;  // as waitpid() tells it
+    std::string said; // on stderr
+
+    bool has_exited(int code) const noexcept {
+        return WIFEXITED(status) && WEXITSTATUS(status) == code;
+    }
+    bool has_aborted() const noexcept { return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT; }
+
+    // For people to read.
+    std::string text() const {
+        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+        return (WIFEXITED(status) ? "[exit " : "[signal ") + std::to_string(code) + "] " + said;
+    }
+};
+
+// Runs f in a child process, which exits with 0 when f returns.
+template <class F> child_end run_child(F f) {
+    child_end end;
     int ends[2];
     if (::pipe(ends) != 0) {
-        return "[no pipe]";
+        end.said = "no pipe";
+        return end;
     }
     const pid_t child = ::fork();
     if (child < 0) {
-        return "[no child]";
+        end.said = "no child";
+        return end;
     }
     if (child == 0) {
         ::dup2(ends[1], STDERR_FILENO);
@@ -49,21 +71,26 @@ template <class F> std::string dies(F f) {
         ::_exit(0);
     }
     ::close(ends[1]);
-    std::string said;
     char some[256];
     for (ssize_t n; (n = ::read(ends[0], some, sizeof some)) > 0;) {
-        said.append(some, static_cast<std::size_t>(n));
+        end.said.append(some, static_cast<std::size_t>(n));
     }
     ::close(ends[0]);
-    if (const auto at = said.find("qemu: uncaught target signal"); at != said.npos) {
-        said.erase(at, said.find('\n', at) + 1 - at); // an emulator's remark on the end
+    if (const auto at = end.said.find("qemu: uncaught target signal"); at != end.said.npos) {
+        end.said.erase(at, end.said.find('\n', at) + 1 - at); // an emulator's remark on the end
     }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) {
-        return said;
+    ::waitpid(child, &end.status, 0);
+    return end;
+}
+
+// Runs f in a child process, which must abort; returns what that wrote to stderr, or how it ended
+// instead, in brackets. f starts no threads, and waits for none: the child has none.
+template <class F> std::string dies(F f) {
+    const child_end end = run_child(std::move(f));
+    if (end.has_aborted()) {
+        return end.said;
     }
-    return (WIFSIGNALED(status) ? "[it was killed] " : "[it lives on] ") + said;
+    return (WIFSIGNALED(end.status) ? "[it was killed] " : "[it lives on] ") + end.said;
 }
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 
 #include <cstddef>
 #include <new>
@@ -45,8 +46,8 @@ public:
 } // namespace detail
 
 inline const std::error_category& error_category() noexcept {
-    static const detail::error_category_type category;
-    return category;
+    static constinit detail::never_destroyed<detail::error_category_type> category;
+    return category.object;
 }
 
 inline std::error_code make_error_code(errc e) noexcept {

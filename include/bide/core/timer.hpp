@@ -3,7 +3,7 @@
 
 // The service: time-outs of coroutines outside of schedulers, and the place where a coroutine
 // without any executor goes on after a stop or a time-out. One for the process, started on first
-// use, never ended. It consists of
+// use, never ended; a child of fork() starts one of its own. It consists of
 //
 //   the timer thread   decides time-outs, and runs no coroutine
 //   the resumers       run what is posted, which is coroutines: one thread, and more while these
@@ -28,6 +28,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/resumers.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -38,6 +39,7 @@
 #include <bide/core/waker.hpp>
 
 #include <cstdint>
+#include <new>
 #include <system_error>
 #include <type_traits>
 
@@ -149,22 +151,17 @@ template <class Platform> void basic_timer_service<Platform>::run() noexcept {
 
 namespace detail {
 
-template <class T> union never_destroyed {
-    constexpr never_destroyed() noexcept : object() {}
-    constexpr ~never_destroyed() {}
-    T object;
-};
-
-// The process's service, started; nullptr: `error` says why it cannot be. It is never destroyed:
-// threads may outlive statics.
+// The process's service, started; nullptr: `error` says why it cannot be.
 template <class Platform>
 basic_timer_service<Platform>* started_service(std::error_code& error) noexcept {
     if constexpr (Platform::model) {
         return Platform::timer_service();
     } else {
-        static constinit never_destroyed<basic_timer_service<Platform>> service;
-        error = service.object.start();
-        return error ? nullptr : &service.object;
+        using service = basic_timer_service<Platform>;
+        service* const one = process_wide<service, Platform>::get(
+            +[]() noexcept { return new (std::nothrow) service; });
+        error = one != nullptr ? one->start() : std::make_error_code(std::errc::not_enough_memory);
+        return error ? nullptr : one;
     }
 }
 

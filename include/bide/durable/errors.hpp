@@ -5,6 +5,7 @@
 // stopped. An engine's own codes (errno, say) stay what they are where they say more.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/never_destroyed.hpp>
 
 #include <string>
 #include <system_error>
@@ -56,8 +57,8 @@ public:
 } // namespace detail
 
 inline const std::error_category& durable_category() noexcept {
-    static const detail::durable_category_type category;
-    return category;
+    static constinit detail::never_destroyed<detail::durable_category_type> category;
+    return category.object;
 }
 
 inline std::error_code make_error_code(durable_errc e) noexcept {

@@ -5,6 +5,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -46,7 +47,11 @@ class group_entry;
 // cancelled cooperatively: join_handle::cancel().
 //
 // After fork() the child has the memory but none of the threads: it may destroy the scheduler,
-// which then does nothing but leave its memory, and use new ones; nothing else of it.
+// which then does nothing but leave its memory, and use new ones; nothing else of it. shared() is
+// a new one there. A child that a task forked may only call exec or _exit().
+//
+// exit() may be called by a task, but not by one of a scheduler that exit() destroys, a static
+// one: the destructor is on one of its own workers then. quick_exit() may be called by any task.
 class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
@@ -153,9 +158,15 @@ public:
     // blocking tasks, it is; or nullptr.
     static scheduler* current() noexcept { return detail::employer::here().face; }
 
-    // One for the process, with default options, started on first use. It is never destroyed.
+    // One for the process, with default options, started on first use. It is never destroyed: its
+    // tasks go on until the process ends, so a static that they wait for must not be destroyed.
+    // Throws: std::bad_alloc, and as the constructor does.
     static scheduler& shared() {
-        static scheduler* const one = new scheduler;
+        using all = detail::process_wide<scheduler, native_platform>;
+        scheduler* const one = all::get([] { return new scheduler; });
+        if (one == nullptr) {
+            BIDE_THROW(std::bad_alloc());
+        }
         return *one;
     }
 

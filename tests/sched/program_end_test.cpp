@@ -1,0 +1,415 @@
+// How programs end while schedulers and primitives are in use: statics, exit() from anywhere, and
+// what a child of fork() can do. Each in a child process.
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/sched/compose.hpp>
+#include <bide/sched/fork_join.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+#include <support/stop.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+
+using bide::scheduler;
+using bide::task;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<> take_for_ever(bide::semaphore& from) {
+    for (;;) {
+        const auto got = co_await from.async_acquire();
+    }
+}
+
+task<> receive_all(bide::channel<int>& from) {
+    for (;;) {
+        const auto got = co_await from.async_recv();
+        if (!got) {
+            co_return;
+        }
+    }
+}
+
+task<bool> times_out() {
+    bide::semaphore none(0);
+    const auto got = co_await none.async_acquire().with_timeout(1ms);
+    co_return !got && got.error() == bide::errc::timeout;
+}
+
+task<> nap() { co_await bide::this_task::sleep_for(1ms); }
+
+// Says so when it goes.
+struct farewell {
+    farewell() noexcept {}
+    farewell(const farewell&) = delete;
+    farewell& operator=(const farewell&) = delete;
+    ~farewell() {
+        const bool good = bide::sync_wait(times_out());
+        std::fprintf(stderr, good ? "[farewell]" : "[no farewell]");
+    }
+};
+
+// What exit() is called from.
+struct leaving {
+    static void wake(void*) noexcept { std::exit(3); }
+};
+
+} // namespace
+
+// ---- Statics
+
+TEST_CASE("program end: static primitives made before a static scheduler may be waited for") {
+    const auto end = test::run_child([] {
+        static bide::channel<int> numbers(1);
+        static bide::semaphore none(0);
+        static scheduler s(with(2, true));
+        s.spawn(receive_all(numbers)).detach();
+        s.spawn(take_for_ever(none)).detach();
+        static_cast<void>(numbers.send(1));
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+    CHECK(end.said.empty());
+}
+
+TEST_CASE("program end: a static that tasks still wait for when it goes says so and terminates") {
+    const auto end = test::run_child([] {
+        static scheduler s(with(1, true));
+        static bide::channel<int> numbers(1);
+        s.spawn(receive_all(numbers)).detach();
+        static_cast<void>(numbers.send(1));
+        test::eventually([] { return numbers.empty(); });
+        s.spawn([] {}).join(); // the one worker runs it when the other task waits again
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_aborted());
+    CHECK(test::contains(end.said, "destroyed with 1 waiting"));
+}
+
+TEST_CASE("program end: a static group waits for its children") {
+    const auto end = test::run_child([] {
+        static std::atomic<int> ended{0};
+        struct teller {
+            ~teller() { std::fprintf(stderr, "%d ended", ended.load()); }
+        };
+        static teller last;
+        static scheduler s(with(2, true));
+        static bide::task_group group(s);
+        for (int i = 0; i < 3; ++i) {
+            group.spawn([]() -> task<> {
+                co_await nap();
+                ++ended;
+            }());
+        }
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+    CHECK(end.said == "3 ended");
+}
+
+TEST_CASE("program end: a wait that ends by a stop during static destruction names its error") {
+    const auto end = test::run_child([] {
+        static scheduler s(with(1, true)); // cancels when the category, first used below, has gone
+        static bide::semaphore* const none = new bide::semaphore(0);
+        s.spawn([]() -> task<> {
+             const auto stopped = co_await none->async_acquire().as_result();
+             const std::error_code why = stopped ? std::error_code() : stopped.error();
+             std::fprintf(stderr, "%s: %s", why.category().name(), why.message().c_str());
+         }).detach();
+        test::eventually([] { return none->waiters() == 1; });
+        const std::error_code first = bide::errc::closed;
+        std::exit(first.value() - 1);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+    CHECK(end.said == "bide: stopped");
+}
+
+TEST_CASE("program end: time-outs work during static destruction and in what is thread_local") {
+    const auto end = test::run_child([] {
+        static farewell first; // before the service
+        static_cast<void>(bide::sync_wait(times_out()));
+        static farewell second; // after it
+        thread_local farewell mine;
+        std::thread([] { thread_local farewell others; }).join();
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+    CHECK(end.said == "[farewell][farewell][farewell][farewell]");
+}
+
+TEST_CASE("program end: detached threads may wait for what is never destroyed") {
+    const auto end = test::run_child([] {
+        static auto* const none = new bide::semaphore(0);
+        static auto* const numbers = new bide::channel<int>(0);
+        std::thread([] { none->acquire(); }).detach();
+        std::thread([] { bide::sync_wait(take_for_ever(*none)); }).detach();
+        std::thread([] {
+            static_cast<void>(bide::select(bide::on_recv(*numbers), bide::on_acquire(*none)));
+        }).detach();
+        test::eventually([] { return none->waiters() == 3; });
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+}
+
+TEST_CASE("program end: the shared scheduler does not hold up the end, whatever its tasks do") {
+    const auto end = test::run_child([] {
+        static auto* const none = new bide::semaphore(0);
+        static std::atomic<bool> computes{false};
+        auto& all = scheduler::shared();
+        all.spawn(take_for_ever(*none)).detach();
+        all.spawn([] { none->acquire(); }).detach();
+        all.spawn([]() -> task<> {
+               for (;;) {
+                   co_await nap();
+               }
+           })
+            .detach();
+        all.spawn_blocking([] {
+               for (computes = true;;) {
+               }
+           })
+            .detach();
+        test::eventually([] { return none->waiters() == 2 && computes; });
+        std::exit(0);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+}
+
+// ---- exit()
+
+TEST_CASE("program end: quick_exit() ends the program with schedulers at work") {
+    const auto end = test::run_child([] {
+        static bide::semaphore none(0);
+        static scheduler s(with(2, true));
+        s.spawn(take_for_ever(none)).detach();
+        s.spawn([] { std::quick_exit(5); }).join();
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(5));
+}
+
+TEST_CASE("program end: exit() in a task ends the program where no static is its scheduler") {
+    const auto end = test::run_child([] {
+        static farewell last;
+        bide::semaphore none(0);
+        scheduler s(with(2, true));
+        s.spawn(take_for_ever(none)).detach();
+        s.spawn([] { std::exit(3); }).join();
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(3));
+    CHECK(end.said == "[farewell]");
+    const auto in_coroutine = test::run_child([] {
+        static farewell last;
+        scheduler::shared()
+            .spawn([]() -> task<> {
+                co_await nap();
+                std::exit(3);
+            })
+            .join();
+    });
+    INFO(in_coroutine.text());
+    CHECK(in_coroutine.has_exited(3));
+    CHECK(in_coroutine.said == "[farewell]");
+    const auto where_it_blocks = test::run_child([] {
+        static farewell last;
+        scheduler s(with(1, true));
+        s.spawn_blocking([] { std::exit(3); }).join();
+    });
+    INFO(where_it_blocks.text());
+    CHECK(where_it_blocks.has_exited(3));
+    CHECK(where_it_blocks.said == "[farewell]");
+}
+
+TEST_CASE("program end: exit() in a task of a static scheduler says so and terminates") {
+    const auto end = test::run_child([] {
+        static scheduler s(with(2, true));
+        s.spawn([] { std::exit(3); }).join();
+    });
+    INFO(end.text());
+    CHECK(end.has_aborted());
+    CHECK(test::contains(end.said, "shut down by one of its own workers"));
+}
+
+TEST_CASE("program end: exit() in a waker, or in a coroutine that a release resumes, ends it") {
+    const auto in_waker = test::run_child([] {
+        static farewell last;
+        bide::semaphore some(0);
+        bide::semaphore::waiter w(1, bide::waker(&leaving::wake, nullptr));
+        static_cast<void>(some.acquire_wait(w));
+        some.release();
+    });
+    INFO(in_waker.text());
+    CHECK(in_waker.has_exited(3));
+    CHECK(in_waker.said == "[farewell]");
+    const auto in_coroutine = test::run_child([] {
+        static farewell last;
+        bide::semaphore some(0);
+        struct starts {
+            static test::detached leave(bide::semaphore& from) {
+                const auto got = co_await from.async_acquire();
+                std::exit(3);
+            }
+        };
+        starts::leave(some);
+        some.release();
+    });
+    INFO(in_coroutine.text());
+    CHECK(in_coroutine.has_exited(3));
+    CHECK(in_coroutine.said == "[farewell]");
+    const auto on_resumer = test::run_child([] {
+        static farewell last;
+        bide::semaphore none(0);
+        struct starts {
+            static test::detached leave(bide::semaphore& from) {
+                const auto got = co_await from.async_acquire().with_timeout(1ms);
+                std::exit(3);
+            }
+        };
+        starts::leave(none);
+        std::this_thread::sleep_for(15s);
+    });
+    INFO(on_resumer.text());
+    CHECK(on_resumer.has_exited(3));
+    CHECK(on_resumer.said == "[farewell]");
+}
+
+// ---- fork()
+
+namespace {
+
+task<bool> is_stopped(bide::semaphore& none, std::stop_token stop) {
+    const auto got = co_await none.async_acquire().with_stop(stop);
+    co_return !got && got.error() == bide::errc::stopped;
+}
+
+// What a process does with bide; the number of the first thing that is not as it should be, or 0.
+int use_all() {
+    bide::semaphore none(0);
+    if (none.try_acquire_for(1ms)) {
+        return 1;
+    }
+    if (!bide::sync_wait(times_out())) {
+        return 2;
+    }
+    std::stop_source stop = test::new_stop();
+    std::jthread stops([&] {
+        test::eventually([&] { return none.waiters() == 1; });
+        stop.request_stop();
+    });
+    if (!bide::sync_wait(is_stopped(none, stop.get_token()))) {
+        return 3;
+    }
+    scheduler s(with(2, true));
+    if (!s.spawn(times_out()).join()) {
+        return 4;
+    }
+    const auto [one, two] = bide::join(
+        s, [] { return 1; }, [] { return 2; });
+    if (one + two != 3) {
+        return 5;
+    }
+    if (scheduler::shared().spawn([] { return 6; }).join() != 6) {
+        return 6;
+    }
+    return scheduler::shared().spawn(times_out()).join() ? 0 : 7;
+}
+
+} // namespace
+
+TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared scheduler anew") {
+    const auto end = test::run_child([] { // in which the service and the scheduler have begun
+        if (const int wrong = use_all()) {
+            std::_Exit(100 + wrong);
+        }
+        const auto child = test::run_child([] {
+            if (const int wrong = use_all()) {
+                std::_Exit(200 + wrong);
+            }
+            const auto grandchild = test::run_child([] { std::_Exit(use_all()); });
+            std::_Exit(WEXITSTATUS(grandchild.status));
+        });
+        const int after = use_all();
+        std::fputs(child.said.c_str(), stderr);
+        std::_Exit(WIFEXITED(child.status) ? after != 0 ? after : WEXITSTATUS(child.status) : 99);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+}
+
+namespace {
+
+// Takes every lock of bide's again and again.
+void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
+           const std::atomic<bool>& over) {
+    while (!over) {
+        const bide::permit held(some);
+        static_cast<void>(numbers.try_send(1));
+        static_cast<void>(numbers.try_recv_for(10us));
+        static_cast<void>(bide::sync_wait(times_out()));
+        s.spawn(nap()).join();
+        scheduler::shared().spawn(nap()).detach();
+    }
+}
+
+} // namespace
+
+TEST_CASE("program end: a child of fork() gets on whatever locks its parent's threads hold") {
+    const auto end = test::run_child([] {
+        bide::semaphore some(2);
+        bide::channel<int> numbers(2);
+        std::atomic<bool> over{false};
+        auto s = std::make_unique<scheduler>(with(2, true));
+        int wrong = 0;
+        {
+            test::team busy(3, [&](int) { churn(some, numbers, *s, over); });
+            for (int i = 0; i < 40 && wrong == 0; ++i) {
+                const auto child = test::run_child([&] {
+                    static_cast<void>(s.release()->~scheduler());
+                    std::_Exit(use_all());
+                });
+                wrong = child.has_exited(0) ? 0 : 1;
+                std::fputs(wrong == 0 ? "" : child.text().c_str(), stderr);
+            }
+            over = true;
+        }
+        std::_Exit(wrong);
+    });
+    INFO(end.text());
+    CHECK(end.has_exited(0));
+}
+
+#endif
