@@ -12,6 +12,7 @@
 #include <bide/sched/detail/give_way.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/task_cell.hpp>
+#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task.hpp>
@@ -46,11 +47,6 @@ class fork_entry;
 class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
-    template <class T> struct task_value {};
-    template <class T> struct task_value<task<T>> {
-        using type = T;
-    };
-
 public:
     // Throws: std::system_error when a thread cannot be started; none is left behind then.
     explicit scheduler(scheduler_options options = {})
@@ -75,7 +71,7 @@ public:
     // core/config.hpp). There, name the function or the handle before: this goes for all below.
     // Throws: std::bad_alloc.
     template <class T> join_handle<T> spawn(task<T> t) {
-        return launch(*new detail::coroutine_cell<T>(*core_, std::move(t), true));
+        return launch(*new detail::coroutine_cell<task<T>>(*core_, std::move(t), true));
     }
 
     // The same with a function, whose value or exception is the outcome.
@@ -89,11 +85,9 @@ public:
     // The same with a function that returns a task. It is called here, and lives as long as the
     // task: a lambda's captures are there for its coroutine.
     template <class F>
-        requires std::is_invocable_v<F&&> && detail::is_task<std::invoke_result_t<F&>>
-    auto spawn(F function) -> join_handle<typename task_value<std::invoke_result_t<F&>>::type> {
-        using value = typename task_value<std::invoke_result_t<F&>>::type;
-        using cell = detail::coroutine_function_cell<F, value>;
-        return launch(*new cell(*core_, std::move(function), true));
+        requires std::is_invocable_v<F&&> && detail::task_source<F>
+    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
+        return launch(*new detail::coroutine_cell<F>(*core_, std::move(function), true));
     }
 
     // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a new

@@ -10,6 +10,7 @@
 #include <bide/sched/detail/frame_memory.hpp>
 #include <bide/sched/detail/owned_frame.hpp>
 #include <bide/sched/detail/task_header.hpp>
+#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/detail/unhandled.hpp>
 #include <bide/sched/task.hpp>
 
@@ -18,7 +19,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -154,34 +154,25 @@ private:
     owned_frame<T> frame_; // until it has ended
 };
 
-template <class T> class coroutine_cell final : public coroutine_body<T> {
-public:
-    using coroutine_body<T>::coroutine_body;
+// The same with the callable that it came from, if any.
+template <task_source S>
+class coroutine_cell final : task_origin<S>, public coroutine_body<task_value_t<S>> {
+    using body = coroutine_body<task_value_t<S>>;
 
-private:
-    void destroy() noexcept override { delete this; }
-};
-
-// A coroutine, and the function object that it is a body of, which lives as long.
-template <class F> struct function_base {
-    std::optional<F> function;
-};
-template <class F, class T>
-class coroutine_function_cell final : function_base<F>, public coroutine_body<T> {
 public:
-    coroutine_function_cell(task_home& home, F&& f, bool kept)
-        : function_base<F>{std::move(f)},
-          coroutine_body<T>(home, std::invoke(*this->function), kept) {}
+    // Throws: what the callable throws.
+    coroutine_cell(task_home& home, S&& source, bool kept)
+        : body(home, this->open(std::move(source)), kept) {}
 
 private:
     void destroy() noexcept override { delete this; }
     void settle() noexcept override {
-        coroutine_body<T>::settle();
-        this->function.reset();
+        body::settle();
+        this->close();
     }
     void never_start() noexcept override {
-        coroutine_body<T>::never_start();
-        this->function.reset();
+        body::never_start();
+        this->close();
     }
 };
 
@@ -240,9 +231,6 @@ private:
         F function_; // until it was called
     };
 };
-
-template <class T> inline constexpr bool is_task = false;
-template <class T> inline constexpr bool is_task<task<T>> = true;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
