@@ -7,6 +7,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/sched/detail/awaited_frame.hpp>
 #include <bide/sched/detail/family.hpp>
 #include <bide/sched/detail/nonvoid.hpp>
 #include <bide/sched/detail/owned_frame.hpp>
@@ -34,6 +35,7 @@ public:
     task_child() noexcept {}
 
     void take(task<T>&& t) noexcept { frame_.take(std::move(t)); }
+    awaited_frame& frame() noexcept { return frame_.as_awaited(); }
 
     // Once it has ended:
     void rethrow_if_failed() {
@@ -109,7 +111,7 @@ public:
 private:
     template <class T> void add(task_child<T>& c, task<T>&& t) noexcept {
         c.take(std::move(t));
-        family_.add(c);
+        family_.add(c, &c.frame());
     }
 
     template <std::size_t I> std::variant<nonvoid_t<Ts>...> first_from() {
@@ -137,7 +139,7 @@ public:
         : family_(what), children_(tasks.size()) {
         for (std::size_t i = 0; i < tasks.size(); ++i) {
             children_[i].take(std::move(tasks[i]));
-            family_.add(children_[i]);
+            family_.add(children_[i], &children_[i].frame());
         }
     }
 
