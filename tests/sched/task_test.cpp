@@ -365,3 +365,41 @@ TEST_CASE("task: one that was moved from says so and ends the program") {
 }
 
 #endif
+
+// That is undefined: what the compilers that run the tests do.
+#if BIDE_TESTS_CAN_DIE && (defined(__GNUC__) || defined(__clang__))
+
+namespace {
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wreturn-type"
+#endif
+task<std::string> value_on_one_path(bool has_value) {
+    if (has_value) {
+        co_return "value";
+    }
+}
+task<int&> reference_on_one_path(int& n, bool has_value) {
+    if (has_value) {
+        co_return n;
+    }
+}
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+} // namespace
+
+TEST_CASE("task: one that ends without co_return terminates where its value is asked for") {
+    CHECK(sync_wait(value_on_one_path(true)) == "value");
+    CHECK(test::contains(test::dies([] { static_cast<void>(sync_wait(value_on_one_path(false))); }),
+                         "without co_return"));
+    int n = 0;
+    CHECK(&sync_wait(reference_on_one_path(n, true)) == &n);
+    CHECK(test::contains(
+        test::dies([&] { static_cast<void>(sync_wait(reference_on_one_path(n, false))); }),
+        "without co_return"));
+}
+
+#endif

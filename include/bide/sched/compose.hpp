@@ -6,8 +6,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/sched/detail/siblings.hpp>
+#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/task.hpp>
-#include <bide/sched/task_group.hpp> // they belong together
+#include <bide/sched/task_group.hpp>
 
 #include <cstddef>
 #include <stdexcept>
@@ -29,23 +30,30 @@ namespace bide::inline BIDE_ABI {
 // Its shields keep that from them, theirs do so for each alone.
 // Throws: std::bad_alloc; what a move of a value throws.
 //
-// With GCC before 13, co_await when_all(f({1, "text"})) destroys the argument of f twice where that
-// is an aggregate, and bide cannot refuse it: name the argument or the task before
-// (BIDE_BRACED_AWAIT_BUG in core/config.hpp).
+// A child is a task, or a callable that returns one, as a lambda coroutine with captures. Callables
+// are called where the result is awaited, in order, before any child begins; if one throws, so does
+// the await, and none begins. A callable is destroyed when its child has ended.
+//
+// With GCC before 13 no co_await expression may contain a lambda that captures by value, nor
+// arguments of a task in braces, as in co_await when_all(f({1, "text"})): they are destroyed twice,
+// and bide cannot refuse it (BIDE_BRACED_AWAIT_BUG in core/config.hpp). Name the lambda, the
+// argument or the task before.
 
 // Runs all, each to its end. The values in order; std::monostate for void.
 // Throws: if any failed, what the first of these in argument order threw, the others' is dropped.
-template <class... Ts> task<std::tuple<nonvoid_t<Ts>...>> when_all(task<Ts>... children) {
+template <detail::task_source... Ss>
+task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
     using until = detail::task_family::until;
-    detail::siblings<Ts...> all(until::all, std::move(children)...);
+    detail::siblings<Ss...> all(until::all, std::move(children)...);
     co_await all.family();
     co_return all.values();
 }
 
 // The same of any number, of none too.
-template <class T> task<std::vector<nonvoid_t<T>>> when_all(std::vector<task<T>> children) {
+template <detail::task_source S>
+task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
     using until = detail::task_family::until;
-    detail::sibling_vector<T> all(until::all, children);
+    detail::sibling_vector<S> all(until::all, children);
     co_await all.family();
     co_return all.values();
 }
@@ -53,24 +61,24 @@ template <class T> task<std::vector<nonvoid_t<T>>> when_all(std::vector<task<T>>
 // Runs all until one has ended, by a value or an exception: that is the outcome. The others are
 // cancelled, and waited for; those that have not begun never do. What becomes of them is dropped.
 // Throws: what the first one threw.
-template <class... Ts>
-    requires(sizeof...(Ts) != 0)
-task<std::variant<nonvoid_t<Ts>...>> when_any(task<Ts>... children) {
+template <detail::task_source... Ss>
+    requires(sizeof...(Ss) != 0)
+task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... children) {
     using until = detail::task_family::until;
-    detail::siblings<Ts...> all(until::first, std::move(children)...);
+    detail::siblings<Ss...> all(until::first, std::move(children)...);
     co_await all.family();
     co_return all.first();
 }
 
 // The same of any number: which one, and its value.
 // Throws: as above; std::invalid_argument, when awaited, if there are none.
-template <class T>
-task<std::pair<std::size_t, nonvoid_t<T>>> when_any(std::vector<task<T>> children) {
+template <detail::task_source S>
+task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::vector<S> children) {
     using until = detail::task_family::until;
     if (children.empty()) {
         BIDE_THROW(std::invalid_argument("bide::when_any of nothing"));
     }
-    detail::sibling_vector<T> all(until::first, children);
+    detail::sibling_vector<S> all(until::first, children);
     co_await all.family();
     co_return all.first();
 }

@@ -38,12 +38,13 @@ struct scheduler_options {
     std::string_view name = "bide";
 
     // Called with an exception that left a task and that nobody asked for: on a worker, on a thread
-    // for what blocks, or on the one that drops the handle; on several at once. It must not throw.
-    // Empty: std::terminate.
+    // for what blocks, or on the one that drops the handle; on several at once. If it is
+    // empty or throws, the exception's type and text go to stderr, and std::terminate is called
+    // with the exception as std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
     // Called on each thread that becomes a worker, first and last. Another thread that runs a worker
-    // while its own is blocked calls them too. They must not throw.
+    // while its own is blocked calls them too. Where one throws, the program ends as above.
     std::function<void(unsigned worker)> on_worker_start{}, on_worker_stop{};
 
     // Where an idle worker waits for files (sched/epoll_driver.hpp); outlives the scheduler.

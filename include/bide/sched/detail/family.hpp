@@ -24,6 +24,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/sched/detail/awaited_frame.hpp>
 #include <bide/sched/detail/task_control.hpp>
 
 #include <coroutine>
@@ -114,12 +115,16 @@ public:
         }
     }
 
-    // Before it is awaited, in order.
-    void add(child& c) noexcept {
+    // Before it is awaited, in order. The frame is the child's, and may go before it does.
+    void add(child& c, awaited_frame* frame = nullptr) noexcept {
         c.family_ = this;
         c.index_ = size_++;
         (last_ == nullptr ? first_ : last_->next_sibling_) = &c;
         last_ = &c;
+        if (frame != nullptr) {
+            (last_frame_ == nullptr ? first_frame_ : last_frame_->next) = frame;
+            last_frame_ = frame;
+        }
     }
 
     class awaiter {
@@ -132,10 +137,14 @@ public:
         // Out of line: once the last child has ended, the parent's frame may be gone.
         template <class Promise>
         BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            family_.awaiting_.begin(h, family_.first_frame_);
             return family_.start(h, task_context_of<Platform>(h.promise()),
                                  executor_of(h.promise()));
         }
-        void await_resume() noexcept { family_.waits_ = false; }
+        void await_resume() noexcept {
+            family_.awaiting_.end(family_.first_frame_);
+            family_.waits_ = false;
+        }
 
     private:
         basic_family& family_;
@@ -180,6 +189,9 @@ private:
     child* first_ = nullptr;
     child* last_ = nullptr;
     std::size_t size_ = 0;
+    awaited_frame* first_frame_ = nullptr;
+    awaited_frame* last_frame_ = nullptr;
+    awaiting awaiting_;
 
     // The parent, and where it goes on. Set before the first child starts.
     suspension parent_{};

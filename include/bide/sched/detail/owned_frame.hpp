@@ -6,6 +6,7 @@
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/sched/detail/awaited_frame.hpp>
 #include <bide/sched/task.hpp>
 
 #include <coroutine>
@@ -28,30 +29,36 @@ public:
 
     // Requires: empty, and a task that was not moved from; terminates otherwise.
     void take(task<T>&& t) noexcept {
-        frame_ = std::exchange(t.frame_, nullptr);
-        if (!frame_) {
+        held_.handle = std::exchange(t.frame_, nullptr);
+        if (!held_.handle) {
             fatal("task spawned or composed that was moved from");
         }
+        held_.awaits = &(**this).awaited_frames();
     }
 
     static const char* name_of(const task<T>& t) noexcept { return t.name_; }
 
     std::coroutine_handle<> begin(basic_task_context<native_platform>& context,
                                   executor_ref where) noexcept {
-        frame_.promise().begin(context, where);
-        return frame_;
+        (**this).begin(context, where);
+        return held_.handle;
     }
 
-    promise& operator*() const noexcept { return frame_.promise(); }
+    promise& operator*() const noexcept {
+        return std::coroutine_handle<promise>::from_address(held_.handle.address()).promise();
+    }
+
+    // For a coroutine that awaits the task with others.
+    awaited_frame& as_awaited() noexcept { return held_; }
 
     void destroy() noexcept {
-        if (frame_) {
-            std::exchange(frame_, nullptr).destroy();
+        if (held_.handle) {
+            destroy_frame(std::exchange(held_.handle, nullptr), *held_.awaits);
         }
     }
 
 private:
-    std::coroutine_handle<promise> frame_;
+    awaited_frame held_;
 };
 
 } // namespace detail

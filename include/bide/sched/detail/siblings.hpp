@@ -1,15 +1,18 @@
 #ifndef BIDE_SCHED_DETAIL_SIBLINGS_HPP
 #define BIDE_SCHED_DETAIL_SIBLINGS_HPP
 
-// The children of when_all and when_any with their outcomes: a family (family.hpp) of tasks.
+// The children of when_all and when_any with their outcomes: a family (family.hpp) of tasks, or of
+// callables that return them.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/sched/detail/awaited_frame.hpp>
 #include <bide/sched/detail/family.hpp>
 #include <bide/sched/detail/nonvoid.hpp>
 #include <bide/sched/detail/owned_frame.hpp>
+#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/task.hpp>
 
 #include <coroutine>
@@ -27,13 +30,17 @@ namespace detail {
 
 using task_family = basic_family<native_platform>;
 
-template <class T> class task_child final : public basic_child<native_platform> {
+template <task_source S> class task_child final : public basic_child<native_platform> {
+    using T = task_value_t<S>;
+
     struct nothing {};
 
 public:
     task_child() noexcept {}
 
-    void take(task<T>&& t) noexcept { frame_.take(std::move(t)); }
+    // Throws: what a callable throws.
+    void take(S&& source) { frame_.take(origin_.open(std::move(source))); }
+    awaited_frame& frame() noexcept { return frame_.as_awaited(); }
 
     // Once it has ended:
     void rethrow_if_failed() {
@@ -67,6 +74,7 @@ private:
             }
         }
         frame_.destroy();
+        origin_.close();
     }
 
     void keep_value() noexcept {
@@ -81,75 +89,80 @@ private:
 #endif
     }
 
+    [[no_unique_address]] task_origin<S> origin_;
     owned_frame<T> frame_; // until it has ended
     std::exception_ptr error_;
     [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
     bool has_begun_ = false;
 };
 
-template <class... Ts> class siblings {
+template <task_source... Ss> class siblings {
 public:
-    explicit siblings(task_family::until what, task<Ts>&&... tasks) noexcept : family_(what) {
-        std::apply([&](task_child<Ts>&... c) { (add(c, std::move(tasks)), ...); }, children_);
+    // Throws: what a callable throws.
+    explicit siblings(task_family::until what, Ss&&... sources) : family_(what) {
+        std::apply([&](task_child<Ss>&... c) { (add(c, std::move(sources)), ...); }, children_);
     }
 
     task_family& family() noexcept { return family_; }
 
-    std::tuple<nonvoid_t<Ts>...> values() {
+    std::tuple<nonvoid_t<task_value_t<Ss>>...> values() {
         return std::apply(
-            [](task_child<Ts>&... c) {
+            [](task_child<Ss>&... c) {
                 (c.rethrow_if_failed(), ...);
-                return std::tuple<nonvoid_t<Ts>...>(c.value()...);
+                return std::tuple<nonvoid_t<task_value_t<Ss>>...>(c.value()...);
             },
             children_);
     }
 
-    std::variant<nonvoid_t<Ts>...> first() { return first_from<0>(); }
+    std::variant<nonvoid_t<task_value_t<Ss>>...> first() { return first_from<0>(); }
 
 private:
-    template <class T> void add(task_child<T>& c, task<T>&& t) noexcept {
-        c.take(std::move(t));
-        family_.add(c);
+    template <class S> void add(task_child<S>& c, S&& source) {
+        c.take(std::move(source));
+        family_.add(c, &c.frame());
     }
 
-    template <std::size_t I> std::variant<nonvoid_t<Ts>...> first_from() {
-        static_assert((!std::is_reference_v<Ts> && ...), "when_any of references: use pointers");
-        if constexpr (I + 1 < sizeof...(Ts)) {
+    template <std::size_t I> std::variant<nonvoid_t<task_value_t<Ss>>...> first_from() {
+        static_assert((!std::is_reference_v<task_value_t<Ss>> && ...),
+                      "when_any of references: use pointers");
+        if constexpr (I + 1 < sizeof...(Ss)) {
             if (family_.winner() != I) {
                 return first_from<I + 1>();
             }
         }
         auto& c = std::get<I>(children_);
         c.rethrow_if_failed();
-        return std::variant<nonvoid_t<Ts>...>(std::in_place_index<I>, c.value());
+        return std::variant<nonvoid_t<task_value_t<Ss>>...>(std::in_place_index<I>, c.value());
     }
 
     task_family family_;
-    std::tuple<task_child<Ts>...> children_;
+    std::tuple<task_child<Ss>...> children_;
 };
 
-template <class T> class sibling_vector {
+template <task_source S> class sibling_vector {
+    using T = task_value_t<S>;
+
     static_assert(!std::is_reference_v<T>, "a vector of tasks of references: use pointers");
 
 public:
-    // Throws: std::bad_alloc.
-    sibling_vector(task_family::until what, std::vector<task<T>>& tasks)
-        : family_(what), children_(tasks.size()) {
-        for (std::size_t i = 0; i < tasks.size(); ++i) {
-            children_[i].take(std::move(tasks[i]));
-            family_.add(children_[i]);
+    // Throws: std::bad_alloc; what a callable throws.
+    sibling_vector(task_family::until what, std::vector<S>& sources)
+        : family_(what), children_(sources.size()) {
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+            children_[i].take(std::move(sources[i]));
+            family_.add(children_[i], &children_[i].frame());
         }
     }
 
     task_family& family() noexcept { return family_; }
 
     std::vector<nonvoid_t<T>> values() {
-        for (task_child<T>& c : children_) {
+        for (task_child<S>& c : children_) {
             c.rethrow_if_failed();
         }
         std::vector<nonvoid_t<T>> all;
         all.reserve(children_.size());
-        for (task_child<T>& c : children_) {
+        for (task_child<S>& c : children_) {
             all.push_back(c.value());
         }
         return all;
@@ -163,7 +176,7 @@ public:
 
 private:
     task_family family_;
-    std::vector<task_child<T>> children_;
+    std::vector<task_child<S>> children_;
 };
 
 } // namespace detail

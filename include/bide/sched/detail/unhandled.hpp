@@ -2,6 +2,7 @@
 #define BIDE_SCHED_DETAIL_UNHANDLED_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/platform.hpp>
 
 #include <cstdint>
@@ -37,13 +38,14 @@ public:
         }
     }
 
-    void tell(std::exception_ptr error) const {
+    // Without a function: says what the exception is and terminates.
+    void tell(std::exception_ptr error) const noexcept {
         if (shared_ != nullptr && shared_->tell) {
-            shared_->tell(std::move(error));
+            call_noexcept("on_unhandled", [&] { shared_->tell(std::move(error)); });
             return;
         }
 #if BIDE_EXCEPTIONS
-        std::rethrow_exception(std::move(error)); // out of a noexcept function: says with what
+        call_noexcept("a task without on_unhandled", [&] { std::rethrow_exception(error); });
 #else
         std::terminate();
 #endif

@@ -7,6 +7,7 @@
 // back finds its worker run by another, ends the task that it is in, and waits to be of use.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -159,14 +160,14 @@ inline std::error_code worker_threads::start() noexcept {
 inline void worker_threads::employ(unsigned index) noexcept {
     employer::here().face = &face_;
     if (on_start_) {
-        on_start_(index);
+        call_noexcept("on_worker_start", [&] { on_start_(index); });
     }
 }
 
 inline void worker_threads::dismiss(unsigned index) noexcept {
     employer::here().leaving = true;
     if (on_stop_) {
-        on_stop_(index);
+        call_noexcept("on_worker_stop", [&] { on_stop_(index); });
     }
     employer::here() = {};
 }
