@@ -251,8 +251,9 @@ public:
         R outcome = op_.ops_->collect(op_.target_, wait_ ? wait_->node.outcome() : ready_);
         if constexpr (detail::is_result<T>) {
             return outcome;
-        } else if constexpr (std::is_void_v<T>) {
+        } else if constexpr (std::is_void_v<typename R::value_type>) {
             outcome.value();
+            return T();
         } else {
             return std::move(outcome).value();
         }

@@ -52,7 +52,8 @@ class scheduler {
     };
 
 public:
-    // Throws: std::system_error when a thread cannot be started; none is left behind then.
+    // Throws: std::system_error when a thread cannot be started, or another scheduler has the driver;
+    // no thread is left behind then.
     explicit scheduler(scheduler_options options = {})
         : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();

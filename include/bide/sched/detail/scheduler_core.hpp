@@ -20,14 +20,17 @@
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 
@@ -37,6 +40,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -167,6 +171,7 @@ private:
 
     scheduler& face_;
     const unhandled unhandled_;
+    std::optional<driver::attachment> attached_;
     pool_type pool_;
     worker_threads threads_;
 
@@ -187,7 +192,11 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
              wanted.io,
              deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
-      threads_(whose, pool_, wanted) {}
+      threads_(whose, pool_, wanted) {
+    if (wanted.io != nullptr) {
+        attached_.emplace(*wanted.io);
+    }
+}
 
 inline void scheduler_core::open() {
     if (const std::error_code error = threads_.start()) {
@@ -361,6 +370,10 @@ inline bool scheduler_core::shutdown(deadline until) noexcept {
     }
     pool_.stop();
     threads_.finish();
+    {
+        wake_scope<platform> later(&service_executor<platform>);
+        attached_.reset();
+    }
     // Order: seq_cst [N4]; said before the rest is taken out.
     ended_.store(true, std::memory_order_seq_cst);
     forward_left_over();
