@@ -1,3 +1,4 @@
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/sched/detail/task_control.hpp>
 #include <bide/sched/detail/task_header.hpp>
 #include <bide/sched/detail/task_state.hpp>
@@ -174,6 +175,62 @@ TEST_CASE("task_state: of two cancellers one ends the wait", "[task_state]") {
         second.join();
         MODEL_REQUIRE(c.ended == 1);
         MODEL_REQUIRE(n.stopped == (c.never_ran ? 0 : 1));
+    });
+}
+
+// ---- Waits that are over at once
+
+namespace {
+
+constexpr int budget = bide::worker_local<platform>::whole_budget;
+
+// That many times, cancelled or not.
+link take_and_give(tokens& from, int times, notes& n) {
+    for (int i = 0; i < times; ++i) {
+        auto token = co_await from.async_take().as_result();
+        if (token) {
+            n.taken = n.taken + 1;
+        } else {
+            MODEL_REQUIRE(n.news == 1);
+            n.stopped = n.stopped + 1;
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("task_state: a task that finds all ready is stopped where its budget ends",
+          "[task_state]") {
+    const auto one = [] {
+        tokens t(1);
+        notes n;
+        chain c(take_and_give(t, 2 * budget, n));
+        model::thread canceller([&] { cancel(c, n); });
+        c.begin();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.taken + n.stopped == (c.never_ran ? 0 : 2 * budget));
+        MODEL_REQUIRE(t.available() == 1);
+        model::record(c.never_ran      ? "never"
+                      : n.stopped == 0 ? "taken"
+                      : n.stopped == 1 ? "late"
+                                       : "stopped");
+    };
+    model::check("cancel, all ready", {}, one);
+    CHECK(model::outcomes({}, one) == "late never stopped taken");
+    model::check("cancel, ready or given meanwhile", {}, [] {
+        tokens t(0);
+        notes n;
+        n.news = 1;
+        chain c(take_and_give(t, budget, n));
+        model::thread canceller([&] { c.cancel(); });
+        model::thread giver([&] { t.give(); });
+        c.begin();
+        canceller.join();
+        giver.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(n.taken + n.stopped == (c.never_ran ? 0 : budget));
+        MODEL_REQUIRE(t.available() == 1);
     });
 }
 

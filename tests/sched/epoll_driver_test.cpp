@@ -56,7 +56,8 @@ static_assert(!std::is_copy_constructible_v<epoll_driver>);
 static_assert(noexcept(std::declval<epoll_driver&>().async_wait_readable(0)));
 static_assert(noexcept(std::declval<epoll_driver&>().forget(0)));
 static_assert(std::is_same_v<decltype(std::declval<epoll_driver&>().async_wait_writable(0)),
-                             bide::async_op<io_result>>);
+                             bide::async_op<bide::io_done>>);
+static_assert(std::is_same_v<bide::as_result_t<bide::io_done>, io_result>);
 
 namespace {
 
@@ -146,7 +147,7 @@ template <class Driver> auto op(Driver& d, int fd, bool direction) {
 
 // Coroutines without any executor: they go on inside wait().
 template <class Driver> held await(Driver& d, int fd, bool direction, outcome& out) {
-    const auto got = co_await op(d, fd, direction);
+    const auto got = co_await op(d, fd, direction).as_result();
     out.note(got);
 }
 template <class Driver>
@@ -156,7 +157,7 @@ held await(Driver& d, int fd, bool direction, outcome& out, std::stop_token stop
 }
 template <class Driver>
 held await_in_turn(Driver& d, int fd, bool direction, outcome& out, int& turns) {
-    const auto got = co_await op(d, fd, direction);
+    const auto got = co_await op(d, fd, direction).as_result();
     out.turn = ++turns;
     out.note(got);
 }
@@ -232,6 +233,7 @@ int lowest_free_fd() {
 
 TEST_CASE("epoll_driver: what is ready is not waited for, stop requested, deadline past or not") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends full = ends::pipe();
     full.put();
     ends at_end = ends::pipe();
@@ -264,6 +266,7 @@ TEST_CASE("epoll_driver: what is ready is not waited for, stop requested, deadli
 
 TEST_CASE("epoll_driver: a wait ends in the turn after its file became ready") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     for (const bool direction : {reading, writing}) {
         ends e = ends::sockets();
         ends::fill(e.out);
@@ -287,6 +290,7 @@ TEST_CASE("epoll_driver: a wait ends in the turn after its file became ready") {
 
 TEST_CASE("epoll_driver: a hang-up and an error end the waits of both directions") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends sockets = ends::sockets();
     ends::fill(sockets.out);
     ends pipe = ends::pipe();
@@ -311,6 +315,7 @@ TEST_CASE("epoll_driver: a hang-up and an error end the waits of both directions
 
 TEST_CASE("epoll_driver: all who wait for a file go on in their order, the other direction waits") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::sockets();
     ends::fill(e.out);
     crowd readers(d, e.out, reading, 5);
@@ -330,6 +335,7 @@ TEST_CASE("epoll_driver: all who wait for a file go on in their order, the other
 
 TEST_CASE("epoll_driver: who comes while others wait for the same file is let through with them") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     std::deque<outcome> outs(6);
     std::vector<held> waits;
@@ -356,6 +362,7 @@ TEST_CASE("epoll_driver: who comes while others wait for the same file is let th
 
 TEST_CASE("epoll_driver: one turn hands over at most max_completions, the oldest first") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     crowd all(d, e.in, reading, 2 * most + 10);
     e.put();
@@ -371,6 +378,7 @@ TEST_CASE("epoll_driver: one turn hands over at most max_completions, the oldest
 
 TEST_CASE("epoll_driver: of more files than max_completions the rest is the next turns'") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     constexpr std::size_t files = most + 30;
     std::vector<ends> all;
     std::deque<outcome> outs(3 * files); // a turn ends in the middle of a file
@@ -397,6 +405,7 @@ TEST_CASE("epoll_driver: of more files than max_completions the rest is the next
 
 TEST_CASE("epoll_driver: a crowd at one file does not keep another out, nor the other direction") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends busy = ends::sockets();
     ends::fill(busy.out);
     ends other = ends::pipe();
@@ -423,6 +432,7 @@ TEST_CASE("epoll_driver: a crowd at one file does not keep another out, nor the 
 
 TEST_CASE("epoll_driver: what is no file ends with the system's error") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     const int gone = e.in;
     outcome before;
@@ -452,6 +462,7 @@ TEST_CASE("epoll_driver: a first wait without memory says so, and a later one is
         return;
     }
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     outcome out;
     outcome later;
@@ -470,6 +481,7 @@ TEST_CASE("epoll_driver: a first wait without memory says so, and a later one is
 
 TEST_CASE("epoll_driver: a wait for a file that was waited for allocates nothing") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     for (int round = 0; round < 3; ++round) {
         outcome out;
@@ -523,6 +535,7 @@ TEST_CASE("epoll_driver: it fails to be made where there are no files left, and 
 
 TEST_CASE("epoll_driver: forget ends all waits for a file with closed, and it can be closed") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::sockets();
     ends::fill(e.out);
     outcome outs[4];
@@ -551,6 +564,7 @@ TEST_CASE("epoll_driver: forget ends all waits for a file with closed, and it ca
 TEST_CASE("epoll_driver: what was forgotten is not in the kernel's set any more") {
     const int set = lowest_free_fd();
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     const auto size = [set] {
         std::ifstream all("/proc/self/fdinfo/" + std::to_string(set));
@@ -588,6 +602,7 @@ ends in_place_of(int number) {
 
 TEST_CASE("epoll_driver: a number that was closed and given again is another file's") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     const bool a_copy_stays = GENERATE(false, true);
     ends old = ends::pipe();
     const int number = old.in;
@@ -615,6 +630,7 @@ TEST_CASE("epoll_driver: a number that was closed and given again is another fil
 
 TEST_CASE("epoll_driver: an event that was left over is not for who came after") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends busy = ends::pipe();
     ends old = ends::pipe();
     const int number = old.in;
@@ -641,6 +657,7 @@ TEST_CASE("epoll_driver: an event that was left over is not for who came after")
 
 TEST_CASE("epoll_driver: who waits for a file that was closed hears of it with the next event") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends busy = ends::pipe();
     ends e = ends::sockets();
     ends::fill(e.out);
@@ -666,6 +683,7 @@ TEST_CASE("epoll_driver: who waits for a file that was closed hears of it with t
 TEST_CASE("epoll_driver: a time-out, a stop, and the coroutine's end leave nothing behind") {
     const test::watchdog guard;
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     std::stop_source stop = test::new_stop();
     outcome outs[4];
@@ -693,6 +711,7 @@ TEST_CASE("epoll_driver: a time-out, a stop, and the coroutine's end leave nothi
 
 TEST_CASE("epoll_driver: a cancelled wait takes nobody's place in the other direction") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     ends e = ends::sockets();
     ends::fill(e.out);
     outcome outs[2];
@@ -717,6 +736,7 @@ TEST_CASE("epoll_driver: destroyed while somebody waits, it says how many and te
         outcome outs[2];
         std::vector<held> waits;
         epoll_driver d;
+        const bide::driver::attachment attached(d);
         waits.push_back(await(d, e.out, reading, outs[0]));
         waits.push_back(await(d, e.out, writing, outs[1]));
         waits[0].start();
@@ -728,11 +748,119 @@ TEST_CASE("epoll_driver: destroyed while somebody waits, it says how many and te
     CHECK(test::contains(said, "destroyed with 2 waiting"));
 }
 
+// ---- Without a scheduler
+
+namespace {
+
+// "" where it was let through.
+held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
+    try {
+        co_await d.async_wait_readable(fd);
+    } catch (const bide::closed_error& error) {
+        said = "closed";
+        why = error.code();
+    } catch (const std::system_error& error) {
+        said = "failed";
+        why = error.code();
+    }
+}
+
+} // namespace
+
+TEST_CASE("epoll_driver: a wait without as_result throws what keeps it from waiting") {
+    epoll_driver d;
+    ends e = ends::pipe();
+    std::string said;
+    std::error_code why;
+    {
+        const bide::driver::attachment attached(d);
+        held none = await_by_value(d, -1, said, why);
+        none.start();
+        CHECK(none.done());
+        CHECK(said == "failed");
+        CHECK(why == std::errc::bad_file_descriptor);
+        held forgotten = await_by_value(d, e.in, said, why);
+        forgotten.start();
+        CHECK_FALSE(forgotten.done());
+        d.forget(e.in);
+        CHECK(forgotten.done());
+        CHECK(said == "closed");
+    }
+    said.clear();
+    e.put();
+    held ready = await_by_value(d, e.in, said, why);
+    ready.start();
+    CHECK(ready.done());
+    CHECK(said.empty());
+}
+
+TEST_CASE("epoll_driver: a wait that no scheduler would end fails at once") {
+    epoll_driver d;
+    ends e = ends::pipe();
+    for (int round = 0; round < 3; ++round) { // never attached, and attached before
+        outcome plain;
+        outcome limited;
+        outcome one_attempt;
+        held a = await(d, e.in, reading, plain);
+        held b = await(d, e.in, reading, limited, std::stop_token(), deadline::never());
+        held c = await(d, e.in, reading, one_attempt, std::stop_token(), deadline::poll());
+        a.start();
+        b.start();
+        c.start();
+        CHECK(plain.is(std::errc::resource_deadlock_would_occur));
+        CHECK(limited.is(std::errc::resource_deadlock_would_occur));
+        CHECK(one_attempt.is(errc::timeout));
+        const bide::driver::attachment attached(d);
+        outcome later;
+        held w = await(d, e.in, reading, later);
+        w.start();
+        CHECK_FALSE(later.done);
+        e.put();
+        CHECK(look(d) == 1);
+        CHECK(later.is_granted());
+        CHECK(ends::drain(e.in) == 1);
+    }
+}
+
+TEST_CASE(
+    "epoll_driver: the end of an attachment ends what waits, and no other may exist with it") {
+    epoll_driver d;
+    ends a = ends::pipe();
+    ends b = ends::sockets();
+    ends::fill(b.out);
+    outcome outs[3];
+    held first = await(d, a.in, reading, outs[0]);
+    held second = await(d, b.out, writing, outs[1]);
+    {
+        const bide::driver::attachment attached(d);
+        first.start();
+        second.start();
+        std::error_code why;
+        try {
+            const bide::driver::attachment another(d);
+        } catch (const std::system_error& error) {
+            why = error.code();
+        }
+        CHECK(why == std::errc::device_or_resource_busy);
+        CHECK_FALSE(outs[0].done);
+    }
+    CHECK(outs[0].is(errc::closed));
+    CHECK(outs[1].is(errc::closed));
+    const bide::driver::attachment again(d);
+    held third = await(d, a.in, reading, outs[2]);
+    third.start();
+    CHECK_FALSE(outs[2].done);
+    a.put();
+    CHECK(look(d) == 1);
+    CHECK(outs[2].is_granted());
+}
+
 // ---- The wake, and the time
 
 TEST_CASE("epoll_driver: wakes that came before a wait end it, and it alone") {
     const test::watchdog guard;
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     for (int round = 0; round < 3; ++round) {
         d.wake();
         d.wake();
@@ -748,6 +876,7 @@ TEST_CASE("epoll_driver: a wait is not over before its deadline, on whatever clo
     struct tag {};
     using fake = test::fake_clock<tag>;
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     CHECK(d.wait(deadline::poll()) == 0);
     CHECK(d.wait(deadline::after(-1h)) == 0);
     CHECK(d.wait(deadline::at(std::chrono::steady_clock::now() - 1h)) == 0);
@@ -785,6 +914,7 @@ TEST_CASE("epoll_driver: a signal does not end a wait") {
     quiet.sa_handler = [](int) { signals.fetch_add(1); }; // and no SA_RESTART
     REQUIRE(::sigaction(SIGUSR1, &quiet, &before) == 0);
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     std::atomic<pthread_t> sleeper{};
     std::atomic<bool> ready{false};
     std::atomic<bool> over{false};
@@ -815,6 +945,7 @@ TEST_CASE("epoll_driver: a signal does not end a wait") {
 
 TEST_CASE("epoll_driver: a wait in which nothing comes leaves the processor alone") {
     epoll_driver d;
+    const bide::driver::attachment attached(d);
     std::atomic<bool> woken{false};
     std::int64_t busy = 0; // nanoseconds of the processor's, in 40 ms
     test::run_threads(2, [&](int i) {
@@ -845,6 +976,7 @@ TEST_CASE("epoll_driver: a wait in which nothing comes leaves the processor alon
 TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each brings what was done before", "",
                    test::native, test::jittery) {
     bide::basic_epoll_driver<TestType> d;
+    const bide::driver::attachment attached(d);
     constexpr int rounds = 2'000;
     std::atomic<int> seen{0};
     int said = 0; // passed on by wake() alone
@@ -870,6 +1002,7 @@ TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each brings what was done
 TEMPLATE_TEST_CASE("epoll_driver: of many who wake at once none is overlooked", "", test::native,
                    test::jittery) {
     bide::basic_epoll_driver<TestType> d;
+    const bide::driver::attachment attached(d);
     constexpr int wakers = 3;
     constexpr int each = 2'000;
     std::atomic<int> made{0};
@@ -916,7 +1049,7 @@ template <class Driver> test::detached receive(Driver& d, int fd, received& sum)
     std::array<unsigned char, 300> bytes;
     for (ssize_t n; (n = ::read(fd, bytes.data(), bytes.size())) != 0;) {
         if (n < 0) {
-            const auto got = co_await d.async_wait_readable(fd);
+            const auto got = co_await d.async_wait_readable(fd).as_result();
             sum.good = sum.good && got.has_value();
         }
         for (ssize_t i = 0; i < n; ++i, ++sum.total) {
@@ -941,7 +1074,7 @@ test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int
         if (written > 0) {
             sent += static_cast<unsigned>(written);
         } else {
-            const auto got = co_await d.async_wait_writable(fd);
+            const auto got = co_await d.async_wait_writable(fd).as_result();
             last = got;
         }
     }
@@ -959,6 +1092,7 @@ TEMPLATE_TEST_CASE("epoll_driver: under load each byte arrives once, in order", 
     constexpr std::size_t files = 24;
     constexpr unsigned total = 20'000;
     driver d;
+    const bide::driver::attachment attached(d);
     std::deque<ends> all;
     std::deque<outcome> sent(2 * files);
     std::deque<received> got(2 * files);
@@ -1013,6 +1147,7 @@ bide::task<bool> readable_within(Driver& d, int fd, std::chrono::nanoseconds res
 TEMPLATE_TEST_CASE("epoll_driver: in a storm of time-outs each byte is read once", "", test::native,
                    test::jittery) {
     bide::basic_epoll_driver<TestType> d;
+    const bide::driver::attachment attached(d);
     constexpr std::uint32_t pipes = 3;
     constexpr unsigned total = 1'500;
     std::vector<ends> all;
@@ -1054,6 +1189,7 @@ test::detached await_detached(Driver& d, int fd, std::stop_token stop, outcome& 
 TEMPLATE_TEST_CASE("epoll_driver: while files come and go, each wait ends as it has to", "",
                    test::native, test::jittery) {
     bide::basic_epoll_driver<TestType> d;
+    const bide::driver::attachment attached(d);
     constexpr int rounds = 400;
     constexpr int threads = 2; // they take each other's numbers
     int wrong[threads] = {};

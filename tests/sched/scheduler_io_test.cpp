@@ -8,6 +8,7 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/this_task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>
 
@@ -73,8 +74,10 @@ task<bool> all_in(epoll_driver& io, int fd, unsigned char* to, std::size_t left)
         if (n > 0) {
             to += n;
             left -= static_cast<std::size_t>(n);
-        } else if (n == 0 || errno != EAGAIN || !co_await io.async_wait_readable(fd)) {
+        } else if (n == 0 || errno != EAGAIN) {
             co_return false;
+        } else {
+            co_await io.async_wait_readable(fd);
         }
     }
     co_return true;
@@ -85,8 +88,10 @@ task<bool> all_out(epoll_driver& io, int fd, const unsigned char* from, std::siz
         if (n > 0) {
             from += n;
             left -= static_cast<std::size_t>(n);
-        } else if (errno != EAGAIN || !co_await io.async_wait_writable(fd)) {
+        } else if (errno != EAGAIN) {
             co_return false;
+        } else {
+            co_await io.async_wait_writable(fd);
         }
     }
     co_return true;
@@ -124,7 +129,7 @@ task<bool> asks(epoll_driver& io, int fd, int messages) {
 }
 
 task<bool> is_readable(epoll_driver& io, int fd) {
-    const bide::io_result done = co_await io.async_wait_readable(fd);
+    const bide::io_result done = co_await io.async_wait_readable(fd).as_result();
     co_return done.has_value();
 }
 task<> yields_until(const std::atomic<bool>& over) {
@@ -246,6 +251,50 @@ TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
     s.shutdown();
     for (auto& h : waiting) {
         CHECK_FALSE(std::move(h).join());
+    }
+}
+
+namespace {
+
+test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) {
+    const bide::io_result done = co_await io.async_wait_readable(fd).as_result();
+    outcome = done                                                       ? 1
+              : done.error() == bide::errc::closed                       ? 2
+              : done.error() == std::errc::resource_deadlock_would_occur ? 3
+                                                                         : 4;
+}
+
+} // namespace
+
+TEST_CASE(
+    "scheduler: the waits for files that are no task's end with the scheduler of their driver") {
+    const test::watchdog guard;
+    epoll_driver io;
+    ends e;
+    for (int round = 0; round < 2; ++round) { // a second scheduler may have the driver afterwards
+        std::atomic<int> apart{0};
+        std::atomic<int> late{0};
+        {
+            scheduler s(driven(io, 2, false));
+            waits_apart(io, e.at[0], apart);
+            std::error_code why;
+            try {
+                scheduler another(driven(io, 1, false));
+            } catch (const std::system_error& error) {
+                why = error.code();
+            }
+            CHECK(why == std::errc::device_or_resource_busy);
+            auto reads = s.spawn(is_readable(io, e.at[1]));
+            write_byte(e.at[0]);
+            CHECK(std::move(reads).join());
+            CHECK(apart == 0);
+            s.shutdown();
+            waits_apart(io, e.at[0], late);
+            CHECK(late == 3);
+        }
+        CHECK(test::eventually([&] { return apart == 2; }));
+        char byte = 0;
+        CHECK(::read(e.at[1], &byte, 1) == 1);
     }
 }
 

@@ -20,9 +20,10 @@
 //
 // The awaiter lies in the coroutine's frame and holds the node that is queued. The life of a wait:
 //
-//   await_ready     tries: an operation that can complete at once does, even with a stop requested;
-//                   only a task that has completed many in a row lets others run first, with its
-//                   outcome in hand
+//   await_ready     tries: an operation that can complete at once does, even with a stop requested
+//   budget          after many operations in one run of its task (detail/worker_host.hpp), the task
+//                   gives way. If it is cancelled, the operation is not tried and answers stopped.
+//                   Otherwise it is tried, and its outcome is in hand while others run
 //   await_suspend   arms the time-out and the stop callback, then queues the node: the last step,
 //                   for from there on another thread may resume and destroy the frame
 //   granted         the primitive's lock holder decides, lets go, publishes, and runs the node's
@@ -205,9 +206,13 @@ public:
 
     bool await_ready() noexcept {
         op_.target_.carry(op_.cargo_);
-        ready_ = op_.ops_->try_now(op_.target_);
-        return ready_ != fate::waiting && !op_.ops_->gives_way &&
-               worker_local<Platform>::get().spend();
+        const ops& how = *op_.ops_; // read before the call, where compilers know its value
+        if (how.gives_way || !worker_local<Platform>::get().spend()) {
+            gives_way_ = true;
+            return false;
+        }
+        ready_ = how.try_now(op_.target_);
+        return ready_ != fate::waiting;
     }
 
     // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
@@ -215,11 +220,14 @@ public:
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         wait_.emplace(h, op_.target_.amount, op_.executor_);
-        if (ready_ != fate::waiting) { // in hand: others first
-            wait_->node.settle(op_.ops_->gives_way && wait_->is_cancelled() ? fate::stopped
-                                                                            : ready_);
-            suspended_ = true;
-            return wait_->go_behind();
+        if (gives_way_) { // a cancelled task does not even try: it might be granted something
+            const bool stops = op_.ops_->on_cancel == nullptr && wait_->is_cancelled();
+            ready_ = stops ? fate::stopped : op_.ops_->try_now(op_.target_);
+            if (ready_ != fate::waiting) { // in hand: others first
+                wait_->node.settle(ready_);
+                suspended_ = true;
+                return wait_->go_behind();
+            }
         }
         if (!wait_->begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {
@@ -249,8 +257,9 @@ public:
         R outcome = op_.ops_->collect(op_.target_, what_became_of_it());
         if constexpr (detail::is_result<T>) {
             return outcome;
-        } else if constexpr (std::is_void_v<T>) {
+        } else if constexpr (std::is_void_v<typename R::value_type>) {
             outcome.value();
+            return T();
         } else {
             return std::move(outcome).value();
         }
@@ -359,7 +368,8 @@ private:
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false;
     bool interrupted_ = false; // its task was cancelled, and it outlasts that
-    fate ready_ = fate::waiting;                           // what await_ready found
+    bool gives_way_ = false;
+    fate ready_ = fate::waiting;                           // what the attempt found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };

@@ -160,6 +160,15 @@ public:
         }
     }
 
+    // The same behind what is to run there already. False: no scope is open.
+    static bool run_behind(runnable& r, destination if_blocked) noexcept {
+        const bool open = state().list != nullptr;
+        if (open) {
+            run(r, if_blocked);
+        }
+        return open;
+    }
+
     // This thread is about to block.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();

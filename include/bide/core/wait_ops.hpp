@@ -15,6 +15,8 @@
 
 namespace bide::inline BIDE_ABI {
 
+// The result of an operation whose value is a T. An empty T of a primitive's own may stand for a
+// result<void, E>.
 template <class T> struct as_result {
     using type = result<T>;
 };

@@ -7,10 +7,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
+#include <atomic>
 #include <system_error>
 
 namespace bide::inline BIDE_ABI {
@@ -36,13 +39,64 @@ public:
     // Order: what was done before is seen by who called that wait().
     virtual void wake() noexcept = 0;
 
+    // While one lives, some thread calls wait() again and again. A scheduler has one from its
+    // construction until its shutdown.
+    class [[nodiscard]] attachment {
+    public:
+        // Throws: std::system_error (device_or_resource_busy) if the driver has one already.
+        explicit attachment(driver& to) : to_(to) {
+            state seen = state::free;
+            // Order: acquire [D3]; the last attachment has ended. Failure: relaxed; it has not.
+            if (!to.state_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
+                                                   std::memory_order_relaxed)) {
+                BIDE_THROW(
+                    std::system_error(std::make_error_code(std::errc::device_or_resource_busy),
+                                      "bide: a driver is attached already"));
+            }
+        }
+        attachment(const attachment&) = delete;
+        attachment& operator=(const attachment&) = delete;
+        // Ends the operations that still wait, with errc::closed. No wait() is going on.
+        ~attachment() {
+            // Order: relaxed; detached() synchronizes with the operations.
+            to_.state_.store(state::ending, std::memory_order_relaxed);
+            to_.detached();
+            // Order: release [D3]; the next attachment comes after all that.
+            to_.state_.store(state::free, std::memory_order_release);
+        }
+
+    private:
+        driver& to_;
+    };
+
 protected:
     driver() noexcept = default;
+
+    // There is an attachment. An operation that would wait for ever without one fails.
+    bool is_attached() const noexcept {
+        // Order: relaxed; detached() finds the operations that were queued before.
+        return state_.load(std::memory_order_relaxed) == state::attached;
+    }
+
+private:
+    enum class state : unsigned char { free, attached, ending };
+
+    // The attachment has ended, is_attached() is false: ends what waits with errc::closed.
+    virtual void detached() noexcept {}
+
+    native_platform::atomic<state> state_{state::free};
 };
 
-// What an operation of a driver ends with: nothing, an errc (stopped, timeout, closed), or an error
-// of the system's.
+// What an operation of a driver gives as a result: nothing, an errc (stopped, timeout, closed), or an
+// error of the system's.
 using io_result = result<void, std::error_code>;
+
+// What it gives as a value: it throws the error instead. An async_op<io_done> has the steps of an
+// async_op<io_result>.
+struct io_done {};
+template <> struct as_result<io_done> {
+    using type = io_result;
+};
 
 // For drivers: where an operation keeps the system's error until it is collected; 0: none.
 struct io_cargo {

@@ -34,6 +34,7 @@
 
 #if defined(__linux__)
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -51,21 +52,24 @@ template <class Platform = native_platform> class basic_epoll_driver final : pub
 public:
     // Throws: std::system_error when the system has no more files or memory for it.
     basic_epoll_driver() {}
-    // Requires: nobody waits, for a file or in wait(), and no wake() is going on.
+    // Requires: nothing waits for a file, no wait() or wake() is going on, no attachment is left.
     ~basic_epoll_driver() override;
 
     // Waits until the file can be read without waiting, is at its end, or has an error or a hang-up;
     // at once where that is so already, as it always is of regular files. Any number of coroutines
     // may wait for the same file: all that wait are let through. What one was let through for
-    // another may have taken, so the file is best non-blocking. Fails with the system's error where
-    // it is no file, or there is no memory to wait.
-    // A file that somebody waits for is closed after forget().
-    basic_async_op<io_result, Platform> async_wait_readable(int fd) noexcept {
+    // another may have taken, so the file is best non-blocking.
+    // Throws: std::system_error with the system's error where it is no file or there is no memory to
+    // wait; with resource_deadlock_would_occur where it would wait and no scheduler runs the driver;
+    // as other waits; closed_error after forget() or the scheduler's shutdown. as_result() gives the
+    // error as a std::error_code.
+    // A file that is waited for is closed after forget().
+    basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
         return async_wait<readable>(fd);
     }
 
     // The same for writing.
-    basic_async_op<io_result, Platform> async_wait_writable(int fd) noexcept {
+    basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
         return async_wait<writable>(fd);
     }
 
@@ -112,7 +116,7 @@ private:
         return static_cast<io_cargo*>(t.cargo)->error;
     }
 
-    template <direction D> basic_async_op<io_result, Platform> async_wait(int fd) noexcept {
+    template <direction D> basic_async_op<io_done, Platform> async_wait(int fd) noexcept {
         static constexpr wait_ops<io_result, Platform> ops{&try_now<D>, &enqueue<D>, &cancel<D>,
                                                            &collect_io};
         io_cargo cargo;
@@ -123,6 +127,7 @@ private:
     template <auto D> static bool enqueue(const wait_target& t, node& w) noexcept;
     template <auto D> static bool cancel(const wait_target& t, node& w, fate why) noexcept;
 
+    void detached() noexcept override;
     entry* entry_for(int fd, int& error) noexcept;
     int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
     unsigned hand_over() noexcept;
@@ -137,6 +142,7 @@ private:
 
     detail::epoll_set<Platform> set_;
     detail::growing_table<entry, Platform> entries_;
+    atomic<word> made_{0}; // entries, and once for each end of an attachment
 
     // Of the thread in wait(): events of which those from next_ on are to be handed over yet.
     unsigned next_ = 0;
@@ -174,6 +180,9 @@ auto basic_epoll_driver<Platform>::entry_for(int fd, int& error) noexcept -> ent
             error = EBADF;
         } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
             error = ENOMEM;
+        } else {
+            // Order: acq_rel [D4]; detached() finds the entry, or its waits find that it came first.
+            made_.fetch_add(1, std::memory_order_acq_rel);
         }
     }
     return e;
@@ -199,9 +208,10 @@ bool basic_epoll_driver<Platform>::enqueue(const wait_target& t, node& w) noexce
     entry& e = entry_of(t);
     lock::acquire(e.locked);
     fate what = w.forbidden();
-    if (what == fate::waiting && (e.armed & events_of[D]) == 0) {
-        const int error =
-            static_cast<basic_epoll_driver*>(t.owner)->arm(fd_of(t), e, e.wanted() | events_of[D]);
+    auto& self = *static_cast<basic_epoll_driver*>(t.owner);
+    const bool attached = self.is_attached();
+    if (what == fate::waiting && (!attached || (e.armed & events_of[D]) == 0)) {
+        const int error = attached ? self.arm(fd_of(t), e, e.wanted() | events_of[D]) : EDEADLK;
         if (error != 0) {
             if (!w.claim()) { // its choice fell on another wait, so it need not even queue
                 lock::release(e.locked);
@@ -250,6 +260,21 @@ template <class Platform> void basic_epoll_driver<Platform>::forget(int fd) noex
         e->known = false;
     }
     lock::release(e->locked);
+    gone.publish(fate::closed);
+}
+
+template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept {
+    // Order: acq_rel [D4]; see entry_for().
+    made_.fetch_add(1, std::memory_order_acq_rel);
+    wake_list gone;
+    entries_.each([&gone](entry& e) noexcept {
+        lock::acquire(e.locked);
+        for (auto& queue : e.queues) {
+            queue.pop_all(gone);
+        }
+        e.armed = 0;
+        lock::release(e.locked);
+    });
     gone.publish(fate::closed);
 }
 

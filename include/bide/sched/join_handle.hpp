@@ -67,8 +67,9 @@ public:
     }
 
     // Asks the task to end: its current wait, or else its next one, answers errc::stopped or throws
-    // stopped_error, unless it is shielded; so does every later one that would have to wait. It is
-    // up to the task what it makes of that. False: it has ended.
+    // stopped_error, unless it is shielded; so does every later one that would have to wait, and of
+    // those that complete at once each one at which the task gives way (one in 128). It is up to the
+    // task what it makes of that. False: it has ended.
     bool cancel() noexcept { return held().cancel(); }
 
     // It has ended.

@@ -56,8 +56,8 @@ class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:
-    // Throws: std::bad_alloc; std::system_error when a thread cannot be started. None is left behind
-    // then.
+    // Throws: std::bad_alloc; std::system_error when a thread cannot be started, or another scheduler
+    // has the driver. No thread is left behind then.
     explicit scheduler(scheduler_options options = {})
         : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();

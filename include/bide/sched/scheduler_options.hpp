@@ -47,7 +47,9 @@ struct scheduler_options {
     // while its own is blocked calls them too. Where one throws, the program ends as above.
     std::function<void(unsigned worker)> on_worker_start{}, on_worker_stop{};
 
-    // Where an idle worker waits for files (sched/epoll_driver.hpp); outlives the scheduler.
+    // Where an idle worker waits for files (sched/epoll_driver.hpp); outlives the scheduler. One
+    // scheduler at a time: the constructor of a second one throws device_or_resource_busy until the
+    // first one's shutdown.
     driver* io = nullptr;
 
     // Is told what the workers do (sched/trace.hpp); outlives the scheduler. nullptr: nobody is.

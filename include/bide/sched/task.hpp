@@ -12,6 +12,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
@@ -278,6 +279,9 @@ namespace detail {
 
 // Where a thread waits for a task, and runs what is posted to it meanwhile.
 class sync_loop final : basic_task_context<native_platform> {
+    using local = worker_local<native_platform>;
+    using turn = worker_turn<native_platform>;
+
 public:
     sync_loop() noexcept {
         finished_.run =
@@ -294,7 +298,10 @@ public:
     // Runs `frame` here until its end.
     void run(std::coroutine_handle<> frame, task_promise_base& promise) noexcept {
         promise.begin(*this, queue_);
-        resume<native_platform>(frame);
+        {
+            const turn now(local::get());
+            resume<native_platform>(frame);
+        }
         drive();
     }
 
@@ -327,7 +334,9 @@ private:
 
     void drive() noexcept {
         while (!done_) {
-            queue_.pop(deadline::never())->run.wake();
+            runnable* const next = queue_.pop(deadline::never());
+            const turn now(local::get());
+            next->run.wake();
         }
     }
 

@@ -119,10 +119,10 @@ public:
     // send it, go on. Nothing of *this is touched afterwards.
     bool go_behind() noexcept {
         const executor_ref where = at_.where;
-        if (!where) {
-            return false;
-        }
         runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
+        if (!where) {
+            return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
+        }
         auto* const host = worker_local<Platform>::get().host;
         if (host != nullptr && host->executor() == where) {
             host->give_way(r);

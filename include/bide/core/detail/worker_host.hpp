@@ -4,12 +4,16 @@
 // What a scheduler offers, on its worker threads, to the operations that its tasks call there; and
 // how these find it. The service's resumers (core/timer.hpp) have a host as well, whose executor()
 // is empty. Other threads have none.
+//
+// A task that always finds its operations ready gives way after `whole_budget` of them, on any thread,
+// and learns there that it was cancelled.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 
 #include <cstdint>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 
@@ -44,12 +48,34 @@ template <class Platform> struct worker_local {
     basic_task_context<Platform>* running = nullptr; // which
     const char* name = nullptr;                      // of the last that ran, while `traced`
     bool traced = false;
-    unsigned budget = 0; // operations that may complete at once before the task gives way; 0: any
+    unsigned budget = 0; // 0: no limit; 1: spent; else one more than the operations left
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
 
-    // One operation that completed at once. False: it was one too many.
-    bool spend() noexcept { return budget == 0 || --budget != 0; }
+    // Counts one operation. False: the budget is spent, the operation's coroutine gives way.
+    bool spend() noexcept {
+        if (budget > 1) {
+            --budget;
+            return true;
+        }
+        return budget == 0;
+    }
+
+    static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
+};
+
+// Gives what this thread runs a whole budget, and at its end the outer one back what it had left.
+template <class Platform> class worker_turn {
+public:
+    explicit worker_turn(worker_local<Platform>& here) noexcept
+        : here_(here), left_(std::exchange(here.budget, here.whole_budget)) {}
+    worker_turn(const worker_turn&) = delete;
+    worker_turn& operator=(const worker_turn&) = delete;
+    ~worker_turn() { here_.budget = left_; }
+
+private:
+    worker_local<Platform>& here_;
+    const unsigned left_;
 };
 
 } // namespace bide::inline BIDE_ABI

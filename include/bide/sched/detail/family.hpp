@@ -223,9 +223,12 @@ bool basic_family<Platform>::start(std::coroutine_handle<> h, basic_task_context
             cancel_all();
         }
     }
-    const executor_ref queue = home();
-    for (child* c = first_; c != nullptr; c = c->next_sibling_) {
-        queue.post(c->to_run());
+    {
+        const wake_scope<Platform> together; // on this thread they begin when all are queued
+        const executor_ref queue = home();
+        for (child* c = first_; c != nullptr; c = c->next_sibling_) {
+            queue.post(c->to_run());
+        }
     }
     if (!count_down()) {
         return true;

@@ -129,7 +129,6 @@ public:
     void earlier_timer(worker& of) noexcept { lookout_.earlier_timer(of, mine() == &of); }
 
 private:
-    static constexpr unsigned budget = 128;
 
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
@@ -182,7 +181,7 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     w.polled.add(1);
     auto& local = worker_local<Platform>::get();
     local.host = &w;
-    local.budget = budget;
+    const worker_turn<Platform> turn(local);
     w.forked = &r == &w.arm;
     if (trace_ == nullptr) {
         r.run.wake();
@@ -195,7 +194,6 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
         trace_->ran(index, local.name, begin, Platform::now());
     }
     local.host = nullptr;
-    local.budget = 0;
 }
 
 // Another thread may have the worker, and what is in `arm`, before it has ended.

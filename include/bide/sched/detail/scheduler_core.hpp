@@ -6,16 +6,19 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 
@@ -25,6 +28,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -104,6 +108,7 @@ private:
 
     scheduler& face_;
     const unhandled unhandled_;
+    std::optional<driver::attachment> attached_;
     pool_type pool_;
     worker_threads threads_;
     lifecycle life_;
@@ -120,6 +125,9 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
       life_(
           pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
     static_cast<void>(error_of<stopped_error>(errc::stopped)); // so that a cancellation finds it
+    if (wanted.io != nullptr) {
+        attached_.emplace(*wanted.io);
+    }
 }
 
 inline void scheduler_core::open() {
@@ -177,7 +185,11 @@ inline bool scheduler_core::shutdown(deadline until) noexcept {
         }
         fatal("scheduler shut down by one of its own workers");
     }
-    return life_.shutdown(until, [this]() noexcept { threads_.finish(); });
+    return life_.shutdown(until, [this]() noexcept {
+        threads_.finish();
+        const wake_scope<platform> later(&service_executor<platform>);
+        attached_.reset();
+    });
 }
 
 } // namespace detail

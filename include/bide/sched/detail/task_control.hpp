@@ -197,6 +197,7 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
             return finish();
         }
         local& here = local::get();
+        const worker_turn<Platform> turn(here); // also where no worker runs it
         basic_task_context<Platform>* const outer = here.running;
         here.running = this;
         if (here.traced) {

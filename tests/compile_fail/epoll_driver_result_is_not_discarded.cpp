@@ -1,0 +1,16 @@
+// expect: nodiscard
+#include <bide/sched/epoll_driver.hpp>
+#include <bide/sched/task.hpp>
+
+bide::task<> waits(bide::epoll_driver& files) {
+#if defined(BIDE_CONTROL)
+    co_await files.async_wait_readable(0); // throws
+#else
+    co_await files.async_wait_readable(0).as_result(); // readable, or not? nobody knows
+#endif
+}
+
+int main() {
+    bide::epoll_driver files;
+    bide::sync_wait(waits(files));
+}
