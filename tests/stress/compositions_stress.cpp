@@ -67,7 +67,14 @@ template <class Channel> task<> drain(Channel& from, std::atomic<std::uint64_t>&
 // ---- Groups in groups
 
 struct forest {
-    explicit forest(unsigned workers, bool naps) : s(with(workers, naps)) {}
+    explicit forest(unsigned workers, bool naps, unsigned blocking = 512)
+        : s(with_blocking(workers, naps, blocking)) {}
+
+    static bide::scheduler_options with_blocking(unsigned workers, bool naps, unsigned blocking) {
+        bide::scheduler_options wanted = with(workers, naps);
+        wanted.max_blocking_threads = blocking;
+        return wanted;
+    }
 
     bide::semaphore some{permits};
     bide::channel<int> items{2};
@@ -130,6 +137,28 @@ TEST_CASE("compositions: groups in groups, with permits and a channel, all come 
         REQUIRE(in.sent == 1 + 3 + 9 + 27);
         REQUIRE(in.received + by_thread == in.sent);
         REQUIRE(in.some.available() == permits);
+    });
+}
+
+TEST_CASE("compositions: groups in groups that are cancelled, or lose their scheduler, end") {
+    rounds([](std::uint32_t round) {
+        forest in(1 + round % 3, round % 3 != 0, 1); // one thread for what blocks
+        auto root = in.s.spawn(grow(in, 3, seed_of(round)));
+        auto receives = in.s.spawn(drain(in.items, in.received));
+        test::jitter chance(seed_of(round + 1));
+        chance.dawdle(18);
+        if (round % 2 == 0) {
+            root.cancel();
+        } else {
+            in.s.shutdown();
+        }
+        static_cast<void>(ended_by_stop(std::move(root)));
+        in.items.close();
+        static_cast<void>(ended_by_stop(std::move(receives)));
+        REQUIRE(in.begun == in.ended);
+        REQUIRE(in.received + in.items.size() == in.sent);
+        REQUIRE(in.some.available() == permits);
+        REQUIRE(in.some.waiters() == 0);
     });
 }
 
@@ -453,6 +482,73 @@ TEST_CASE("compositions: loops that lose a when_any leave no item and no permit 
         REQUIRE(in.held == 0);
         REQUIRE(in.some.available() == 1);
         REQUIRE(in.some.waiters() == 0);
+    });
+}
+
+// ---- Loops that never have to wait
+
+namespace {
+
+struct mint {
+    bide::semaphore some{100};
+    bide::unbounded_channel<int> coins;
+    std::atomic<std::uint64_t> sent{0};
+    std::atomic<std::uint64_t> received{0};
+};
+
+task<> take_and_give(mint& in) {
+    for (;;) {
+        const auto held = co_await in.some.async_acquire();
+    }
+}
+
+task<> send_and_receive(mint& in) {
+    for (;;) {
+        const auto sent = co_await in.coins.async_send(1);
+        in.sent += sent ? 1 : 0;
+        const auto got = co_await in.coins.async_recv();
+        in.received += got ? 1 : 0;
+    }
+}
+
+task<std::size_t> outlast(mint& in, std::chrono::nanoseconds rest) {
+    const auto won =
+        co_await bide::when_any(take_and_give(in), send_and_receive(in), rest_for(rest));
+    co_return won.index();
+}
+
+} // namespace
+
+TEST_CASE("compositions: loops that never have to wait end when they lose, or are cancelled") {
+    rounds([](std::uint32_t round) {
+        mint in;
+        std::array<std::size_t, 2> won{};
+        {
+            scheduler s(with(1 + round % 3, round % 2 == 0));
+            std::vector<join_handle<>> loops;
+            for (int i = 0; i < 4; ++i) {
+                loops.push_back(s.spawn(i % 2 == 0 ? take_and_give(in) : send_and_receive(in)));
+            }
+            test::run_threads(3, [&](int me) {
+                test::jitter chance(seed_of(8 * round + static_cast<std::uint32_t>(me)));
+                if (me == 0) {
+                    won[0] = bide::sync_wait(outlast(in, chance.rest(18)));
+                } else if (me == 1) {
+                    won[1] = s.spawn(outlast(in, chance.rest(18))).join();
+                } else {
+                    chance.dawdle(18);
+                    for (std::size_t i = 0; i < loops.size() / 2; ++i) {
+                        loops[i].cancel();
+                    }
+                }
+            });
+            REQUIRE(ended_by_stop(std::move(loops[0])));
+            REQUIRE(ended_by_stop(std::move(loops[1])));
+        } // ends the others
+        REQUIRE(won[0] == 2);
+        REQUIRE(won[1] == 2);
+        REQUIRE(in.some.available() == 100);
+        REQUIRE(in.received + in.coins.size() == in.sent);
     });
 }
 
