@@ -1,6 +1,7 @@
 #include <bide/sched/interval.hpp>
 
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
 #include <bide/sched/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 using bide::interval;
 using bide::scheduler;
@@ -103,6 +105,99 @@ TEST_CASE("interval: any coroutine may use one, without a scheduler too") {
     std::atomic<std::uint64_t> ticks{0};
     count_ticks(ticks);
     CHECK(test::eventually([&] { return ticks >= 1'000'005; }));
+}
+
+// ---- Missed ticks
+
+namespace {
+
+// What the ticks that are due say, up to six.
+task<std::vector<std::uint64_t>> due(interval& every) {
+    std::vector<std::uint64_t> said;
+    for (int i = 0; i < 6; ++i) {
+        const auto tick = co_await every.async_tick().with_timeout(0s);
+        if (!tick) {
+            break;
+        }
+        said.push_back(*tick);
+    }
+    co_return said;
+}
+
+// The time until the second tick from now.
+task<clock_type::duration> two_ticks(interval& every) {
+    const auto start = clock_type::now();
+    co_await every.async_tick();
+    co_await every.async_tick();
+    co_return clock_type::now() - start;
+}
+
+using counts = std::vector<std::uint64_t>;
+using bide::missed_ticks;
+
+} // namespace
+
+TEST_CASE("interval: ticks that are due at once come as one or each by itself, as it was told") {
+    const auto since = clock_type::now() - 3h; // and four ticks are due
+    interval skips(1h);
+    skips.reset_at(since);
+    CHECK(bide::sync_wait(due(skips)) == counts{4});
+    interval bursts(1h, missed_ticks::burst);
+    bursts.reset_at(since);
+    CHECK(bide::sync_wait(due(bursts)) == counts{1, 1, 1, 1});
+    interval delays(1h, missed_ticks::delay);
+    delays.reset_at(since);
+    CHECK(bide::sync_wait(due(delays)) == counts{4});
+}
+
+TEST_CASE("interval: a delayed tick comes a whole period after the one that was late") {
+    const test::watchdog guard;
+    interval every(10ms, missed_ticks::delay);
+    every.reset_at(clock_type::now() - 39ms);
+    CHECK(bide::sync_wait(two_ticks(every)) >= 10ms);
+}
+
+TEST_CASE("interval: reset drops what was missed, and the next tick comes a whole period later") {
+    const test::watchdog guard;
+    const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
+    interval every(5ms, policy);
+    every.reset_at(clock_type::now() - 1h);
+    const auto start = clock_type::now();
+    every.reset();
+    bide::sync_wait(two_ticks(every));
+    CHECK(clock_type::now() - start >= 10ms);
+}
+
+TEST_CASE("interval: after reset_at the ticks come at their new times, never too early") {
+    const test::watchdog guard;
+    interval every(5ms);
+    const auto first = clock_type::now() + 10ms;
+    every.reset_at(first);
+    bide::sync_wait(two_ticks(every));
+    CHECK(clock_type::now() >= first + 5ms);
+    every.reset_at(clock_type::time_point::min());
+    const counts since_ever = bide::sync_wait(due(every));
+    REQUIRE_FALSE(since_ever.empty());
+    CHECK(since_ever[0] >= 1);
+    every.reset_at(clock_type::time_point::max());
+    CHECK(bide::sync_wait(due(every)).empty());
+}
+
+TEST_CASE("interval: a period beyond all bounds ticks never again, with any policy") {
+    const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
+    for (const auto period :
+         {std::chrono::nanoseconds::max(), std::chrono::nanoseconds::max() - 1ns}) {
+        interval every(period, policy);
+        CHECK(every.period() == period);
+        CHECK(bide::sync_wait(due(every)).empty());
+        every.reset();
+        CHECK(bide::sync_wait(due(every)).empty());
+        every.reset_at(clock_type::now());
+        CHECK(bide::sync_wait(due(every)) == counts{1});
+        CHECK(bide::sync_wait(due(every)).empty());
+    }
+    CHECK(interval(std::chrono::hours::max()).period() == std::chrono::nanoseconds::max());
+    CHECK(interval(1.5s).period() == 1'500ms);
 }
 
 #if BIDE_TESTS_CAN_DIE
