@@ -177,6 +177,23 @@ TEST_CASE("task_state: of two cancellers one ends the wait", "[task_state]") {
     });
 }
 
+TEST_CASE("task_state: a task that is woken while interrupted is scheduled once, and active",
+          "[task_state]") {
+    model::check("wake, claim", {}, [] {
+        state s(1, false);
+        MODEL_REQUIRE(s.begin_wait());
+        bool by_wake = false;
+        bool by_claim = false;
+        model::thread waking([&] { by_wake = s.wake(); });
+        if (s.cancel() == state::cancelling::claimed) {
+            by_claim = s.end_claim();
+        }
+        waking.join();
+        MODEL_REQUIRE(by_wake != by_claim);
+        MODEL_REQUIRE(!s.is_waiting());
+    });
+}
+
 // ---- Shields and stop tokens
 
 namespace {
