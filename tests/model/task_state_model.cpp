@@ -234,6 +234,23 @@ TEST_CASE("task_state: a task that finds all ready is stopped where its budget e
     });
 }
 
+TEST_CASE("task_state: a task that is woken while interrupted is scheduled once, and active",
+          "[task_state]") {
+    model::check("wake, claim", {}, [] {
+        state s(1, false);
+        MODEL_REQUIRE(s.begin_wait());
+        bool by_wake = false;
+        bool by_claim = false;
+        model::thread waking([&] { by_wake = s.wake(); });
+        if (s.cancel() == state::cancelling::claimed) {
+            by_claim = s.end_claim();
+        }
+        waking.join();
+        MODEL_REQUIRE(by_wake != by_claim);
+        MODEL_REQUIRE(!s.is_waiting());
+    });
+}
+
 // ---- Shields and stop tokens
 
 namespace {
@@ -251,6 +268,28 @@ link take_shielded(chain*& self, tokens& from, notes& n) {
     auto token = co_await from.async_take().as_result();
     MODEL_REQUIRE(!token);
     n.note(token);
+}
+
+// Each way in which a task learns of a cancellation finds its token stopped.
+link unshield_and_see(chain*& self, std::optional<std::stop_token>& token) {
+    MODEL_REQUIRE(self->shield());
+    token = self->get_stop_token();
+    self->unshield();
+    co_return;
+}
+
+link ask_and_see(chain*& self, std::optional<std::stop_token>& token) {
+    token = self->get_stop_token();
+    const bool cancelled = self->is_cancelled();
+    MODEL_REQUIRE(!cancelled || token->stop_requested());
+    co_return;
+}
+
+link wait_and_see(chain*& self, tokens& from) {
+    const std::stop_token token = self->get_stop_token();
+    auto taken = co_await from.async_take().as_result();
+    MODEL_REQUIRE(!taken);
+    MODEL_REQUIRE(token.stop_requested());
 }
 
 link watch_stop(chain*& self, std::optional<std::stop_token>& token) {
@@ -313,6 +352,32 @@ TEST_CASE("task_state: a stop token is told of a cancellation", "[task_state]") 
     };
     model::check("cancel, get_stop_token", {}, one);
     CHECK(model::outcomes({}, one) == "late never stopped");
+}
+
+TEST_CASE("task_state: a task that learns of its cancellation finds its token stopped",
+          "[task_state]") {
+    const auto seen_by = [](auto&& make) {
+        std::optional<std::stop_token> token;
+        tokens t(0);
+        chain* self = nullptr;
+        chain c(make(self, token, t));
+        self = &c;
+        bool in_time = false;
+        model::thread canceller([&] { in_time = c.cancel(); });
+        c.begin();
+        canceller.join();
+        MODEL_REQUIRE(c.ended == 1);
+        MODEL_REQUIRE(!token || token->stop_requested() == in_time);
+    };
+    model::check("cancel, unshield, token", {}, [=] {
+        seen_by([](auto& self, auto& token, auto&) { return unshield_and_see(self, token); });
+    });
+    model::check("cancel, is_cancelled, token", {}, [=] {
+        seen_by([](auto& self, auto& token, auto&) { return ask_and_see(self, token); });
+    });
+    model::check("cancel, wait, token", {}, [=] {
+        seen_by([](auto& self, auto&, auto& t) { return wait_and_see(self, t); });
+    });
 }
 
 // ---- The end: who has the outcome, and who destroys
