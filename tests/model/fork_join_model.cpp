@@ -235,10 +235,14 @@ TEST_CASE("fork_join: and nothing that its thief forks after it", "[fork_join]")
 namespace {
 
 // Who forks does not come to run the arm itself: a worker takes it, asleep or not.
-void forked_beside(bool brief) {
+void forked_beside(bool brief, bool is_newest = true) {
     nobody_stands_in owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
+    if (!is_newest) {
+        all.lane_here();
+        all.put_lane(*all.take_lane()); // which stays empty
+    }
     model::thread working([&] { all.run(all.workers()[0]); });
     lane& mine = *all.lane_here();
     mine.set_brief(brief);
@@ -260,6 +264,8 @@ void forked_beside(bool brief) {
 TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[fork_join]") {
     model::check("forked beside a worker", {}, [] { forked_beside(false); });
     model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
+    model::check("forked beside a worker, on an older lane", {},
+                 [] { forked_beside(false, false); });
 }
 
 namespace {

@@ -1,5 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/result.hpp>
+#include <bide/sched/detail/fork_entry.hpp>
 #include <bide/sched/fork_join.hpp>
 #include <bide/sched/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -361,6 +362,14 @@ TEST_CASE("fork_join: an arm whose thief has no memory is run by the caller, wha
     };
     CHECK(thrown_by(once) == (throws ? "first" : "nothing"));
     CHECK(ran == 1);
+}
+
+TEST_CASE("fork_join: a stolen arm is in the fork-join, and what it runs is asked for more") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto asked = [&s] { return bide::detail::forks_here(s) && bide::detail::wants_work(s); };
+    CHECK(stolen(s, [] {}, asked).second);
+    CHECK_FALSE(asked());
 }
 
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {

@@ -108,6 +108,7 @@ public:
 private:
     friend basic_fork_lanes<Platform>;
 
+    basic_fork_lane* older() const noexcept { return older_; }
     BIDE_COLD void wake() noexcept { wake_ns_ += pool_.fork_published(is_brief()); }
 
     basic_fork_deque<Platform, job> deque_;
@@ -119,7 +120,7 @@ private:
     // Under the lock of all lanes:
     typename Platform::template var<basic_fork_lane*> next_free_{nullptr};
     // Set once, before others find it:
-    basic_fork_lane* older_ = nullptr;
+    typename Platform::template var<basic_fork_lane*> older_{nullptr};
 };
 
 template <class Platform>
@@ -167,7 +168,7 @@ public:
     ~basic_fork_lanes() {
         // Order: relaxed; nobody forks any more.
         for (lane* at = newest_.load(std::memory_order_relaxed); at != nullptr;) {
-            lane* const older = at->older_;
+            lane* const older = at->older();
             delete at;
             at = older;
         }
@@ -190,7 +191,7 @@ public:
 
     // The last look of a worker before it sleeps [I1].
     bool has_work() const noexcept {
-        for (const lane* at = newest(); at != nullptr; at = at->older_) {
+        for (const lane* at = newest(); at != nullptr; at = at->older()) {
             if (!at->is_empty()) {
                 return true;
             }
@@ -252,7 +253,8 @@ auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexce
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     lane* first = newest;
     for (std::uint64_t skip = count == 0 ? 0 : chance % count; skip > 0; --skip) {
-        first = first->older_ != nullptr ? first->older_ : newest;
+        lane* const older = first->older();
+        first = older != nullptr ? older : newest;
     }
     lane* at = first;
     do {
@@ -260,7 +262,8 @@ auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexce
             from = at;
             return taken;
         }
-        at = at->older_ != nullptr ? at->older_ : newest;
+        lane* const older = at->older();
+        at = older != nullptr ? older : newest;
     } while (at != first);
     return nullptr;
 }
