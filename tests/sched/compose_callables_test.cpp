@@ -43,8 +43,8 @@ TEST_CASE("when_all: takes callables that return tasks, beside tasks") {
         co_return text;
     };
     auto by_reference = [&text]() -> task<std::string&> { co_return text; };
-    auto nothing = [n = 1]() mutable -> task<> {
-        ++n;
+    auto nothing = [text]() mutable -> task<> {
+        text.clear();
         co_return;
     };
     scheduler s(test::with(2, true));

@@ -219,7 +219,6 @@ public:
         awaiter& operator=(const awaiter&) = delete;
         ~awaiter() {
             if (child_.handle) {
-                awaiting_.end(&child_);
                 detail::destroy_frame(child_.handle, child().awaited_frames());
             }
         }
@@ -243,7 +242,10 @@ public:
             return transfer<native_platform>(child_.handle, p.node_);
         }
         // Throws: what the task threw.
-        T await_resume() { return child().take(); }
+        T await_resume() {
+            awaiting_.end();
+            return child().take();
+        }
 
     private:
         promise_type& child() const noexcept {

@@ -75,8 +75,9 @@ public:
         }
     }
 
-    void end(const awaited_frame* first) noexcept {
-        if (promises_ != nullptr && *promises_ == first) { // else a later await of the expression's
+    // First thing when the coroutine goes on. Where it is destroyed instead, none is needed.
+    void end() noexcept {
+        if (promises_ != nullptr) {
             *promises_ = nullptr;
         }
     }

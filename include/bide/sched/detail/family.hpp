@@ -142,7 +142,7 @@ public:
                                  executor_of(h.promise()));
         }
         void await_resume() noexcept {
-            family_.awaiting_.end(family_.first_frame_);
+            family_.awaiting_.end();
             family_.waits_ = false;
         }
 
