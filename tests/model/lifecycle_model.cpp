@@ -349,6 +349,33 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecyc
     CHECK(model::outcomes({}, destroyed) == "ran refused");
 }
 
+TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may be the last",
+          "[lifecycle]") {
+    // The scheduler goes while the caller is still on its way out.
+    const auto entered = [] {
+        var<int> ran{0};
+        bool admitted = false;
+        auto s = std::make_unique<by_hand>(1);
+        s->at_end = [&] { MODEL_REQUIRE(!admitted || ran == 1); };
+        model::thread caller([&, to = s.get()] {
+            admitted = to->life.enter_caller();
+            if (admitted) {
+                ran = 1;
+                to->life.leave_caller();
+            }
+        });
+        s->shutdown();
+        s->step(0);
+        model::assume(s->life.outside().ended == 1);
+        s->require_end();
+        s.reset();
+        caller.join();
+        model::record(admitted ? "ran" : "refused");
+    };
+    model::check("enter, shutdown, leave, destroy", {}, entered);
+    CHECK(model::outcomes({}, entered) == "ran refused");
+}
+
 namespace {
 
 // What is posted, and says so.

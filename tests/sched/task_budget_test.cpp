@@ -128,6 +128,20 @@ task<> sleeps(supplies& of) {
     }
 }
 task<> acquires_in_a_child(supplies& of) { co_await acquires(of); }
+task<> acquires_once(supplies& of) { const auto permit = co_await of.permits.async_acquire(); }
+task<> acquires_in_children(supplies& of) {
+    for (;;) {
+        co_await bide::when_all(acquires_once(of), acquires_once(of));
+        ++of.rounds;
+    }
+}
+task<> joins_an_empty_group(supplies& of) {
+    bide::task_group none(*scheduler::current());
+    for (;;) {
+        co_await none.async_join();
+        ++of.rounds;
+    }
+}
 task<> acquires_with_a_limit(supplies& of) {
     for (;;) {
         const auto permit = co_await of.permits.async_acquire().with_timeout(1h);
@@ -149,6 +163,8 @@ constexpr loop all_loops[] = {acquires,
                               selects_by_result,
                               sleeps,
                               acquires_in_a_child,
+                              acquires_in_children,
+                              joins_an_empty_group,
                               acquires_with_a_limit};
 
 void nothing_is_missing(supplies& of) {

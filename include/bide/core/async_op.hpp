@@ -221,8 +221,11 @@ public:
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         wait_.emplace(h, op_.target_.amount, op_.executor_);
         if (gives_way_) { // a cancelled task does not even try: it might be granted something
-            const bool stops = op_.ops_->on_cancel == nullptr && wait_->is_cancelled();
-            ready_ = stops ? fate::stopped : op_.ops_->try_now(op_.target_);
+            const bool cancelled = wait_->is_cancelled();
+            if (cancelled && op_.ops_->on_cancel != nullptr) {
+                on_interrupt(this);
+            }
+            ready_ = cancelled && !interrupted_ ? fate::stopped : op_.ops_->try_now(op_.target_);
             if (ready_ != fate::waiting) { // in hand: others first
                 wait_->node.settle(ready_);
                 suspended_ = true;

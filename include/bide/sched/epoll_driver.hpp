@@ -131,7 +131,7 @@ private:
     entry* entry_for(int fd, int& error) noexcept;
     int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
     unsigned hand_over() noexcept;
-    unsigned serve(const epoll_event& event, unsigned most, wake_list& ready,
+    unsigned serve(const epoll_event& told, unsigned most, wake_list& ready,
                    wake_list& gone) noexcept;
     static unsigned take(basic_waiter_queue<Platform>& from, unsigned most, wake_list& to) noexcept;
 
@@ -312,9 +312,9 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::hand_over() noe
     wake_list gone;
     unsigned handed = 0;
     while (next_ != count_ && handed < max_completions) {
-        const epoll_event event = events_[next_++];
-        if (event.data.u64 != detail::epoll_set<Platform>::wake_mark) {
-            handed += serve(event, max_completions - handed, ready, gone);
+        const epoll_event told = events_[next_++];
+        if (told.data.u64 != detail::epoll_set<Platform>::wake_mark) {
+            handed += serve(told, max_completions - handed, ready, gone);
         }
     }
     wake_list::publish(ready, fate::granted, gone, fate::closed);
@@ -323,17 +323,17 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::hand_over() noe
 
 // Takes out whom the event lets through, `most` of them. Says how many.
 template <class Platform>
-unsigned basic_epoll_driver<Platform>::serve(const epoll_event& event, unsigned most,
+unsigned basic_epoll_driver<Platform>::serve(const epoll_event& told, unsigned most,
                                              wake_list& ready, wake_list& gone) noexcept {
-    const auto fd = static_cast<std::uint32_t>(event.data.u64);
+    const auto fd = static_cast<std::uint32_t>(told.data.u64);
     entry& e = *entries_.find(fd);
     unsigned taken = 0;
     lock::acquire(e.locked);
-    if (event.data.u64 >> 32 == e.arming) {
+    if (told.data.u64 >> 32 == e.arming) {
         e.armed = 0;
         e.turn ^= 1; // neither keeps the other out
         for (const unsigned way : {unsigned{e.turn}, e.turn ^ 1u}) {
-            if ((event.events & (events_of[way] | always)) != 0) {
+            if ((told.events & (events_of[way] | always)) != 0) {
                 taken += take(e.queues[way], most - taken, ready);
             }
         }

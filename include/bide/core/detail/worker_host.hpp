@@ -64,11 +64,12 @@ template <class Platform> struct worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 };
 
-// Gives what this thread runs a whole budget, and at its end the outer one back what it had left.
+// Gives what this thread runs a whole budget, or none, and at its end the outer one back what it had
+// left.
 template <class Platform> class worker_turn {
 public:
-    explicit worker_turn(worker_local<Platform>& here) noexcept
-        : here_(here), left_(std::exchange(here.budget, here.whole_budget)) {}
+    explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept
+        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.whole_budget)) {}
     worker_turn(const worker_turn&) = delete;
     worker_turn& operator=(const worker_turn&) = delete;
     ~worker_turn() { here_.budget = left_; }

@@ -85,6 +85,22 @@ public:
         return !closing_.load(std::memory_order_seq_cst);
     }
 
+    // A thread from elsewhere begins to run what workers run, and has ended that: it is counted as a
+    // task is. False: the scheduler is closing. leave_caller() only where enter_caller() was true; it
+    // is the caller's last touch.
+    [[nodiscard]] bool enter_caller() noexcept {
+        const visit here(*this);
+        if (admit()) {
+            return true;
+        }
+        task_ended();
+        return false;
+    }
+    void leave_caller() noexcept {
+        const visit here(*this); // the scheduler may end as soon as the count is made
+        task_ended();
+    }
+
     void post(runnable& r) noexcept;
 
     // See basic_task_home.

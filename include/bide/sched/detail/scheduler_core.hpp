@@ -61,12 +61,9 @@ public:
 
     void post(runnable& r) noexcept override { life_.post(r); }
 
-    // The calling thread, from elsewhere, begins to run what workers run, and has ended it: it is
-    // counted as a task is. False: the scheduler is closing.
-    // Requires: not is_here(). leave_caller() where enter_caller() returned true; it is the caller's
-    // last touch.
-    bool enter_caller() noexcept;
-    void leave_caller() noexcept;
+    // See basic_lifecycle. Requires: not is_here().
+    bool enter_caller() noexcept { return life_.enter_caller(); }
+    void leave_caller() noexcept { life_.leave_caller(); }
 
     // True: all has ended by the deadline.
     bool shutdown(deadline until) noexcept;
@@ -159,20 +156,6 @@ inline void scheduler_core::start_blocking(task_header& t) {
     if (why && why != errc::closed) {
         BIDE_THROW(std::system_error(why, "no thread for a blocking task"));
     }
-}
-
-inline bool scheduler_core::enter_caller() noexcept {
-    const lifecycle::visit here(life_);
-    if (life_.admit()) {
-        return true;
-    }
-    task_ended();
-    return false;
-}
-
-inline void scheduler_core::leave_caller() noexcept {
-    const lifecycle::visit here(life_); // the scheduler may end as soon as the count is made
-    task_ended();
 }
 
 // ---- The end

@@ -197,7 +197,8 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
             return finish();
         }
         local& here = local::get();
-        const worker_turn<Platform> turn(here); // also where no worker runs it
+        // Also where no worker runs it. One that begins cancelled finds its first wait stopped.
+        const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
         basic_task_context<Platform>* const outer = here.running;
         here.running = this;
         if (here.traced) {
