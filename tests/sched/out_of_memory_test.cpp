@@ -522,7 +522,7 @@ const scenario forks[] = {
 #if defined(__linux__)
 
 task<int> reads(bide::epoll_driver& io, int fd) {
-    const bide::io_result ready = co_await io.async_wait_readable(fd);
+    const bide::io_result ready = co_await io.async_wait_readable(fd).as_result();
     co_return ready ? 1 : ready.error() == std::errc::not_enough_memory ? 2 : 0;
 }
 

@@ -255,7 +255,7 @@ task<std::size_t> read_all(bide::epoll_driver& io, int from, std::size_t bytes) 
         if (n > 0) {
             got += static_cast<std::size_t>(n);
         } else if (n < 0 && errno == EAGAIN) {
-            const auto ready = co_await io.async_wait_readable(from);
+            const auto ready = co_await io.async_wait_readable(from).as_result();
             if (!ready) {
                 break;
             }
@@ -274,7 +274,7 @@ task<std::size_t> write_all(bide::epoll_driver& io, int to, std::size_t bytes) {
         if (n > 0) {
             sent += static_cast<std::size_t>(n);
         } else if (n < 0 && errno == EAGAIN) {
-            const auto ready = co_await io.async_wait_writable(to);
+            const auto ready = co_await io.async_wait_writable(to).as_result();
             if (!ready) {
                 break;
             }
