@@ -289,6 +289,21 @@ TEST_CASE("join_set: a cancelled task that waits cancels the children, and goes 
     CHECK(taken == 0); // what was there at the end is dropped with the set
 }
 
+TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is there for the next") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    join_set<int> set(s);
+    set.spawn(ends_though_stopped(begun, 7));
+    auto h = s.spawn(sums(set));
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    CHECK(h.cancel());
+    CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
+    CHECK(set.size() == 1);
+    CHECK(set.join_next() == 7);
+    CHECK(set.join_next() == std::nullopt);
+}
+
 TEST_CASE("join_set: its destructor cancels the children and waits for them") {
     const test::watchdog guard;
     scheduler s(workers(1));

@@ -149,11 +149,12 @@ public:
         if (here_.fetch_add(1) + 1 == size_) {
             here_.store(0);
             round_.store(round + 1);
+            round_.notify_all();
             return;
         }
         for (int looked = 0; round_.load() == round; ++looked) {
             if (looked > 1'000) {
-                std::this_thread::yield();
+                round_.wait(round); // among busy processes sooner over than a yield
             }
         }
     }
