@@ -766,7 +766,46 @@ TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, wherever 
     });
     CHECK(test::contains(said, "shut down by one of its own workers"));
 }
+
+TEST_CASE("fork_join: so does one that is in a join of another scheduler meanwhile") {
+    const bool by_task = GENERATE(false, true);
+    const std::string said = test::dies([by_task] {
+        const test::watchdog guard;
+        scheduler s(with(2, true));
+        scheduler other(with(2, true));
+        const auto ends_it = [&] { join(other, [&s] { s.shutdown(); }, [] {}); };
+        if (by_task) {
+            s.spawn(ends_it).join();
+        } else {
+            join(s, ends_it, [] {});
+        }
+    });
+    CHECK(test::contains(said, "shut down by one of its own workers, or in an arm"));
+}
 #endif
+
+TEST_CASE("fork_join: a caller that the scheduler waits for joins there again, through another one") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(2, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    long inside = 0;
+    std::thread caller([&] {
+        const auto waits = [&] {
+            begun = true;
+            spin_until(ends);
+            join(other, [&] { inside = fib(s, 15); }, [] {});
+        };
+        join(s, waits, [] {});
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
+    ends = true;
+    s.shutdown();
+    caller.join();
+    CHECK(inside == 610);
+}
 
 TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
     const test::watchdog guard;

@@ -100,9 +100,9 @@ TEST_CASE("join_set: a child that fails is an outcome, and cancels no other") {
     join_set<int> set(s);
     set.spawn(number_after(e, 1));
     set.spawn(fails("a child"));
-    CHECK(what_of([&] { set.join_next(); }) == "a child");
+    CHECK(what_of([&] { static_cast<void>(set.join_next()); }) == "a child");
     set.spawn(stops_itself());
-    CHECK(what_of([&] { set.join_next(); }) == "stopped");
+    CHECK(what_of([&] { static_cast<void>(set.join_next()); }) == "stopped");
     e.set();
     CHECK(set.join_next() == 1);
     CHECK(set.join_next() == std::nullopt);
@@ -304,6 +304,34 @@ TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is the
     CHECK(set.join_next() == std::nullopt);
 }
 
+TEST_CASE("join_set: none is told that nothing is left while an outcome may still be given up") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<bool> shielded{false};
+    std::atomic<int> waiting{0};
+    bide::event may_end;
+    join_set<int> set(s);
+    set.spawn([&]() -> task<int> {
+        const this_task::shield held;
+        shielded = true;
+        co_await may_end.async_wait();
+        co_return 42;
+    });
+    const auto takes = [&]() -> task<int> {
+        ++waiting;
+        const auto next = co_await set.async_join_next();
+        co_return next.value_or(-1);
+    };
+    auto first = s.spawn(takes);
+    REQUIRE(test::eventually([&] { return shielded && waiting == 1; }));
+    auto second = s.spawn(takes);
+    REQUIRE(test::eventually([&] { return waiting == 2; }));
+    CHECK(first.cancel());
+    may_end.set();
+    CHECK(what_of([&] { std::move(first).join(); }) == "stopped");
+    CHECK(std::move(second).join() == 42);
+}
+
 TEST_CASE("join_set: its destructor cancels the children and waits for them") {
     const test::watchdog guard;
     scheduler s(workers(1));
@@ -317,6 +345,6 @@ TEST_CASE("join_set: its destructor cancels the children and waits for them") {
     s.shutdown();
     join_set<int> late(s);
     late.spawn(number(1));
-    CHECK(what_of([&] { late.join_next(); }) == "stopped");
+    CHECK(what_of([&] { static_cast<void>(late.join_next()); }) == "stopped");
     CHECK(late.join_next() == std::nullopt);
 }

@@ -9,7 +9,9 @@
 #include <support/scheduling.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +22,8 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <numeric>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -992,4 +996,30 @@ TEST_CASE("parallel_sort: from several outside threads, and within a task") {
     for (const ints& each : v) {
         CHECK(std::is_sorted(each.begin(), each.end()));
     }
+}
+
+TEST_CASE("parallel_sort: a scheduler that ends meanwhile waits for all of it") {
+    const test::watchdog guard;
+    const bool stable = GENERATE(false, true);
+    bide::scheduler_options o;
+    o.num_workers = 2;
+    bide::scheduler s(o);
+    std::vector<int> up_and_down(200'000);
+    std::iota(up_and_down.begin(), up_and_down.begin() + 100'000, 0);
+    std::iota(up_and_down.rbegin(), up_and_down.rbegin() + 100'000, 0);
+    std::vector<int> sorted = up_and_down;
+    std::sort(sorted.begin(), sorted.end());
+    std::atomic<int> calls{0};
+    const auto less = [&](int a, int b) {
+        if (++calls == 170'000) {
+            std::thread([&s] { static_cast<void>(s.shutdown_for(std::chrono::seconds(0))); }).join();
+        }
+        return a < b;
+    };
+    if (stable) {
+        bide::parallel_stable_sort(s, up_and_down.begin(), up_and_down.end(), less);
+    } else {
+        bide::parallel_sort(s, up_and_down.begin(), up_and_down.end(), less);
+    }
+    CHECK(up_and_down == sorted);
 }

@@ -386,3 +386,30 @@ TEST_CASE("scheduler: where no more threads can be started, what blocks says so,
 }
 
 #endif
+
+TEST_CASE("scheduler_options: a thread for what blocks that becomes free runs a blocked worker") {
+    const test::watchdog guard;
+    bide::scheduler_options o;
+    o.num_workers = 1;
+    o.max_blocking_threads = 1;
+    scheduler s(o);
+    bide::semaphore permits(0);
+    std::atomic<bool> begun{false};
+    std::atomic<bool> may_end{false};
+    auto busy = s.spawn_blocking([&] {
+        begun = true;
+        test::eventually([&] { return may_end.load(); });
+    });
+    REQUIRE(test::eventually([&] { return begun.load(); }));
+    begun = false;
+    auto blocked = s.spawn([&] {
+        begun = true;
+        permits.acquire();
+    });
+    REQUIRE(test::eventually([&] { return begun.load(); }));
+    auto releases = s.spawn([&] { permits.release(); });
+    may_end = true;
+    std::move(busy).join();
+    std::move(releases).join();
+    std::move(blocked).join();
+}

@@ -135,6 +135,19 @@ task<> acquires_in_children(supplies& of) {
         ++of.rounds;
     }
 }
+task<> no_wait() { co_return; }
+task<> awaits_children_without_waits(supplies& of) {
+    for (;;) {
+        co_await bide::when_all(no_wait(), no_wait());
+        ++of.rounds;
+    }
+}
+task<> awaits_one_of_children_without_waits(supplies& of) {
+    for (;;) {
+        co_await bide::when_any(no_wait(), no_wait());
+        ++of.rounds;
+    }
+}
 task<> joins_an_empty_group(supplies& of) {
     bide::task_group none(*scheduler::current());
     for (;;) {
@@ -164,6 +177,8 @@ constexpr loop all_loops[] = {acquires,
                               sleeps,
                               acquires_in_a_child,
                               acquires_in_children,
+                              awaits_children_without_waits,
+                              awaits_one_of_children_without_waits,
                               joins_an_empty_group,
                               acquires_with_a_limit};
 

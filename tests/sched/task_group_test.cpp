@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -606,6 +607,101 @@ TEST_CASE("task_group: a cancellation of groups in groups needs no stack") {
     REQUIRE(test::eventually([&] { return begun == 1; }));
     CHECK(h.cancel());
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
+}
+
+namespace {
+
+task<> waits_for_permits_then_joins(scheduler& s, int permits, std::atomic<bool>& may_go,
+                                    std::atomic<int>& begun, std::atomic<int>& ended,
+                                    bide::event& may_end, int& seen) {
+    task_group g(s);
+    g.spawn(lingers(begun, ended, may_end));
+    bide::semaphore enough(1);
+    {
+        const this_task::shield held;
+        while (!may_go) {
+            co_await this_task::yield();
+        }
+        for (int i = 0; i < permits; ++i) {
+            const auto permit = co_await enough.async_acquire();
+        }
+    }
+    const auto joined = co_await g.async_join().as_result();
+    seen = !joined ? ended.load() : -1;
+}
+
+} // namespace
+
+TEST_CASE("task_group: a join where the budget of a cancelled task ends waits for the children") {
+    const test::watchdog guard;
+    const int permits = GENERATE(range(124, 132));
+    CAPTURE(permits);
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    std::atomic<int> ended{0};
+    std::atomic<bool> may_go{false};
+    bide::event may_end;
+    int seen = 0;
+    auto h = s.spawn(
+        waits_for_permits_then_joins(s, permits, may_go, begun, ended, may_end, seen));
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    CHECK(h.cancel());
+    may_go = true;
+    s.spawn([&may_end] { may_end.set(); }).join();
+    std::move(h).join();
+    CHECK(seen == 1);
+}
+
+namespace {
+
+test::held joins_plainly(scheduler& s, std::atomic<int>& begun) {
+    task_group g(s);
+    g.spawn(sleeps(begun));
+    co_await g.async_join();
+}
+
+} // namespace
+
+TEST_CASE("task_group: destroyed while a coroutine joins it, with that, it cancels the children") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::atomic<int> begun{0};
+    auto frame = joins_plainly(s, begun);
+    frame.start();
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    frame.destroy();
+}
+
+namespace {
+
+// Ends another task when it is told to stop.
+task<> ends_another(bide::join_handle<> other, std::atomic<int>& begun, std::atomic<bool>& ended) {
+    const auto end = [&other, &ended] {
+        other.cancel();
+        try {
+            std::move(other).join();
+        } catch (const bide::stopped_error&) {
+        }
+        ended = true;
+    };
+    const std::stop_callback on_stop(this_task::get_stop_token(), end);
+    ++begun;
+    static_cast<void>(co_await this_task::sleep_for(1h).as_result());
+}
+
+} // namespace
+
+TEST_CASE("task_group: a stop callback that the cancellation runs may end another group") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> begun{0};
+    std::atomic<bool> ended{false};
+    task_group g(s);
+    g.spawn(ends_another(s.spawn(holds(s, {2}, begun)), begun, ended));
+    REQUIRE(test::eventually([&] { return begun == 3; }));
+    g.cancel();
+    g.join();
+    CHECK(ended);
 }
 
 // ---- What is spawned

@@ -174,7 +174,11 @@ public:
     // the value is gone.
     // Throws: std::bad_alloc; nothing was sent then, and `value` is as it was.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
-    std::size_t send(const T& value) { return send(T(value)); }
+    std::size_t send(const T& value)
+        requires std::is_copy_constructible_v<T>
+    {
+        return send(T(value));
+    }
 
     // One that receives all that is sent from now on.
     subscriber subscribe() noexcept { return subscriber(at_.state()); }

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -297,7 +298,11 @@ public:
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
-    bool send(const T& value) { return send(T(value)); }
+    bool send(const T& value)
+        requires std::is_copy_constructible_v<T>
+    {
+        return send(T(value));
+    }
 
     // Sends a new version: f(T&) changes a copy of the latest. It is called once; no other version
     // comes in between, for other sends and modifications wait until it returns, in the order in

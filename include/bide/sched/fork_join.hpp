@@ -36,10 +36,11 @@ namespace bide::inline BIDE_ABI {
 // runs only what might have run there anyway, so what deadlocks with a lock that the caller holds
 // deadlocks in a serial run, too.
 //
-// Arms are functions, not tasks: what they block on blocks their thread, and this_task says nothing
-// about them. A worker that has one is busy with it as with a task that computes; it looks for tasks
+// Arms are functions, not tasks: what they block on blocks their thread. On the calling thread
+// this_task speaks of the task that called, elsewhere of none: take its stop token before. A worker that has one is busy with it as with a task that computes; it looks for tasks
 // before it takes another arm. Where tasks must not wait for so long, give what forks for long a
 // scheduler of its own.
+//
 // The scheduler's shutdown() waits for the callers that are in a join. scheduler::current() is the
 // scheduler in each arm.
 // Throws: when both have ended, what f threw, else what g threw. stopped_error on a thread that is not

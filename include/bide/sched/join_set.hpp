@@ -168,7 +168,7 @@ public:
     // all have ended, and leaves out those that have ended by that.
     // Blocks: until then. Throws: what the child threw; stopped_error if it was stopped, but not by
     // the set, or the scheduler refused it, at its end.
-    next_type join_next() {
+    [[nodiscard]] next_type join_next() {
         fate what = state_.ended.try_reserve();
         if (what == fate::waiting) {
             what = thread_wait<detail::ended_children, native_platform>::until(state_.ended, 1,
@@ -177,8 +177,8 @@ public:
         return take(state_.ended, what);
     }
 
-    // The same without waiting; nothing (or false), too, where none has ended.
-    next_type try_join_next() {
+    // The same without waiting; nothing (or false), too, where join_next() would wait.
+    [[nodiscard]] next_type try_join_next() {
         const fate what = state_.ended.try_reserve();
         return take(state_.ended, what == fate::waiting ? fate::closed : what);
     }
@@ -256,7 +256,8 @@ private:
     detail::join_set_state state_;
 };
 
-// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome.
+// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome; where
+// the task is cancelled the select ends, and the children go on.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());
 }

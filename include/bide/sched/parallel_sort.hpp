@@ -62,18 +62,28 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
     return true;
 }
 
-template <class Forker, class It, class Compare>
-void sort_on(Forker forks, It begin, It end, Compare& less) {
-    if (!detail::merge_few_runs(forks, begin, end, less)) {
-        quick_sort<Forker, It, Compare>(forks, begin, end, less).run();
+// Calls it in one fork-join from beginning to end: a scheduler that is shut down meanwhile waits for
+// the whole of it. Shorter ranges are not forked.
+template <class Forker, class It, class Sort>
+void in_one_fork(Forker forks, It begin, It end, const Sort& sort) {
+    if (end - begin < sort_fork_size) {
+        sort();
+    } else {
+        forks.enter(sort);
     }
 }
 
 template <class Forker, class It, class Compare>
-void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
-    if (end - begin <= too_small_for_runs / 4) {
-        return detail::insertion_sort(begin, end, less);
-    }
+void sort_on(Forker forks, It begin, It end, Compare& less) {
+    detail::in_one_fork(forks, begin, end, [&] {
+        if (!detail::merge_few_runs(forks, begin, end, less)) {
+            quick_sort<Forker, It, Compare>(forks, begin, end, less).run();
+        }
+    });
+}
+
+template <class Forker, class It, class Compare>
+void stable_sort_here(Forker forks, It begin, It end, Compare& less) {
     long_runs<It> runs;
     const bool has_runs = end - begin > too_small_for_runs && runs.find(forks, begin, end, less);
     if (has_runs && detail::settle_one_run(runs)) {
@@ -90,6 +100,15 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
     }
 }
 
+template <class Forker, class It, class Compare>
+void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
+    if (end - begin <= too_small_for_runs / 4) {
+        return detail::insertion_sort(begin, end, less);
+    }
+    detail::in_one_fork(forks, begin, end,
+                        [&] { detail::stable_sort_here(forks, begin, end, less); });
+}
+
 } // namespace detail
 
 // Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved by
@@ -100,7 +119,8 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 // is sorted by the calling thread alone.
 // Throws: what a comparison throws, the first one in the order of the range if several do; the
 // range then has the same elements as before, in some order. If a move throws, they live, but their
-// values are unspecified. stopped_error and std::bad_alloc as join().
+// values are unspecified. stopped_error as join(), with nothing changed; std::bad_alloc where a
+// thread finds no memory to fork: then as where a comparison throws.
 // Requires: less is a strict weak order, or else the elements end up in any order; it may be called
 // from several threads at once. So may different elements be accessed, which excludes vector<bool>.
 template <std::random_access_iterator It, class Compare = std::less<>>

@@ -40,15 +40,16 @@ class group_entry;
 // Runs tasks, coroutines and plain functions, on a fixed number of workers, each a thread, that
 // steal from each other. A task that waits for something of bide's costs no thread. One that blocks
 // its thread in something of bide's is legal too: where no other worker is idle, another thread
-// takes the worker over until then. If none can be started, what is queued waits for another worker,
-// or for that thread, which tries to start one every 10 ms.
+// takes the worker over until then. If none can be started, what is queued waits for another
+// worker, or for that thread, which tries to start one every 10 ms.
 //
 // What a task does happens in order, on one thread at a time, not always on the same. Tasks are
 // cancelled cooperatively: join_handle::cancel().
 //
 // After fork() the child has the memory but none of the threads: it may destroy the scheduler,
 // which then does nothing but leave its memory, and use new ones; nothing else of it. shared() is
-// a new one there. A child that a task forked may only call exec or _exit().
+// a new one there. A child that a task or an arm forked may only call exec or
+// _exit().
 //
 // exit() may be called by a task, but not by one of a scheduler that exit() destroys, a static
 // one: the destructor is on one of its own workers then. quick_exit() may be called by any task.
@@ -56,8 +57,8 @@ class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:
-    // Throws: std::bad_alloc; std::system_error when a thread cannot be started, or another scheduler
-    // has the driver. No thread is left behind then.
+    // Throws: std::bad_alloc; std::system_error when a thread cannot be started, or another
+    // scheduler has the driver. No thread is left behind then.
     explicit scheduler(scheduler_options options = {})
         : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
@@ -99,8 +100,8 @@ public:
         return launch(*new detail::coroutine_cell<F>(*core_, std::move(function), true));
     }
 
-    // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a new
-    // one, or, where there are max_blocking_threads, the next that is free.
+    // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a
+    // new one, or, where there are max_blocking_threads, the next that is free.
     // Throws: as spawn(); std::system_error where there is no thread and none can be started.
     template <class F>
         requires std::is_invocable_v<F&&>
@@ -128,10 +129,11 @@ public:
     // The end: takes no more tasks; cancels those that wait, and the others when they next wait;
     // runs what is queued; ends the threads. Again, or from several threads: waits for the same.
     // Blocks: until all tasks have ended, and the fork-joins of threads from elsewhere. One that
-    // never waits, never gives way and never returns keeps it waiting for ever, and so does one that
-    // blocks its thread until somebody else ends that: see shutdown_for().
-    // Requires: not called by one of its own workers or in an arm, which terminates with a message (in
-    // on_worker_stop it has no effect).
+    // never waits, never gives way and never returns keeps it waiting for ever, and so does one
+    // that blocks its thread until somebody else ends that: see shutdown_for().
+    // Requires: not called by one of its own workers or in an arm, which terminates with a message
+    // (in on_worker_stop, and while it is closing already, it has no effect); nor in an arm that one
+    // of these waits for.
     void shutdown() noexcept { core_->shutdown(deadline::never()); }
 
     // shutdown(), for at most so long. False: some tasks have not ended. The scheduler goes on

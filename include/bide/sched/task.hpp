@@ -219,6 +219,7 @@ public:
         awaiter& operator=(const awaiter&) = delete;
         ~awaiter() {
             if (child_.handle) {
+                awaiting_.end(); // where await_resume() was left out
                 detail::destroy_frame(child_.handle, child().awaited_frames());
             }
         }

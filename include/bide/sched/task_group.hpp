@@ -22,7 +22,7 @@
 namespace bide::inline BIDE_ABI {
 
 // Tasks on a scheduler that do not outlive their group. The first that fails cancels the others.
-// Any thread may use it, its own children too, which may not wait for it.
+// Any thread may use it, its own children too, but these must not wait for it.
 class task_group {
     template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
@@ -74,8 +74,8 @@ public:
         group_.rethrow_if_failed();
     }
 
-    // The same for a coroutine. Where its task is cancelled, the children are, and it throws when
-    // they have ended. If its wait ends early, by a time-out, a stop or in a select, the children
+    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the group is, and it
+    // throws when the children have ended. If its wait ends early, by a time-out, a stop or in a select, the children
     // go on.
     // Throws: as join(); stopped_error where the awaiting task is cancelled.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }

@@ -40,6 +40,10 @@ public:
     // Cancelled, or its scheduler is at its end, and nothing keeps that from taking effect.
     virtual bool is_cancelled() noexcept = 0;
 
+    // For a wait that begin_wait() has refused, and whose children begin all the same: it has begun so
+    // many of these that this one is to be stopped. Each call counts.
+    virtual bool has_begun_enough() noexcept { return false; }
+
     // What resumes it, for one who posts it himself: the chain goes on without having waited.
     virtual runnable& resumption(suspension& at) noexcept = 0;
 

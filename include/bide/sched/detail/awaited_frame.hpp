@@ -75,7 +75,7 @@ public:
         }
     }
 
-    // First thing when the coroutine goes on. Where it is destroyed instead, none is needed.
+    // First thing when the coroutine goes on, and before what it awaited goes.
     void end() noexcept {
         if (promises_ != nullptr) {
             *promises_ = nullptr;

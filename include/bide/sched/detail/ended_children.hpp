@@ -6,8 +6,9 @@
 //
 // A waiter that is granted has one of the ended children reserved for it, which it takes when it
 // goes on: there are never fewer in the list than are reserved. Waiters queue only while every one
-// is reserved, so a child that ends is for the first of them. Where nothing is left to come the
-// others are told that it is closed; until children are added again.
+// is reserved, so a child that ends is for the first of them. What was reserved may be given up, and
+// is for the next then; so only where no child runs and none is reserved are the others told that it
+// is closed; until children are added again.
 //
 // Once the children were cancelled the waiters wait until the last of them has ended: the waiting
 // task, which may be cancelled itself, destroys the set then without waiting for any.
@@ -94,7 +95,7 @@ public:
         lock::acquire(lock_);
         reserved_ = reserved_ - 1;
         child& c = pop();
-        lock::release(lock_);
+        tell_waiters();
         return c;
     }
     void give_up() noexcept {
@@ -146,7 +147,10 @@ private:
         if (cancelled_ && running_ != 0) {
             return fate::waiting;
         }
-        return ended_ != reserved_ ? fate::granted : running_ != 0 ? fate::waiting : fate::closed;
+        if (ended_ != reserved_) {
+            return fate::granted;
+        }
+        return running_ + reserved_ != 0 ? fate::waiting : fate::closed;
     }
     fate reserve() noexcept {
         const fate what = peek();

@@ -15,13 +15,15 @@
 // comes here may not begin a wait; it goes on as if it had not waited, by resumption().
 //
 // The children of a cancelled parent begin all the same, as a task does that it awaits, and find
-// their first wait stopped. One that lost before it began never begins.
+// their first wait stopped. One that lost before it began never begins. A cancelled parent that comes
+// here again and again, with children that never wait, is stopped in the end.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/awaited_frame.hpp>
@@ -141,9 +143,13 @@ public:
             return family_.start(h, task_context_of<Platform>(h.promise()),
                                  executor_of(h.promise()));
         }
-        void await_resume() noexcept {
+        // Throws: stopped_error where the parent was cancelled and has come here too often since.
+        void await_resume() {
             family_.awaiting_.end();
             family_.waits_ = false;
+            if (family_.stopped_) {
+                throw_error(errc::stopped);
+            }
         }
 
     private:
@@ -200,6 +206,7 @@ private:
     runnable run_;               // resumes it, where it has no context
     bool interruptible_ = false; // it has begun a wait of its context
     bool waits_ = false;
+    bool stopped_ = false;
 
     atomic<std::size_t> left_{0};
     atomic<std::size_t> winner_{nobody}; // its index
@@ -220,6 +227,10 @@ bool basic_family<Platform>::start(std::coroutine_handle<> h, basic_task_context
     if (context_ != nullptr) {
         interruptible_ = context_->begin_wait(parent_);
         if (!interruptible_) {
+            stopped_ = context_->has_begun_enough();
+            if (stopped_) {
+                return false; // no child has begun
+            }
             cancel_all();
         }
     }

@@ -48,11 +48,13 @@ inline bool wants_work(const scheduler& s) noexcept {
 class fork_caller {
 public:
     // Throws: stopped_error where the thread is from elsewhere and the scheduler is closing.
-    explicit fork_caller(scheduler& s) : core_(fork_entry::core(s)), enters_(!core_.is_here()) {
+    explicit fork_caller(scheduler& s) : core_(fork_entry::core(s)), enters_(!employer::is_of(s)) {
         if (enters_ && !core_.enter_caller()) {
             throw_error(errc::stopped);
         }
-        employer::here().face = &s;
+        employer& here = employer::here();
+        here.face = &s;
+        here.outer = &before_;
     }
     fork_caller(const fork_caller&) = delete;
     fork_caller& operator=(const fork_caller&) = delete;

@@ -33,6 +33,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/sched/detail/cancel_round.hpp>
 #include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/task_header.hpp>
 
@@ -143,15 +144,7 @@ public:
 private:
     friend member;
 
-    // The groups whose members a thread is telling that they are cancelled.
-    struct round {
-        basic_group* first = nullptr;
-        basic_group* last = nullptr;
-    };
-    struct current_round {
-        round* now = nullptr;
-        static round*& here() noexcept { return Platform::template local<current_round>().now; }
-    };
+    using round = cancel_round<Platform>;
 
     bool start_cancel() noexcept;
     void tell_members() noexcept;
@@ -305,7 +298,7 @@ template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept 
     if (!start_cancel()) {
         return;
     }
-    if (round* const now = current_round::here()) {
+    if (round* const now = round::here()) {
         (now->first == nullptr ? now->first : now->last->next_in_round_) = this;
         now->last = this;
     } else {
@@ -315,12 +308,11 @@ template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept 
 
 template <class Platform> void basic_group<Platform>::tell_members() noexcept {
     round mine{this, this};
-    round* const outer = std::exchange(current_round::here(), &mine);
+    const typename round::scope now(&mine);
     while (basic_group* const next = mine.first) {
         mine.first = next->next_in_round_;
         next->tell_mine();
     }
-    current_round::here() = outer;
 }
 
 template <class Platform> void basic_group<Platform>::tell_mine() noexcept {

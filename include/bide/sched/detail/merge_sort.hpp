@@ -110,7 +110,8 @@ public:
     explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
     void run() {
-        enter([this] { sort(0, size_, place::range); });
+        bring_home();
+        sort(0, size_, place::range);
     }
 
     // Of what consists of these runs, several.
@@ -120,12 +121,19 @@ public:
                 std::ranges::reverse(runs.begin_of(i), runs.end_of(i));
             }
         }
-        enter([&] { merge_runs(runs, 0, runs.size(), place::range); });
+        bring_home();
+        merge_runs(runs, 0, runs.size(), place::range);
     }
 
 private:
     static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
-    static constexpr difference fork_size = 1'024;
+    static constexpr difference fork_size = sort_fork_size;
+
+    void bring_home() {
+        if constexpr (!is_plain) {
+            memory_.fill(range_);
+        }
+    }
 
     static constexpr place other(place p) noexcept {
         return p == place::range ? place::buffer : place::range;
@@ -171,21 +179,6 @@ private:
             f(range_);
         } else {
             f(buffer_);
-        }
-    }
-
-    // Runs it with the elements at home; on this thread where it will not fork.
-    template <class F> void enter(const F& f) {
-        const auto all = [&] {
-            if constexpr (!is_plain) {
-                memory_.fill(range_);
-            }
-            f();
-        };
-        if (size_ < fork_size) {
-            all();
-        } else {
-            forks_.enter(all);
         }
     }
 

@@ -36,11 +36,7 @@ public:
     void run() {
         const auto size = static_cast<std::size_t>(end_ - begin_);
         const int bad_ones = static_cast<int>(std::bit_width(size));
-        if (end_ - begin_ < 2 * fork_size) {
-            sort(begin_, end_, bad_ones, true);
-        } else {
-            forks_.enter([=, this] { sort(begin_, end_, bad_ones, true); });
-        }
+        sort(begin_, end_, bad_ones, true);
     }
 
 private:
@@ -48,7 +44,7 @@ private:
     // large, or else it is not worth a fork.
     static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
-    static constexpr difference fork_size = 1'024;
+    static constexpr difference fork_size = sort_fork_size;
 
     // If it is not the leftmost part, *(begin - 1) is there and not greater than any element.
     void sort(It begin, It end, int bad_ones, bool leftmost) {

@@ -63,12 +63,10 @@ private:
         }
         It seen = look_through<descends>(at, at + alone, less);
         if (seen == at + alone) {
-            forks.enter([&] {
-                for (It next = seen; seen == next && seen != end;) {
-                    next = end - seen > seen - at ? seen + (seen - at) : end;
-                    seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
-                }
-            });
+            for (It next = seen; seen == next && seen != end;) {
+                next = end - seen > seen - at ? seen + (seen - at) : end;
+                seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
+            }
         }
         return seen;
     }

@@ -138,8 +138,8 @@ inline void scheduler_core::open() {
 }
 
 inline scheduler_core::~scheduler_core() {
-    if (employer::here().face == &face_) {
-        fatal("scheduler destroyed, and so shut down by one of its own workers");
+    if (employer::is_of(face_)) {
+        fatal("scheduler destroyed, and so shut down by one of its own workers, or in an arm");
     }
     shutdown(deadline::never());
 }
@@ -162,11 +162,11 @@ inline void scheduler_core::start_blocking(task_header& t) {
 
 inline bool scheduler_core::shutdown(deadline until) noexcept {
     const employer& here = employer::here();
-    if (here.face == &face_) {
+    if (employer::is_of(face_)) {
         if (is_closing() || here.leaving) {
             return false; // it is being done, or is somebody else's business
         }
-        fatal("scheduler shut down by one of its own workers");
+        fatal("scheduler shut down by one of its own workers, or in an arm");
     }
     return life_.shutdown(until, [this]() noexcept {
         threads_.finish();

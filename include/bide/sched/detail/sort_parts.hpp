@@ -20,6 +20,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Ranges are divided among threads into parts of this size at least.
+inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
+
 // Elements that are as cheap to copy as to look at: these are copied without branches, whether they
 // need it or not, because a branch that is guessed wrong costs more. Some trivially copyable types
 // can only be moved, or have a template that takes what looks like a copy.

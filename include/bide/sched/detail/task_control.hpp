@@ -12,6 +12,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/sched/detail/cancel_round.hpp>
 #include <bide/sched/detail/task_state.hpp>
 
 #include <atomic>
@@ -57,6 +58,7 @@ public:
             go_on();
         }
     }
+    bool has_begun_enough() noexcept override { return ++refused_ >= local::whole_budget; }
     runnable& resumption(suspension& at) noexcept override {
         at_ = &at;
         return run_;
@@ -162,6 +164,7 @@ private:
     void request_stop() noexcept {
         // Order: seq_cst [K4]; see get_stop_token().
         if (std::stop_source* const source = stop_.load(std::memory_order_seq_cst)) {
+            const typename cancel_round<Platform>::scope none(nullptr);
             source->request_stop();
         }
     }
@@ -169,6 +172,7 @@ private:
     runnable run_;
     suspension* at_ = nullptr; // while it waits, or is queued to go on
     typename Platform::template atomic<std::stop_source*> stop_{nullptr};
+    unsigned refused_ = 0; // waits for children, since it was cancelled
     bool fresh_ = true;
     bool has_waited_ = false;
     bool ended_ = false;

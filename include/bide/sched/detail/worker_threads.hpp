@@ -32,11 +32,23 @@ class scheduler;
 
 namespace detail {
 
-// Whose thread this is: in callbacks, and where it has no worker, too. nullptr: nobody's.
+// Whose thread this is, in callbacks and where it has no worker, too, or in whose fork-join it is.
+// nullptr: of no scheduler.
 struct employer {
     scheduler* face = nullptr;
-    bool leaving = false;   // in on_worker_stop
-    bool stands_in = false; // a thread for what blocks runs a worker
+    bool leaving = false;            // in on_worker_stop
+    bool stands_in = false;          // a thread for what blocks runs a worker
+    const employer* outer = nullptr; // before it came into the fork-join
+
+    // It is the scheduler's, or in a fork-join of it, however many of other schedulers it is in since.
+    static bool is_of(const scheduler& s) noexcept {
+        for (const employer* at = &here(); at != nullptr; at = at->outer) {
+            if (at->face == &s) {
+                return true;
+            }
+        }
+        return false;
+    }
     static employer& here() noexcept { return native_platform::local<employer>(); }
 };
 
