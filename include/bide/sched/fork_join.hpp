@@ -37,7 +37,8 @@ namespace bide::inline BIDE_ABI {
 // deadlocks in a serial run, too.
 //
 // Arms are functions, not tasks: what they block on blocks their thread. On the calling thread
-// this_task speaks of the task that called, elsewhere of none: take its stop token before. A worker that has one is busy with it as with a task that computes; it looks for tasks
+// this_task speaks of the task that called, elsewhere of none: take its stop token before. A
+// worker that has one is busy with it as with a task that computes; it looks for tasks
 // before it takes another arm. Where tasks must not wait for so long, give what forks for long a
 // scheduler of its own.
 //

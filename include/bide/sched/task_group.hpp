@@ -74,9 +74,9 @@ public:
         group_.rethrow_if_failed();
     }
 
-    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the group is, and it
-    // throws when the children have ended. If its wait ends early, by a time-out, a stop or in a select, the children
-    // go on.
+    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the group is, and
+    // it throws when the children have ended. If its wait ends early, by a time-out, a stop or in a
+    // select, the children go on.
     // Throws: as join(); stopped_error where the awaiting task is cancelled.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
 
