@@ -73,8 +73,8 @@ public:
     // block until somebody goes on in its place.
     bool try_run(runnable& r) noexcept;
 
-    // One thread more than max_threads, until lower_limit(): for one that blocks until what the others
-    // are to run has ended. What is queued gets it.
+    // One thread more than max_threads, until lower_limit(): for a thread that blocks until the tasks
+    // that other threads are to run have ended. What is queued gets it.
     void raise_limit() noexcept;
     void lower_limit() noexcept;
 

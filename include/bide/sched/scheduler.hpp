@@ -130,7 +130,7 @@ public:
     // runs what is queued; ends the threads. Again, or from several threads: waits for the same.
     // Blocks: until all tasks have ended, and the fork-joins of threads from elsewhere. One that
     // never waits, never gives way and never returns keeps it waiting for ever, and so does one
-    // that blocks its thread until somebody else ends that: see shutdown_for().
+    // that blocks its thread until another thread ends that: see shutdown_for().
     // Requires: not called by one of its own workers or in an arm, which terminates with a message
     // (in on_worker_stop, and while it is closing already, it has no effect); nor in an arm that one
     // of these waits for.

@@ -39,6 +39,7 @@ public:
     // Throws: when all have ended, what the first of them that failed threw; stopped_error where
     // the awaiting task was cancelled, or the body has ended by the group's cancellation;
     // std::bad_alloc.
+    // Blocks: only where it is destroyed before its end: until all have ended.
     template <class F> static task<value_of<F>> run(scheduler& where, F body);
 
     // Waits for all children. An error that was not asked for is dropped. Where an exception leaves
@@ -77,7 +78,7 @@ public:
     // The same for a coroutine. Where its task is cancelled, or it is destroyed, the group is, and
     // it throws when the children have ended. If its wait ends early, by a time-out, a stop or in a
     // select, the children go on.
-    // Throws: as join(); stopped_error where the awaiting task is cancelled.
+    // Throws: as join(), also with as_result(); stopped_error where the awaiting task is cancelled.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
 
 private:

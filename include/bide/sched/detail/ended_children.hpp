@@ -7,8 +7,8 @@
 // A waiter that is granted has one of the ended children reserved for it, which it takes when it
 // goes on: there are never fewer in the list than are reserved. Waiters queue only while every one
 // is reserved, so a child that ends is for the first of them. What was reserved may be given up, and
-// is for the next then; so only where no child runs and none is reserved are the others told that it
-// is closed; until children are added again.
+// is for the next then; so only where no child runs and none is reserved do waiters learn that it is
+// closed; until children are added again.
 //
 // Once the children were cancelled the waiters wait until the last of them has ended: the waiting
 // task, which may be cancelled itself, destroys the set then without waiting for any.

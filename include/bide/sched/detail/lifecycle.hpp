@@ -57,7 +57,7 @@ public:
     class visit {
     public:
         explicit visit(basic_lifecycle& of) noexcept : visitors_(of.visitors_) {
-            // Order: relaxed; whoever ends the scheduler's life comes after it by what it posted.
+            // Order: relaxed; the thread that ends the scheduler's life comes after it by what it posted.
             visitors_.fetch_add(1, std::memory_order_relaxed);
         }
         visit(const visit&) = delete;
@@ -110,7 +110,7 @@ public:
     }
     void task_ended() noexcept;
     bool is_closing() const noexcept {
-        // Order: relaxed; whoever is not told now is told later.
+        // Order: relaxed; a task that is not told now is told later.
         return closing_.load(std::memory_order_relaxed);
     }
 
@@ -257,7 +257,7 @@ bool basic_lifecycle<Platform, Pool>::shutdown(deadline until, EndThreads&& end_
     if (!nothing_left_.wait_until(until)) {
         return false;
     }
-    // Order: relaxed; one of the callers does it, the others wait for its end.
+    // Order: relaxed; the first caller does it, later ones wait for its end.
     if (ending_threads_.exchange(true, std::memory_order_relaxed)) {
         over_.wait();
         return true;

@@ -19,7 +19,7 @@ template <class Platform> class basic_pool_owner {
 public:
     // Has somebody else run `w`, which its thread leaves. False: there is nobody.
     virtual bool replace(worker& w) noexcept = 0;
-    // There was nobody: the thread that is free next is to relieve() the pool. False: there will be
+    // There was none: the thread that is free next is to relieve() the pool. False: there will be
     // no such thread, unless one is started.
     virtual bool call_for_help() noexcept { return true; }
     // This thread runs a worker in place of another; and has a thread that is back take it over.

@@ -4,7 +4,8 @@
 // What a spawned task is doing, who wants what of it, and how long it lives, in one word:
 //
 //   bits    name        set while
-//   0       active      it is queued or runs; clear: it waits
+//   0       active      it is queued or runs; clear: it waits (but not where it waits for children
+//                       though it is cancelled: no interruption is to come then)
 //   1       claimed     somebody who cancels it is at its wait, which stays where it is
 //   2       notified    its wait was decided while claimed: who claimed it wakes it
 //   3       complete    it has ended; its outcome stands
