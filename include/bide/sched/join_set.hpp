@@ -183,10 +183,11 @@ public:
         return take(state_.ended, what == fate::waiting ? fate::closed : what);
     }
 
-    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the set is, for good,
-    // and it throws when all have ended. If its wait ends early, by a time-out, a stop or in a select, the children go
-    // on.
-    // Throws: as join_next(), also with as_result(); stopped_error where the awaiting task is cancelled.
+    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the set is, for
+    // good, and it throws when all have ended. If its wait ends early, by a time-out, a stop or in
+    // a select, the children go on.
+    // Throws: as join_next(), also with as_result(); stopped_error where the awaiting task is
+    // cancelled.
     async_op<next_type> async_join_next() noexcept {
         static constexpr auto ops = wait_ops<result<next_type>, native_platform>(
                                         &try_now, &enqueue, &cancel_wait, &collect, &give_back)
@@ -256,8 +257,8 @@ private:
     detail::join_set_state state_;
 };
 
-// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome; where
-// the task is cancelled the select ends, and the children go on.
+// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome;
+// where the task is cancelled the select ends, and the children go on.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());
 }

@@ -122,10 +122,6 @@ template <class F> task<task_group::value_of<F>> task_group::run(scheduler& wher
     using value = value_of<F>;
     detail::body_outcome<value> outcome;
     task_group group(where);
-    struct canceller { // of what is left where this coroutine is destroyed before its end
-        task_group& group;
-        ~canceller() { group.cancel(); }
-    } const at_the_end{group};
     group.launch(detail::run_body<F, value>(body, group, outcome), &detail::group::begin_body);
     co_await group.group_.of_all().async_wait();
     if (!outcome.is_there) {
