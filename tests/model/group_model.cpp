@@ -325,6 +325,37 @@ TEST_CASE("task_group: a cancelled task that waits for it meets a child that beg
     model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
 }
 
+namespace {
+
+link joins(group& g, var<int>& went_on) {
+    static_cast<void>(co_await g.of_all().async_wait().as_result());
+    went_on = went_on + 1;
+}
+
+} // namespace
+
+TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cancels the children",
+          "[group]") {
+    model::check("destroyed, child's begin", {}, [] {
+        home h;
+        tokens t(0);
+        var<outcome> what{none};
+        var<int> went_on{0};
+        model::at_once here;
+        group g;
+        member& m = spawn(g, h, take(t, what));
+        {
+            const link waits = joins(g, went_on);
+            waits.frame.promise().where = here;
+            model::thread worker([&] { m.begin(); });
+            waits.frame.resume();
+            worker.join();
+        }
+        g.of_all().wait();
+        MODEL_REQUIRE(what == stopped && went_on == 0);
+    });
+}
+
 // The outer group's member is the owner of an inner one.
 TEST_CASE("task_group: a cancellation passes through groups in groups, in turn", "[group]") {
     const auto nested = [] {

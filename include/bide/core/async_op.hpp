@@ -363,11 +363,11 @@ private:
         if (ready_ != fate::waiting) { // it was only giving way
             return op_.ops_->give_back(op_.target_, ready_);
         }
-        if (op_.ops_->on_cancel != nullptr && !wait_->node.is_decided()) {
-            op_.ops_->on_cancel(op_.target_); // as where its task is cancelled
-        }
         const bool ended =
             !wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
+        if (ended && op_.ops_->on_cancel != nullptr) {
+            op_.ops_->on_cancel(op_.target_); // as where its task is cancelled
+        }
         op_.ops_->give_back(op_.target_, ended ? fate::stopped : wait_->node.await_outcome());
     }
 
