@@ -345,7 +345,7 @@ TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cance
         group g;
         member& m = spawn(g, h, take(t, what));
         {
-            const link waits = joins(g, went_on);
+            const model::link<platform> waits = joins(g, went_on);
             waits.frame.promise().where = here;
             model::thread worker([&] { m.begin(); });
             waits.frame.resume();
