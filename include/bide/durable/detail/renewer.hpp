@@ -18,6 +18,7 @@
 #include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -39,6 +40,13 @@ public:
         : lease_ms_(lease.count()), scheduler_(where), random_(std::random_device()()) {}
     renewer(const renewer&) = delete;
     renewer& operator=(const renewer&) = delete;
+    ~renewer() {
+        // Order: relaxed; the last reference is gone.
+        inherited* const left = heir_.load(std::memory_order_relaxed);
+        if (left != nullptr && left->heir->process_ == ::getpid()) {
+            delete left;
+        }
+    }
 
     // Renews it from now on, as long as it is active.
     // Throws: std::system_error where no thread can be started, std::bad_alloc.
@@ -54,6 +62,9 @@ private:
     std::int64_t next_time(bool renewed);
 
     // A child of fork() has the parent's memory of a runner, but not the runner.
+    struct inherited {
+        std::shared_ptr<renewer> heir;
+    };
     std::shared_ptr<renewer> heir();
 
     static void run(void* self) noexcept;
@@ -66,9 +77,10 @@ private:
     mutex lock_;
     std::vector<std::weak_ptr<hold>> holds_; // under lock_
     bool running_ = false;                   // under lock_
-    std::shared_ptr<renewer> heir_;          // under lock_
     std::int64_t wakes_ms_ = 0;              // under lock_: when the runner looks again
     std::minstd_rand random_;                // the runner's
+    // Of this process. A pointer, and not under lock_: the fork may have found that held.
+    native_platform::atomic<inherited*> heir_{nullptr};
 };
 
 inline std::int64_t renewer::next_time(bool renewed) {
@@ -79,12 +91,19 @@ inline std::int64_t renewer::next_time(bool renewed) {
 }
 
 inline std::shared_ptr<renewer> renewer::heir() {
-    const std::lock_guard held(lock_);
-    if (heir_ == nullptr || heir_->process_ != ::getpid()) {
-        // The parent's scheduler has no threads here either.
-        heir_ = std::make_shared<renewer>(std::chrono::milliseconds(lease_ms_), nullptr);
+    // Order: acquire [VG2]; sees it made.
+    inherited* found = heir_.load(std::memory_order_acquire);
+    while (found == nullptr || found->heir->process_ != ::getpid()) {
+        // The parent's scheduler has no threads here either. What the parent had is left as it is.
+        auto mine = std::make_unique<inherited>(inherited{
+            std::make_shared<renewer>(std::chrono::milliseconds(lease_ms_), nullptr)});
+        // Order: release [VG2]; publishes what was made. Failure: acquire, of what another made.
+        if (heir_.compare_exchange_strong(found, mine.get(), std::memory_order_release,
+                                          std::memory_order_acquire)) {
+            found = mine.release();
+        }
     }
-    return heir_;
+    return found->heir;
 }
 
 inline void renewer::add(const std::shared_ptr<hold>& one) {
