@@ -551,12 +551,12 @@ const scenario drivers[] = {
 
 #endif
 
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+
 task<bool> times_out(bide::semaphore& never) {
     auto got = co_await never.async_acquire().with_timeout(1us);
     co_return !got;
 }
-
-#if BIDE_TESTS_CAN_DIE_AT_WORK
 
 // In a process in which bide's service was not started: the first wait that needs it, with the n-th
 // allocation failing, and another afterwards.

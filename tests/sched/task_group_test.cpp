@@ -497,8 +497,6 @@ task<> joins_failing(scheduler& s, std::atomic<int>& begun) {
 TEST_CASE("task_group: a shield keeps the cancellation of the task that joins from the children") {
     const test::watchdog guard;
     scheduler s(workers(2));
-    std::atomic<int> begun{0};
-    std::atomic<int> ended{0};
     std::atomic<bool> shielded{false};
     bide::event may_end;
     task_group g(s);
