@@ -295,8 +295,13 @@ TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is the
     std::atomic<int> begun{0};
     join_set<int> set(s);
     set.spawn(ends_though_stopped(begun, 7));
-    auto h = s.spawn(sums(set));
-    REQUIRE(test::eventually([&] { return begun == 1; }));
+    const auto takes = [&]() -> task<int> {
+        ++begun;
+        const int sum = co_await sums(set);
+        co_return sum;
+    };
+    auto h = s.spawn(takes);
+    REQUIRE(test::eventually([&] { return begun == 2; })); // or it would never start
     CHECK(h.cancel());
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
     CHECK(set.size() == 1);
