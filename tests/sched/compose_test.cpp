@@ -9,6 +9,7 @@
 #include <support/death.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
 #include <atomic>
@@ -32,32 +33,12 @@ using bide::sync_wait;
 using bide::task;
 using bide::when_all;
 using bide::when_any;
+using test::runner;
+using test::what_of;
+using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
-
-bide::scheduler_options workers(unsigned n) {
-    bide::scheduler_options o;
-    o.num_workers = n;
-    return o;
-}
-
-// Runs tasks on the test's own thread, or on a scheduler of two.
-class runner {
-public:
-    explicit runner(bool pooled) {
-        if (pooled) {
-            pool_.emplace(workers(2));
-        }
-    }
-    template <class T> T operator()(task<T> t) {
-        return pool_ ? sync_wait(*pool_, std::move(t)) : sync_wait(std::move(t));
-    }
-
-private:
-    const test::watchdog guard_;
-    std::optional<scheduler> pool_;
-};
 
 task<int> number(int n) { co_return n; }
 task<> nothing() { co_return; }
@@ -82,18 +63,6 @@ task<int> stuck() {
     co_return 0;
 }
 task<> waits_for(bide::event& e) { co_await e.async_wait(); }
-
-// What it says when it fails.
-template <class F> std::string what_of(F f) {
-    try {
-        f();
-    } catch (const bide::stopped_error&) {
-        return "stopped";
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
-}
 
 } // namespace
 

@@ -6,6 +6,7 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
+#include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
 #include <atomic>
@@ -22,6 +23,7 @@ using bide::join_set;
 using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
+using test::what_of;
 namespace this_task = bide::this_task;
 
 namespace {
@@ -54,18 +56,6 @@ task<int> ends_though_stopped(std::atomic<int>& begun, int n) {
 task<int> stops_itself() {
     throw bide::stopped_error(make_error_code(bide::errc::stopped));
     co_return 0;
-}
-
-// What it says when it fails.
-template <class F> std::string what_of(F f) {
-    try {
-        f();
-    } catch (const bide::stopped_error&) {
-        return "stopped";
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>
+#include <support/tasks.hpp>
 #include <support/waiting.hpp>
 
 #include <atomic>
@@ -24,32 +25,12 @@ using bide::scheduler;
 using bide::sync_wait;
 using bide::task;
 using bide::task_group;
+using test::runner;
+using test::what_of;
+using test::workers;
 namespace this_task = bide::this_task;
 
 namespace {
-
-bide::scheduler_options workers(unsigned n) {
-    bide::scheduler_options o;
-    o.num_workers = n;
-    return o;
-}
-
-// Runs tasks on the test's own thread, or on a scheduler of two.
-class runner {
-public:
-    explicit runner(bool pooled) {
-        if (pooled) {
-            pool_.emplace(workers(2));
-        }
-    }
-    template <class T> T operator()(task<T> t) {
-        return pool_ ? sync_wait(*pool_, std::move(t)) : sync_wait(std::move(t));
-    }
-
-private:
-    const test::watchdog guard_;
-    std::optional<scheduler> pool_;
-};
 
 task<int> fails(const char* why) {
     throw std::runtime_error(why);
@@ -86,18 +67,6 @@ task<int> counts_down(std::atomic<int>& ended) {
         throw;
     }
     co_return 0;
-}
-
-// What it says when it fails.
-template <class F> std::string what_of(F f) {
-    try {
-        f();
-    } catch (const bide::stopped_error&) {
-        return "stopped";
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return "nothing";
 }
 
 task<> adds(std::atomic<int>& sum, int n, test::tally& t) {

@@ -1,0 +1,55 @@
+#ifndef BIDE_TESTS_SUPPORT_TASKS_HPP
+#define BIDE_TESTS_SUPPORT_TASKS_HPP
+
+// Runs tasks for tests, and says how they fail.
+
+#include <bide/core/errc.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+#include <support/gate.hpp>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace test {
+
+inline bide::scheduler_options workers(unsigned n) {
+    bide::scheduler_options o;
+    o.num_workers = n;
+    return o;
+}
+
+// Runs tasks on the test's own thread, or on a scheduler of two.
+class runner {
+public:
+    explicit runner(bool pooled) {
+        if (pooled) {
+            pool_.emplace(workers(2));
+        }
+    }
+    template <class T> T operator()(bide::task<T> t) {
+        return pool_ ? bide::sync_wait(*pool_, std::move(t)) : bide::sync_wait(std::move(t));
+    }
+
+private:
+    const watchdog guard_;
+    std::optional<bide::scheduler> pool_;
+};
+
+// What it says when it fails.
+template <class F> std::string what_of(F f) {
+    try {
+        f();
+    } catch (const bide::stopped_error&) {
+        return "stopped";
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "nothing";
+}
+
+} // namespace test
+
+#endif
