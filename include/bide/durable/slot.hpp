@@ -41,8 +41,16 @@ struct slot_snapshot {
     // What was drawn from the lost value, fencing tokens say, may have been given out.
     bool fell_back = false;
 
+    // The newer value is known to have been acknowledged: somebody may hold by it what this one does
+    // not show.
+    bool lost_acknowledged = false;
+
     // The store's clock at the time of the read, in milliseconds since 1970, where it tells.
     std::optional<std::int64_t> server_ms{};
+
+    // A count of the store's that is larger than the number of changes that were ever made to this
+    // value, and never falls, where the store keeps one, whether the value is there or not.
+    std::optional<std::int64_t> counter{};
 };
 
 enum class cas_status {
@@ -140,6 +148,55 @@ concept transactional_slot = cas_slot<S> && requires(S& s, typename S::transacti
     { s.compare_exchange_in(in, version, value) } -> std::same_as<cas_result>;
 };
 
+// A mark by which others on this machine, in whatever container, see that whoever has it is there:
+// the system takes it away when the last process that has its file open has ended or closed it.
+class slot_presence {
+public:
+    slot_presence() = default;
+    slot_presence(const slot_presence&) = delete;
+    slot_presence& operator=(const slot_presence&) = delete;
+    virtual ~slot_presence() = default; // closes it here
+
+    // Its name in the record, from 1 to 2^53 - 1.
+    virtual std::int64_t mark() const noexcept = 0;
+
+    // A file descriptor, close-on-exec. A child that has it open keeps the mark.
+    virtual int fd() const noexcept = 0;
+};
+
+enum class presence { yes, no, unknown };
+
+// Each mark is one of its own. A mark that was taken before its name was stored is seen by who reads
+// the name. Unknown: the file of the marks is not the one that it was, or cannot be asked.
+template <class S>
+concept present_slot = cas_slot<S> && requires(S& s, std::int64_t mark) {
+    { s.be_present() } -> std::same_as<result<std::shared_ptr<slot_presence>, std::error_code>>;
+    { s.is_present(mark) } -> std::same_as<presence>;
+};
+
+// Stores the value where load() answers durable_errc::corrupt_record, and only there: else, and
+// where others were first, the answer is a conflict.
+template <class S>
+concept repairable_slot = cas_slot<S> && requires(S& s, std::string_view value) {
+    { s.replace_damaged(value) } -> std::same_as<cas_result>;
+};
+
+// Is one of many in a store that all slots of this process share: they share its connections, and
+// those with the same store() one thread that renews leases. for_renewals() is another slot object
+// for the same value, on a connection that only renewals use: a call that hangs does not stall it.
+template <class S>
+concept shared_store_slot = cas_slot<S> && requires(S& s) {
+    { s.store() } -> std::same_as<std::string>;
+    { s.for_renewals() } -> std::same_as<S>;
+};
+
+// Says where it is, and what the store said of the last operation that failed, in one line for
+// people; no passwords.
+template <class S>
+concept explaining_slot = cas_slot<S> && requires(S& s) {
+    { s.explain() } -> std::same_as<std::string>;
+};
+
 // ---- any slot
 
 // Says that a slot which may forget what it acknowledged is good enough: where two holders at a time
@@ -180,6 +237,16 @@ public:
     result<std::unique_ptr<slot_watch>, std::error_code> watch() { return held_->watch(); }
     bool is_clocked() const noexcept { return held_->is_clocked(); }
     result<std::int64_t, std::error_code> server_now() { return held_->server_now(); }
+    bool has_presence() const noexcept { return held_->has_presence(); }
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return held_->be_present();
+    }
+    presence is_present(std::int64_t mark) { return held_->is_present(mark); } // or `unknown`
+    cas_result replace_damaged(std::string_view value) { return held_->replace_damaged(value); }
+    std::string store() { return held_->store(); }                  // or empty
+    // Requires: store() is not empty.
+    slot_ref for_renewals() { return slot_ref(held_->for_renewals()); }
+    std::string explain() { return held_->explain(); }              // or empty
 
 private:
     struct any {
@@ -196,7 +263,16 @@ private:
         virtual result<std::unique_ptr<slot_watch>, std::error_code> watch() = 0;
         virtual bool is_clocked() const noexcept = 0;
         virtual result<std::int64_t, std::error_code> server_now() = 0;
+        virtual bool has_presence() const noexcept = 0;
+        virtual result<std::shared_ptr<slot_presence>, std::error_code> be_present() = 0;
+        virtual presence is_present(std::int64_t mark) = 0;
+        virtual cas_result replace_damaged(std::string_view value) = 0;
+        virtual std::string store() = 0;
+        virtual std::unique_ptr<any> for_renewals() = 0;
+        virtual std::string explain() = 0;
     };
+
+    explicit slot_ref(std::unique_ptr<any> held) noexcept : held_(std::move(held)) {}
 
     static std::error_code not_offered() noexcept {
         return std::make_error_code(std::errc::operation_not_supported);
@@ -232,6 +308,49 @@ private:
                 return of.server_now();
             } else {
                 return unexpected{not_offered()};
+            }
+        }
+        bool has_presence() const noexcept override { return present_slot<S>; }
+        result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+            if constexpr (present_slot<S>) {
+                return of.be_present();
+            } else {
+                return unexpected{not_offered()};
+            }
+        }
+        presence is_present([[maybe_unused]] std::int64_t mark) override {
+            if constexpr (present_slot<S>) {
+                return of.is_present(mark);
+            } else {
+                return presence::unknown;
+            }
+        }
+        cas_result replace_damaged([[maybe_unused]] std::string_view value) override {
+            if constexpr (repairable_slot<S>) {
+                return of.replace_damaged(value);
+            } else {
+                return {cas_status::failed, 0, {}, not_offered()};
+            }
+        }
+        std::string store() override {
+            if constexpr (shared_store_slot<S>) {
+                return of.store();
+            } else {
+                return {};
+            }
+        }
+        std::unique_ptr<any> for_renewals() override {
+            if constexpr (shared_store_slot<S>) {
+                return std::make_unique<holding>(of.for_renewals());
+            } else {
+                return nullptr;
+            }
+        }
+        std::string explain() override {
+            if constexpr (explaining_slot<S>) {
+                return of.explain();
+            } else {
+                return {};
             }
         }
 

@@ -4,6 +4,7 @@
 // The rules of durable/record.hpp as operations on a slot.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/errors.hpp>
@@ -40,21 +41,24 @@ public:
     // Each is one look, and what follows from it, in any of two ways: update(rule) is either that of
     // the store or that inside a transaction.
 
-    // The outcome is never `refused`: that is an error.
-    result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now,
-                                              intent what) {
-        return acquire_by(t, what, [&](auto rule) { return store_.update(now, what, rule); });
+    // The outcome is never `refused`: that is an error. Until: of tries, see record_store::update().
+    result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
+                                              deadline until = deadline::never()) {
+        return acquire_by(t, what,
+                          [&](auto rule) { return store_.update(now, what, until, rule); });
     }
     // Until when the lease is good, on this machine; nothing: it is lost.
     result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
                                                                given_time now) {
-        return renew_by(t, [&](auto rule) { return store_.update(now, intent::nothing, rule); });
+        return renew_by(t, [&](auto rule) {
+            return store_.update(now, intent::nothing, deadline::never(), rule);
+        });
     }
     // False: there was nothing (any more). `settle`: nor does anything come afterwards that an
     // earlier try has left on its way: the record is written in any case.
     result<bool, std::error_code> release(const durable_ticket& t, bool settle = false) {
         return release_by(t, settle, [&](auto rule) {
-            return store_.update(std::nullopt, intent::nothing, rule);
+            return store_.update(std::nullopt, intent::nothing, deadline::never(), rule);
         });
     }
 
@@ -178,13 +182,14 @@ result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, b
 inline result<std::optional<durable::inspection>, std::error_code>
 lock_engine::inspect(given_time now) {
     std::optional<durable::inspection> seen;
-    const std::error_code error = store_.update(now, intent::nothing, [&](sight& s, bool) {
+    const auto look = [&](sight& s, bool) {
         seen.reset();
         if (s.exists) {
             seen = durable::inspect(s.record, store_.judge_of(s));
         }
         return false;
-    });
+    };
+    const std::error_code error = store_.update(now, intent::nothing, deadline::never(), look);
     if (error) {
         return unexpected{error};
     }
@@ -203,7 +208,8 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
         done = changed || maybe_done;
         return changed;
     };
-    if (const std::error_code error = store_.update(std::nullopt, intent::nothing, rule)) {
+    if (const std::error_code error =
+            store_.update(std::nullopt, intent::nothing, deadline::never(), rule)) {
         return unexpected{error};
     }
     if (refused) {

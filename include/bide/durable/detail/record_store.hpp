@@ -117,8 +117,10 @@ public:
     }
 
     // rule(sight, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
-    // earlier try may have been. Several tries may be needed: what the last one says counts.
-    template <class Rule> std::error_code update(given_time now, intent what, Rule rule);
+    // earlier try may have been. Several tries may be needed: what the last one says counts. Tries
+    // end with the patience of the options, or with the deadline where that is earlier.
+    template <class Rule>
+    std::error_code update(given_time now, intent what, deadline until, Rule rule);
 
     // The same, once, inside the caller's transaction on a slot of the same place. Not with
     // lock_clock::observed.
@@ -254,12 +256,17 @@ cas_result record_store::try_locked(given_time now, bool maybe_done, Rule& rule,
     });
 }
 
-template <class Rule> std::error_code record_store::update(given_time now, intent what, Rule rule) {
+template <class Rule>
+std::error_code record_store::update(given_time now, intent what, deadline until, Rule rule) {
     if (const std::error_code error = check(now)) {
         return error;
     }
-    const deadline until = deadline::after(options_.patience);
-    if (!turn_.try_lock_for(options_.patience)) {
+    const deadline patient = deadline::after(options_.patience);
+    if (patient.steady_ns() < until.steady_ns()) {
+        until = patient;
+    }
+    const std::int64_t rest = until.steady_ns() - native_platform::now();
+    if (!turn_.try_lock_for(std::chrono::nanoseconds(rest))) {
         return make_error_code(durable_errc::conflict_timeout);
     }
     const std::lock_guard turn(turn_, std::adopt_lock);
