@@ -26,24 +26,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-inline std::error_code system_error_code(int error = errno) noexcept {
-    return {error, std::generic_category()};
-}
-
-// A file of ours is a regular one with one name: what has two would have two locks.
-inline std::error_code check_kind(const struct stat& facts) noexcept {
-    if (S_ISREG(facts.st_mode)) {
-        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
-    }
-    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
-                             : S_ISLNK(facts.st_mode) ? ELOOP
-                                                      : EINVAL);
-}
-
-inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
-    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 template <class Io> class lock_file {
 public:
     lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t patience_ns, Io io)
