@@ -46,6 +46,13 @@ using bide::sqlite_transaction;
 static_assert(bide::cas_slot<sqlite_slot>);
 static_assert(bide::locked_slot<sqlite_slot>);
 static_assert(bide::transactional_slot<sqlite_slot>);
+static_assert(bide::repairable_slot<sqlite_slot>);
+static_assert(bide::explaining_slot<sqlite_slot>);
+static_assert(bide::repairable_slot<relaxed_sqlite_slot>);
+#if defined(__linux__)
+static_assert(bide::present_slot<sqlite_slot>);
+static_assert(bide::present_slot<relaxed_sqlite_slot>);
+#endif
 static_assert(sqlite_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
 
@@ -529,7 +536,7 @@ TEST_CASE("sqlite_slot: a file that is no database, and a table that is another,
 
     database(dir / "b.db").run("CREATE TABLE bide_lock (mine)");
     sqlite_slot t(dir / "b.db", "k");
-    CHECK(t.load().error() == std::error_code(SQLITE_ERROR, bide::sqlite_category()));
+    CHECK(t.load().error() == sqlite_slot_errc::other_table);
     CHECK(t.compare_exchange(0, "x").status == cas_status::failed);
 
     sqlite_slot u(dir / "none/c.db", "k");
