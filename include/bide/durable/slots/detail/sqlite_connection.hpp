@@ -189,12 +189,12 @@ inline int sqlite_connection::set_up() {
     }
     constexpr unsigned kept = SQLITE_PREPARE_PERSISTENT;
     if (code == SQLITE_OK) {
-        code = select_.prepare(db_, texts_.select, kept);
+        code = sqlite_of_table(select_.prepare(db_, texts_.select, kept));
     }
     if (code == SQLITE_OK) {
-        code = insert_.prepare(db_, texts_.insert, kept);
+        code = sqlite_of_table(insert_.prepare(db_, texts_.insert, kept));
     }
-    return code == SQLITE_OK ? update_.prepare(db_, texts_.update, kept) : code;
+    return code == SQLITE_OK ? sqlite_of_table(update_.prepare(db_, texts_.update, kept)) : code;
 }
 
 // `taken` is what is wanted at first, and what was taken at last.
@@ -293,7 +293,10 @@ inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_vers
 }
 
 inline std::error_code sqlite_connection::failed(int code, sqlite3* on) {
-    const bool is_said = code > 0 && on != nullptr && ::sqlite3_extended_errcode(on) == code;
+    const int of_sqlite = on == nullptr ? SQLITE_OK : ::sqlite3_extended_errcode(on);
+    const bool is_said = code == static_cast<int>(sqlite_slot_errc::other_table)
+                             ? of_sqlite != SQLITE_OK
+                             : code > 0 && of_sqlite == code;
     if ((code & 0xff) == SQLITE_CANTOPEN && code > 0 && on != nullptr) {
         code |= ::sqlite3_system_errno(on) << 16;
     }

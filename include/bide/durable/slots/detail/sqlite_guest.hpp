@@ -51,7 +51,8 @@ public:
         }
         sqlite_statement select;
         if (code == SQLITE_OK) {
-            code = select.prepare(in_.connection, sqlite_texts(table()).select);
+            code = sqlite_of_table(
+                select.prepare(in_.connection, sqlite_texts(table()).select));
         }
         sqlite_row row;
         if (code == SQLITE_OK) {
@@ -81,7 +82,8 @@ public:
         }
         sqlite_statement change;
         if (code == SQLITE_OK) {
-            code = change.prepare(in_.connection, version == 0 ? texts.insert : texts.update);
+            code = sqlite_of_table(
+                change.prepare(in_.connection, version == 0 ? texts.insert : texts.update));
         }
         if (code != SQLITE_OK) {
             return sqlite_failed(failed(code));

@@ -157,6 +157,11 @@ struct sqlite_texts {
     std::string repair;
 };
 
+// The code of preparing a statement, which is the table's fault where that is of another kind.
+inline int sqlite_of_table(int code) noexcept {
+    return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
+}
+
 // What has the name of the table, if anything has, is a table with the columns of locks. An SQLite
 // code, or other_table.
 inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table) noexcept {
@@ -164,7 +169,7 @@ inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table
         const int code = ::sqlite3_table_column_metadata(db, schema, table, column, nullptr,
                                                          nullptr, nullptr, nullptr, nullptr);
         if (code != SQLITE_OK) {
-            return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
+            return sqlite_of_table(code);
         }
     }
     return SQLITE_OK;
