@@ -15,17 +15,20 @@
 //
 // What is acknowledged is on the disk: with synchronous=FULL in WAL mode, and with EXTRA and a
 // journal file that is kept in the other one. WAL mode is faster and is taken where it is safe, see
-// sqlite_journal; who changes the mode of the database later changes it for the slot too. Everybody
-// has to be on one machine, and the file on a disk of it: SQLite's locks are not to be relied on
-// over a network. Containers share the directory of the file, at whatever path: SQLite finds the
-// journal and the log of a database by its path. A file with a second name (a hard link), or one
-// that is mounted without its directory, is refused.
+// sqlite_journal. If another program changes the mode of the database later, it changes for the slot
+// too.
+//
+// All processes are on one machine, and the file is on a disk of it: SQLite's locks are not to be
+// relied on over a network. Containers share the directory of the file, at whatever path: SQLite
+// finds the journal and the log of a database by its path. A file with a second name (a hard link),
+// or one that is mounted without its directory, is refused.
 //
 // Beside the database is `<path>-bide`, with marks of what was acknowledged and of which holders are
-// there; see detail/sqlite_marks.hpp. It may be deleted, but not while a lock is held. A row that is
-// earlier than its mark fell back: the end of a log was dropped, or a copy of the database was put in
-// its place. A row that is missing was deleted or fell back: only lost_acknowledged says so. A value that differs from its
-// mark is durable_errc::corrupt_record. What the caller commits in a transaction leaves no mark.
+// there; see detail/sqlite_marks.hpp. Delete it only while no lock is held. If a row is earlier than
+// its mark, it fell back: the end of a log was dropped, or a copy of the database was put in its
+// place. If a row is missing and has a mark, it was deleted or it fell back: the slot sets
+// lost_acknowledged only. If a value differs from its mark, it is durable_errc::corrupt_record. A
+// commit of the caller's own transaction leaves no mark.
 //
 // fork(): a slot object may go on to be used in the child, which opens a connection of its own. A
 // child that was forked in the midst of a slot's operation, by an update or while another thread
@@ -118,13 +121,13 @@ public:
     // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
     // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_guest(own_->link, own_->witness, in).load();
+        return detail::sqlite_guest(own_->link, own_->witness, in).look();
     }
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
         if (value.size() > options_.max_value) {
             return too_large();
         }
-        return detail::sqlite_guest(own_->link, own_->witness, in).compare_exchange(version, value);
+        return detail::sqlite_guest(own_->link, own_->witness, in).exchange(version, value);
     }
 
 private:
@@ -184,7 +187,6 @@ public:
             return error;
         }
         on_.witness.attend(on_.link.of().path, on_.link.generation());
-        on_.witness.recall();
         return {};
     }
 
@@ -195,11 +197,13 @@ public:
     }
 
     std::error_code read(detail::sqlite_row& row) {
+        on_.witness.recall();
         const std::error_code error = on_.link.read(row, code);
         return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
     }
 
     cas_result write(slot_version version, std::string_view value) {
+        on_.witness.recall(version);
         return on_.link.write(version, on_.witness.known(), value, code);
     }
 

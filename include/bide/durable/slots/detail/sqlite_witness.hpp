@@ -32,6 +32,8 @@ public:
     void attend(const std::string& database, unsigned generation) {
         if (generation_ != generation) {
             generation_ = generation;
+            seen_ = 0;
+            known_ = {};
             marks_.close();
             if (recalls_) {
                 marks_.open(database);
@@ -40,7 +42,6 @@ public:
             presences_.emplace(sqlite_marks::path_beside(database), 0600u);
 #endif
         }
-        known_ = {};
     }
 
     // To begin one with that is in a transaction of the caller's.
@@ -49,16 +50,25 @@ public:
         if (recalls_ && !marks_.is_open()) {
             marks_.open(database);
         }
-        known_ = {};
     }
 
     // Before the row is read: then no row that has not fallen back is of an earlier version.
-    void recall() noexcept { known_ = marks_.get(); }
+    void recall() noexcept {
+        seen_ = 0;
+        known_ = marks_.get();
+    }
+    // Before the row is changed if it has this version: then what was recalled when it was read, or
+    // acknowledged, is still the latest.
+    void recall(slot_version version) noexcept {
+        if (version == 0 || version != seen_) {
+            recall();
+        }
+    }
     slot_version known() const noexcept { return known_.version; }
 
     // Compares what was read with what was known. False: the row is damaged, and says so.
     // Throws: std::bad_alloc.
-    bool judge(sqlite_row& row) const {
+    bool judge(sqlite_row& row) {
         slot_snapshot& there = row.there;
         if (known_.version > there.version) {
             there.lost_acknowledged = true;
@@ -69,13 +79,16 @@ public:
                          std::to_string(there.version);
             return false;
         }
+        seen_ = there.version;
         return true;
     }
 
     // After a recall() in the same operation, and after the commit.
     void acknowledge(slot_version version, std::string_view value) noexcept {
         if (marks_.is_open()) {
-            marks_.set({version, sqlite_sum(value)});
+            known_ = {version, sqlite_sum(value)};
+            seen_ = version;
+            marks_.set(known_);
         }
     }
 
@@ -106,6 +119,7 @@ private:
     unsigned generation_ = 0;
     sqlite_marks marks_;
     sqlite_mark known_{};
+    slot_version seen_ = 0; // of the row, since it was recalled; 0: none
 #if defined(__linux__) && defined(F_OFD_SETLK)
     std::optional<presence_file> presences_{};
 #endif
