@@ -9,6 +9,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
 #include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/file_settings.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/page_file.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
@@ -24,15 +25,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-struct file_settings {
-    bool is_synced = true;
-    std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
-    std::size_t max_value = std::size_t{64} << 20;
-    std::int64_t patience_ns = 10'000'000'000;
-    unsigned mode = 0600;
-    bool any_filesystem = false;
-};
 
 template <class Io> class file_store {
 public:
