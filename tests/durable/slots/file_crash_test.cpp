@@ -56,7 +56,7 @@ public:
 
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
-    bool lies = false; // syncs do nothing
+    bool lies = false;        // syncs do nothing
     bool can_exchange = true; // two names, in one step
     int syncs_before_eio =
         -1; // and the one after fails; what was written may be on the disk or not
@@ -687,9 +687,10 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") 
     REQUIRE(t.bad == 0);
     REQUIRE(t.fell_back > 0);
     REQUIRE(t.states > 45'000);
-    std::printf("file_slot: a bit turned over in %ld acknowledged pages, and in %ld of which that is "
-                "not known\n",
-                t.rotten_acknowledged, t.rotten_unknown);
+    std::printf(
+        "file_slot: a bit turned over in %ld acknowledged pages, and in %ld of which that is "
+        "not known\n",
+        t.rotten_acknowledged, t.rotten_unknown);
     REQUIRE(t.rotten_acknowledged > 1'000);
     REQUIRE(t.rotten_unknown > 1'000);
 }
@@ -941,7 +942,7 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
         REQUIRE(newest.version == h.all[2].version);
         REQUIRE(newest.other == h.all[1].version);
         long silent = 0;
-        for (std::size_t bit = 0; bit < newest.size * 8; bit += last > 1'000 ? 13 : 1) {
+        for (std::size_t bit = 0; bit<newest.size * 8; bit += last> 1'000 ? 13 : 1) {
             silent += !is_told_of_rot(d, pages_of(4096), bit);
             ++bits;
         }
@@ -1087,7 +1088,8 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
     REQUIRE(!none.has(data_path));
 }
 
-TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one") {
+TEST_CASE(
+    "file_slot: a crash at any step of a repair leaves the damaged file or the repaired one") {
     const file_settings settings = pages_of(4096);
     for (const bool can_exchange : {true, false}) {
         long states = 0;
@@ -1134,16 +1136,14 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
                 // The next one has more luck.
                 const bide::cas_result r = on(left, settings).replace_damaged("repaired");
                 const auto after = on(left, settings).look();
-                wrong += r.status != cas_status::stored || !after ||
-                         after->value != "repaired" || after->version <= h.all[1].version ||
-                         left.has("/d/slot.new");
+                wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
+                         after->version <= h.all[1].version || left.has("/d/slot.new");
             };
-            d.each_loss(static_cast<std::uint32_t>(life), 300,
-                        [&](disk& left, long) { 
-                            left.can_exchange = can_exchange;
-                            left.clock = 1'000 + 100;
-                            judge(left);
-                        });
+            d.each_loss(static_cast<std::uint32_t>(life), 300, [&](disk& left, long) {
+                left.can_exchange = can_exchange;
+                left.clock = 1'000 + 100;
+                judge(left);
+            });
             d.revive();
             judge(d);
             if (!was_killed) {

@@ -133,14 +133,14 @@ public:
 
     // The path, or the file that the last failure was about and what is wrong with it.
     std::string explain() const {
-        return (is_valid_ ? store_.failure() : detail::file_failure{invalid()}).explain(path_);
+        return (is_valid_ ? store_.failure : detail::file_failure{invalid()}).explain(path_);
     }
 
 #if defined(__linux__)
-    // Tells of each change once it is durable, whoever made it, and when a presence ends; also when
-    // a slot's object does. It does not tell of a file that was deleted. When the lock file is touched by other hands, drain() says ESTALE, as it does in a
-    // forked child: a new one is needed then. Each is an instance of inotify, of which the process
-    // keeps up to four for the next ones.
+    // Tells of each change once it is durable, whoever made it, and when a presence ends; also when a
+    // slot's object does. It does not tell of a file that was deleted. When the lock file is touched
+    // by other hands, drain() says ESTALE, as it does in a forked child: a new one is needed then.
+    // Each is an instance of inotify, of which the process keeps up to four for the next ones.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         if (!is_valid_) {
             return unexpected{invalid()};
@@ -208,7 +208,7 @@ result<std::shared_ptr<slot_presence>, std::error_code> basic_file_slot<Synced>:
     }
     auto mark = marks_.be_present();
     if (!mark) {
-        store_.note_of_lock(mark.error());
+        store_.failure = {mark.error(), detail::file_part::lock};
     }
     return mark;
 }

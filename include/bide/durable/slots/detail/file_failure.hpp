@@ -89,8 +89,7 @@ inline std::string file_failure::of_system(const std::string& file) const {
     case EACCES:
     case EPERM:
         return "no permission to open or make it (" + error.message() +
-               "); those who share a lock need to read and to write both " +
-               "of its files";
+               "); those who share a lock need to read and to write both " + "of its files";
     case EROFS: return "is on a filesystem that cannot be written";
     case ENOSPC:
     case EDQUOT: return error.message() + ": the file cannot be made, or cannot grow";
@@ -106,10 +105,10 @@ inline const char* file_failure::kind_of(const std::string& file) noexcept {
     if (posix_io().look_at(file.c_str(), facts) != 0) {
         return nullptr;
     }
-    return S_ISFIFO(facts.st_mode)                              ? "a pipe (FIFO)"
-           : S_ISSOCK(facts.st_mode)                            ? "a socket"
-           : S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode)   ? "a device"
-                                                                : nullptr;
+    return S_ISFIFO(facts.st_mode)                            ? "a pipe (FIFO)"
+           : S_ISSOCK(facts.st_mode)                          ? "a socket"
+           : S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode) ? "a device"
+                                                              : nullptr;
 }
 
 } // namespace detail

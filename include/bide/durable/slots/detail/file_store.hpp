@@ -45,9 +45,8 @@ public:
     std::error_code touch() noexcept { return note(hold(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
 
-    // The last operation's that failed.
-    const file_failure& failure() const noexcept { return failure_; }
-    void note_of_lock(std::error_code error) noexcept { failure_ = {error, file_part::lock}; }
+    // Of the last operation that failed; of its user's with the lock file, too.
+    file_failure failure{};
 
 private:
     // The lock file's lock.
@@ -95,7 +94,7 @@ private:
     // Errors are about the part that an operation has come to.
     std::error_code note(std::error_code error) noexcept {
         if (error) {
-            failure_ = {error, part_};
+            failure = {error, part_};
         }
         return error;
     }
@@ -115,7 +114,6 @@ private:
     slot_version seen_ = 0;       // the latest
     slot_version lost_after_ = 0; // a later one was acknowledged; 0: of none is that known
     file_part part_ = file_part::lock;
-    file_failure failure_;
 };
 
 template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
@@ -123,10 +121,8 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
         return snapshot();
     }
     const hold held(*this, false);
-    if (held.error) {
-        return unexpected{note(held.error)};
-    }
-    if (const std::error_code error = read(false)) {
+    const std::error_code error = held.error ? held.error : read(false);
+    if (error) {
         return unexpected{note(error)};
     }
     return snapshot();
@@ -135,10 +131,8 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
 template <class Io>
 cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
     const hold held(*this, true);
-    if (held.error) {
-        return failed(held.error);
-    }
-    if (const std::error_code error = read(true)) {
+    const std::error_code error = held.error ? held.error : read(true);
+    if (error) {
         return failed(error);
     }
     if (file_.found().version() != version) {
@@ -151,10 +145,7 @@ template <class Io>
 template <class Update>
 cas_result file_store<Io>::update_locked(const Update& update) {
     const hold held(*this, true);
-    if (held.error) {
-        return failed(held.error);
-    }
-    if (const std::error_code error = read(true)) {
+    if (const std::error_code error = held.error ? held.error : read(true)) {
         return failed(error);
     }
     const std::optional<std::string> value = update(snapshot());
@@ -167,10 +158,7 @@ cas_result file_store<Io>::update_locked(const Update& update) {
 // Over nothing that can be read, and nothing that a later format may read.
 template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
     const hold held(*this, true);
-    if (held.error) {
-        return failed(held.error);
-    }
-    const std::error_code error = read(true);
+    const std::error_code error = held.error ? held.error : read(true);
     if (!error) {
         return {cas_status::conflict, 0, snapshot(), {}};
     }

@@ -75,7 +75,7 @@ private:
     bool any_filesystem_;
     std::int64_t patience_ns_;
     held_file<Io> file_;
-    struct stat facts_{};
+    struct stat facts_ {};
     std::uint64_t chance_ = 0;
 };
 

@@ -106,7 +106,7 @@ private:
     [[no_unique_address]] Io io_;
     std::string path_;
     held_file<Io> file_;
-    struct stat facts_{};
+    struct stat facts_ {};
     bool is_writable_ = false;
     page_finding found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
@@ -297,15 +297,13 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
 
 // Where two files can change places what was damaged is never without a name. Elsewhere a crash may
 // leave it with the other name only, and this one absent.
-template <class Io>
-std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
+template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
     const std::string fresh = fresh_path();
     if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
         io_.rename_file(fresh.c_str(), damaged_path().c_str()); // else the next change removes it
         return {};
     }
-    const bool is_moved =
-        is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
+    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
     if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
         return {};
     }

@@ -116,7 +116,7 @@ class posix_io {
         short type;
     };
     static claimed claim(int fd, int how, short type) noexcept {
-        struct flock first{};
+        struct flock first {};
         first.l_type = type;
         first.l_whence = SEEK_SET;
         first.l_len = 1;

@@ -50,8 +50,7 @@ struct presence_bytes {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
     static constexpr int file_bits = 29;
-    static constexpr std::int64_t largest_mark =
-        (std::int64_t{1} << (byte_bits + file_bits)) - 1;
+    static constexpr std::int64_t largest_mark = (std::int64_t{1} << (byte_bits + file_bits)) - 1;
     static constexpr std::int64_t first = std::int64_t{1} << 30; // in the file
 
     // Takes one that is free. 0: an error, which is in errno.
@@ -90,7 +89,7 @@ struct presence_bytes {
 
 private:
     static struct flock lock_on(std::int64_t byte) noexcept {
-        struct flock lock{};
+        struct flock lock {};
         lock.l_type = F_WRLCK;
         lock.l_whence = SEEK_SET;
         lock.l_start = static_cast<off_t>(first + byte);
@@ -164,8 +163,7 @@ private:
 class presence_file {
 public:
     // Touches no file. The mode is that of a file that is made, less the umask.
-    presence_file(std::string path, unsigned mode) noexcept
-        : path_(std::move(path)), mode_(mode) {}
+    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
     // Makes the file where there is none.
     // Errors: errc::operation_not_supported where marks cannot be seen by all who share the file:
@@ -187,8 +185,8 @@ public:
             struct stat facts;
             struct stat now;
             posix_io io;
-            if (opened && io.look_at(opened.get(), facts) == 0 && io.look_at(path_.c_str(), now) == 0 &&
-                is_same_file(now, facts)) {
+            if (opened && io.look_at(opened.get(), facts) == 0 &&
+                io.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
                 return std::shared_ptr<slot_presence>(
                     std::make_shared<file_presence>(std::move(opened), mark));
             }
