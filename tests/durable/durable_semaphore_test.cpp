@@ -335,14 +335,27 @@ TEST_CASE(
 TEST_CASE(
     "durable_semaphore: a waiter that never comes back is not waited for longer than its time") {
     durable_options o;
-    o.lease = 60ms;
+    o.waiter_ttl = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
     durable_ticket ghost = s.ticket();
+    const std::int64_t before = bide::durable::boottime_ms();
     REQUIRE_FALSE(s.try_acquire(ghost)->acquired);
     REQUIRE(held->release().has_value());
-    REQUIRE(s.try_acquire().error() == errc::timeout); // it is the ghost's turn
     REQUIRE(s.acquire().has_value());
+    REQUIRE(bide::durable::boottime_ms() - before >= 60);
+}
+
+TEST_CASE("durable_semaphore: it is the turn of a waiter that does not come until its time is over") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    durable_ticket holder = s.ticket();
+    durable_ticket ghost = s.ticket();
+    durable_ticket next = s.ticket();
+    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
+    REQUIRE_FALSE(s.try_acquire(ghost, 0ms)->acquired);
+    REQUIRE(s.release(holder).value());
+    REQUIRE_FALSE(s.try_acquire(next, 99ms)->acquired);
+    REQUIRE(s.try_acquire(next, 100ms)->acquired);
 }
 
 TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the end and gets in") {
