@@ -116,7 +116,7 @@ class posix_io {
         short type;
     };
     static claimed claim(int fd, int how, short type) noexcept {
-        struct flock first{};
+        struct flock first {};
         first.l_type = type;
         first.l_whence = SEEK_SET;
         first.l_len = 1;
@@ -166,6 +166,17 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
+    // Each gets the other's name, in one step.
+    int exchange_files(const char* a, const char* b) noexcept {
+#if defined(__linux__) && defined(RENAME_EXCHANGE)
+        return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+#else
+        static_cast<void>(a);
+        static_cast<void>(b);
+        errno = ENOSYS;
+        return -1;
+#endif
+    }
 
     // Of a symbolic link, about the link. Of the times nothing: a filesystem that was asked for them
     // has to note the time of the next write exactly, and a sync after that takes half as long again.

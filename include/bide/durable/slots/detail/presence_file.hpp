@@ -5,7 +5,7 @@
 // slot has in it, and held by an open file description of its own (F_OFD_SETLK, Linux 3.15). The
 // system drops the lock when the last process that has the description open has closed it or ended,
 // and shows it to every process that can open the file, whatever its namespaces are. Where there are
-// no such locks nothing here is.
+// no such locks there are no marks.
 //
 // A mark has 53 bits:
 //
@@ -27,7 +27,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
-#if defined(__linux__) && defined(F_OFD_SETLK)
+#if defined(__unix__) || defined(__APPLE__)
 
 #include <cerrno>
 #include <cstdint>
@@ -36,19 +36,21 @@
 #include <system_error>
 #include <utility>
 
+#if defined(__linux__)
 #include <sys/ioctl.h>
 #include <sys/random.h>
+#endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // The bytes of one file that is open.
+#if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
 struct presence_bytes {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
     static constexpr int file_bits = 29;
-    static constexpr std::int64_t largest_mark =
-        (std::int64_t{1} << (byte_bits + file_bits)) - 1;
+    static constexpr std::int64_t largest_mark = (std::int64_t{1} << (byte_bits + file_bits)) - 1;
     static constexpr std::int64_t first = std::int64_t{1} << 30; // in the file
 
     // Takes one that is free. 0: an error, which is in errno.
@@ -87,7 +89,7 @@ struct presence_bytes {
 
 private:
     static struct flock lock_on(std::int64_t byte) noexcept {
-        struct flock lock{};
+        struct flock lock {};
         lock.l_type = F_WRLCK;
         lock.l_whence = SEEK_SET;
         lock.l_start = static_cast<off_t>(first + byte);
@@ -114,8 +116,7 @@ private:
 
     // -1: the system does not tell. Nothing is in it that differs between those who share the file:
     // the device's number is left out, which may be another one after a reboot.
-    static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
-#if defined(STATX_BTIME)
+    static std::int64_t file_hash(int fd) noexcept {
         struct statx facts;
         constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
         if (::statx(fd, "", AT_EMPTY_PATH, wanted, &facts) != 0 ||
@@ -133,11 +134,17 @@ private:
             hash = mix(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
         }
         return static_cast<std::int64_t>(hash >> (64 - file_bits));
-#else
-        return -1;
-#endif
     }
 };
+#else
+struct presence_bytes {
+    static std::int64_t take(int) noexcept {
+        errno = EOPNOTSUPP;
+        return 0;
+    }
+    static presence ask(int, std::int64_t) noexcept { return presence::unknown; }
+};
+#endif
 
 class file_presence final : public slot_presence {
 public:
@@ -152,12 +159,11 @@ private:
     std::int64_t mark_;
 };
 
-// The file at a path. Used by one thread at a time.
+// The file at a path. No file stays open but a presence's.
 class presence_file {
 public:
     // Touches no file. The mode is that of a file that is made, less the umask.
-    presence_file(std::string path, unsigned mode) noexcept
-        : path_(std::move(path)), mode_(mode), file_(posix_io()) {}
+    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
     // Makes the file where there is none.
     // Errors: errc::operation_not_supported where marks cannot be seen by all who share the file:
@@ -165,21 +171,21 @@ public:
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
         constexpr int most_tries = 100;
-        std::error_code error;
         for (int i = 0; i < most_tries; ++i) {
+            std::error_code error;
             held_file<posix_io> opened = open(error);
+            const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
+            if (opened && mark == 0) {
+                error = system_error_code();
+            }
             if (error) {
                 return unexpected{error};
             }
+            // It may have been removed since: then the others ask another one.
             struct stat facts;
             struct stat now;
             posix_io io;
-            const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
-            if (opened && mark == 0) {
-                return unexpected{system_error_code()};
-            }
-            // It may have been removed since: then the others ask another one.
-            if (mark != 0 && io.look_at(opened.get(), facts) == 0 &&
+            if (opened && io.look_at(opened.get(), facts) == 0 &&
                 io.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
                 return std::shared_ptr<slot_presence>(
                     std::make_shared<file_presence>(std::move(opened), mark));
@@ -188,21 +194,16 @@ public:
         return unexpected{system_error_code(EAGAIN)};
     }
 
-    presence is_present(std::int64_t mark) noexcept {
-        struct stat now;
+    // Opens the file to ask, and closes it: a reader's permission is enough.
+    presence is_present(std::int64_t mark) const noexcept {
+        struct stat facts;
         posix_io io;
-        if (io.look_at(path_.c_str(), now) != 0 || !S_ISREG(now.st_mode)) {
-            file_.reset();
+        if (io.look_at(path_.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        if (!file_ || !is_same_file(now, facts_)) {
-            file_.reset(io.open_file(path_.c_str(), how | O_RDONLY));
-            if (!file_ || io.look_at(file_.get(), facts_) != 0 || !io.is_reliable(file_.get())) {
-                file_.reset();
-                return presence::unknown;
-            }
-        }
-        return presence_bytes::ask(file_.get(), mark);
+        const held_file<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        return opened && io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
+                                                      : presence::unknown;
     }
 
 private:
@@ -211,13 +212,13 @@ private:
     // None, and no error: it comes and goes.
     held_file<posix_io> open(std::error_code& error) const noexcept {
         posix_io io;
+        held_file<posix_io> opened(io);
         struct stat facts;
         if (io.look_at(path_.c_str(), facts) == 0) { // to open a device may do something
             error = check_kind(facts);
         } else if (errno != ENOENT) {
             error = system_error_code();
         }
-        held_file<posix_io> opened(io);
         if (error) {
             return opened;
         }
@@ -229,19 +230,21 @@ private:
             error = system_error_code();
         } else if (facts.st_nlink == 0) {
             opened.reset();
+            return opened;
         } else {
             error = check_kind(facts);
         }
-        if (!error && opened && !io.is_reliable(opened.get())) {
+        if (!error && !io.is_reliable(opened.get())) {
             error = std::make_error_code(std::errc::operation_not_supported);
+        }
+        if (error) {
+            opened.reset();
         }
         return opened;
     }
 
     std::string path_;
     unsigned mode_;
-    held_file<posix_io> file_; // to ask
-    struct stat facts_{};
 };
 
 } // namespace detail
