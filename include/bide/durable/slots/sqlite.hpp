@@ -43,6 +43,8 @@
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
 #include <bide/durable/slots/detail/sqlite_guest.hpp>
+#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_presence.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
@@ -84,7 +86,7 @@ public:
 
     // Opens the database with the first operation, and makes it where it is missing; opens it anew
     // when the file was deleted or renamed, after most errors, and in a child process after fork().
-    // Path: always a file's, never a URI. Key: UTF-8 without zeros.
+    // Path: always a file's, never a URI; from the working directory of now. Key: UTF-8 without zeros.
     // Throws: std::system_error (invalid_argument) where path, key or table are not what is said
     // here; std::bad_alloc.
     basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
@@ -109,10 +111,12 @@ public:
     std::string explain() const { return own_->link.explain(); }
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
-    // Opens the database, and makes it where it is missing.
+    // By any thread at any time, also while the caller's transaction has locked the database.
     // Errors: errc::operation_not_supported where `<path>-bide` cannot be made or written.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
-    presence is_present(std::int64_t mark);
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return detail::be_present_beside(path_);
+    }
+    presence is_present(std::int64_t mark) { return detail::is_present_beside(path_, mark); }
 #endif
 
     // In a transaction of the caller's. `stored` is not before he commits, and then as durable as
@@ -148,6 +152,7 @@ private:
         return detail::sqlite_failed(make_error_code(durable_errc::too_large));
     }
 
+    std::string path_; // absolute
     sqlite_slot_options options_;
     std::unique_ptr<own> own_;
 };
@@ -252,8 +257,9 @@ basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide::sqlite_slot"));
     }
+    path_ = detail::sqlite_absolute(std::move(path));
     own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        std::move(path), options_.table, std::move(key), options_.journal, options_.patience,
+        path_, options_.table, std::move(key), options_.journal, options_.patience,
         Synced});
 }
 
@@ -340,27 +346,6 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
     own_->link.renew_patience();
     return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
 }
-
-#if defined(__linux__) && defined(F_OFD_SETLK)
-template <bool Synced>
-result<std::shared_ptr<slot_presence>, std::error_code> basic_sqlite_slot<Synced>::be_present() {
-    operation now(*own_);
-    if (const std::error_code error = now.begin()) {
-        return unexpected{error};
-    }
-    return own_->witness.be_present(own_->link.of().path);
-}
-
-template <bool Synced> presence basic_sqlite_slot<Synced>::is_present(std::int64_t mark) {
-    if (!own_->witness.can_ask()) {
-        operation now(*own_);
-        if (now.begin()) {
-            return presence::unknown;
-        }
-    }
-    return own_->witness.is_present(mark);
-}
-#endif
 
 } // namespace bide::inline BIDE_ABI
 

@@ -1,22 +1,16 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
 
-// What a slot knows besides its database, from the file beside it: what was acknowledged, and which
-// holders are there.
+// What a slot knows of its row besides the database, from the file beside that: what was
+// acknowledged last.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/presence_file.hpp>
 #include <bide/durable/slots/detail/sqlite_marks.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -38,9 +32,6 @@ public:
             if (recalls_) {
                 marks_.open(database);
             }
-#if defined(__linux__) && defined(F_OFD_SETLK)
-            presences_.emplace(sqlite_marks::path_beside(database), 0600u);
-#endif
         }
     }
 
@@ -92,37 +83,12 @@ public:
         }
     }
 
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    // After an attend().
-    // Errors: errc::operation_not_supported where the file cannot be had.
-    // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code>
-    be_present(const std::string& database) {
-        if (!recalls_) { // it is made as those of others are
-            marks_.open(database);
-            marks_.close();
-        }
-        auto taken = presences_->be_present();
-        if (!taken && (taken.error() == std::errc::permission_denied ||
-                       taken.error() == std::errc::read_only_file_system ||
-                       taken.error() == std::errc::operation_not_permitted)) {
-            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-        }
-        return taken;
-    }
-    bool can_ask() const noexcept { return presences_.has_value(); }
-    presence is_present(std::int64_t mark) noexcept { return presences_->is_present(mark); }
-#endif
-
 private:
     bool recalls_;
     unsigned generation_ = 0;
     sqlite_marks marks_;
     sqlite_mark known_{};
     slot_version seen_ = 0; // of the row, since it was recalled; 0: none
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    std::optional<presence_file> presences_{};
-#endif
 };
 
 } // namespace detail
