@@ -1078,6 +1078,65 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
     }
 }
 
+TEST_CASE("sqlite_slot: a damaged record is an error until it is repaired, and tokens go on") {
+    directory dir;
+    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), {.lease = 1h});
+    std::int64_t before = 0;
+    {
+        const auto guard = m.try_acquire();
+        REQUIRE(guard);
+        before = guard->fence();
+    }
+    REQUIRE(database(dir / "a.db")
+                .run("PRAGMA ignore_check_constraints=1; UPDATE bide_lock SET value = 'text'") ==
+            SQLITE_OK);
+    const auto refused = m.try_acquire();
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == durable_errc::corrupt_record);
+    INFO(m.explain());
+    CHECK(has(m.explain(), "the value is TEXT"));
+    const auto repaired = m.admin("a test").repair(0, "a row of a wrong type");
+    REQUIRE(repaired);
+    CHECK(*repaired);
+    const auto guard = m.try_acquire();
+    REQUIRE(guard);
+    CHECK(guard->fence() > before);
+}
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+
+TEST_CASE("sqlite_slot: an inheritable hold lasts as long as a child has its descriptor") {
+    directory dir;
+    test::shared_with_children<std::atomic<pid_t>> grandchild;
+    test::shared_with_children<std::atomic<bool>> may_end;
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), {.lease = 1h});
+        bide::acquire_request request;
+        request.inheritable = true;
+        const auto guard = m.acquire(std::move(request));
+        const pid_t child = guard && guard->descriptor() >= 0 ? ::fork() : -1;
+        if (child == 0) {
+            test::eventually([&] { return may_end->load(); }, 60s);
+            ::_exit(0);
+        }
+        *grandchild = child;
+        ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(holder, &status, 0);
+    REQUIRE(grandchild->load() > 0);
+    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), {.lease = 1h});
+    CHECK_FALSE(m.try_acquire());
+    *may_end = true;
+    bide::acquire_request request;
+    request.timeout = 50s; // far shorter than the lease
+    CHECK(m.acquire(std::move(request)));
+}
+
+#endif
+
 #if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
 
 TEST_CASE("sqlite_slot: a lock is held, and free after a kill, in other containers too") {
