@@ -525,7 +525,8 @@ TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slow(s->conninfo(), key, patient_for(300ms));
-        postgres_slot other(s->conninfo(), key);
+        // Of another connection: those of one string have their turns after each other.
+        postgres_slot other(s->conninfo() + " application_name=other", key);
         const cas_result r = slow.update_locked([&](const auto&) {
             CHECK(other.update_locked([](const auto&) { return std::string("other"); }).status ==
                   cas_status::stored);

@@ -18,7 +18,7 @@ namespace detail {
 
 class postgres_watch final : public slot_watch {
 public:
-    explicit postgres_watch(std::string conninfo) : link_(std::move(conninfo)) {}
+    explicit postgres_watch(std::string conninfo) : link_({std::move(conninfo), {}, postgres_connection::key::notices}) {}
 
     // The only thing that may take its time.
     std::error_code begin(const std::string& listen, postgres_deadline until) {
