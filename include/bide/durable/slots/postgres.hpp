@@ -127,7 +127,8 @@ public:
     // The server's clock.
     result<std::int64_t, std::error_code> server_now();
 
-    // Each watch has a connection of its own. Needs options.notify.
+    // All watches of a process with the same connection string share one more connection, which
+    // listens for them. Needs options.notify.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
     // On a connection of the caller's, with the caller's own patience, inside its transaction; it
@@ -349,10 +350,14 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch
     if (found.error) {
         return unexpected{found.error};
     }
+    const std::string& at =
+        options_.listen_conninfo.empty() ? access_.of().conninfo : options_.listen_conninfo;
     auto watch = std::make_unique<detail::postgres_watch>(
-        options_.listen_conninfo.empty() ? access_.of().conninfo : options_.listen_conninfo);
-    if (const std::error_code error = watch->begin("LISTEN " + access_.channel(), end)) {
-        access_.note(watch->message());
+        link::key{at, detail::postgres_target_of(at).environment, link::key::notices},
+        access_.channel());
+    std::string words;
+    if (const std::error_code error = watch->begin(end, words)) {
+        access_.note(std::move(words));
         return unexpected{error};
     }
     return std::unique_ptr<slot_watch>(std::move(watch));
