@@ -65,11 +65,9 @@ public:
     }
     // Finds the table, and makes it where there is none.
     postgres_reply make(postgres_deadline until) {
-        const bool creates = std::exchange(of_.creates, true);
-        postgres_reply answer =
-            run(until, [](postgres_connection&, const auto&) { return postgres_reply(); });
-        of_.creates = creates;
-        return answer;
+        return ask(until, [&](postgres_connection& link, const auto&) {
+            return search_on(link, until, true);
+        });
     }
     // Without the table.
     template <class Once> postgres_reply ask(postgres_deadline until, Once once) {
@@ -110,6 +108,7 @@ private:
     postgres_reply try_once(postgres_connection& link, postgres_deadline until, bool on_table,
                             Once& once);
     postgres_reply settle(postgres_connection& link, postgres_deadline until);
+    postgres_reply search_on(postgres_connection& link, postgres_deadline until, bool creates);
     template <class Ask> postgres_reply search(Ask ask, bool creates);
     void use(const postgres_found& found);
     postgres_reply wrong(const char* state, std::string words) {
@@ -165,13 +164,13 @@ postgres_reply postgres_access::try_once(postgres_connection& link, postgres_dea
         answer = once(link, sql_);
         if (answer.is("42P01") && words_.empty()) {
             words_ = postgres_table_search::dropped(found_.name);
+        } else if (answer.error && words_.empty() && on_table) {
+            words_ = link.message().empty() ? answer.error.message() : link.message();
+            words_ += postgres_advice(answer.error, found_.name);
         }
     }
     if (answer.error && words_.empty()) {
         words_ = link.message().empty() ? answer.error.message() : link.message();
-    }
-    if (answer.error && on_table) {
-        words_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
     }
     return answer;
 }
@@ -180,18 +179,28 @@ postgres_reply postgres_access::try_once(postgres_connection& link, postgres_dea
 inline postgres_reply postgres_access::settle(postgres_connection& link, postgres_deadline until) {
     const auto made_at = link.made_at();
     if (!table_.get().is_verified(of_.what_for, made_at)) {
-        const auto ask = [&](const std::string& sql, parameters with) {
-            return link.run(sql, with, until);
-        };
-        postgres_reply answer = search(ask, of_.creates);
+        postgres_reply answer = search_on(link, until, of_.creates);
         if (answer.error) {
-            answer.is_certain = true;
             return answer;
         }
         table_.get().verify(of_.what_for, made_at);
     }
     use(table_.get().found());
     return {};
+}
+
+inline postgres_reply postgres_access::search_on(postgres_connection& link,
+                                                 postgres_deadline until, bool creates) {
+    const auto ask = [&](const std::string& sql, parameters with) {
+        return link.run(sql, with, until);
+    };
+    postgres_reply answer = search(ask, creates);
+    if (answer.error) {
+        answer.is_certain = true; // of what the caller asked for, nothing
+        words_ += words_.empty() ? link.message() : "";
+        words_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
+    }
+    return answer;
 }
 
 // Several may make it at the same time, and all but one may be told so in one way or another.

@@ -23,8 +23,8 @@
 #include <bide/durable/slots/detail/postgres_wire.hpp>
 #include <bide/durable/slots/detail/postgres_words.hpp>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -45,8 +45,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-using postgres_deadline = std::chrono::steady_clock::time_point;
 
 class postgres_connection {
 public:
@@ -100,6 +98,9 @@ public:
     }
 
 private:
+    // A server that says nothing for so long is asked, once, whether it speaks something else.
+    static constexpr std::chrono::milliseconds probe_after{1'000};
+
     // Written while the server's notices are read.
     struct notices {
         bool is_unconfirmed = false; // committed here, but no standby said that it has it
@@ -119,13 +120,11 @@ private:
     bool flush(postgres_deadline until, bool& is_late) const noexcept;
     bool await_result(postgres_deadline until) const noexcept;
 
-    // False: the deadline is over.
-    static bool wait_for(int fd, short events, postgres_deadline until) noexcept;
-
     const std::string conninfo_;
     const postgres_target target_;
     std::string message_{};
     std::size_t host_ = 0; // the one to begin with
+    bool is_probed_ = false;
     std::int64_t made_at_ = 0;
     pid_t pid_ = 0; // whose connection it is
     std::unique_ptr<notices> notices_{};
@@ -190,12 +189,22 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
     notices_ = std::make_unique<notices>();
     ::PQsetNoticeReceiver(pq_, &on_notice, notices_.get());
 
+    const auto probe_at = std::min(until, std::chrono::steady_clock::now() + probe_after);
     bool is_heard = false;
     PostgresPollingStatusType step =
         ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
     while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
         const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-        if (!wait_for(::PQsocket(pq_), events, until)) {
+        if (events == POLLIN && !is_heard && !is_probed_ && probe_at < until &&
+            !postgres_wait_for(::PQsocket(pq_), POLLIN, probe_at)) {
+            is_probed_ = true;
+            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_after));
+            if (!message_.empty()) {
+                drop();
+                return postgres_error("ZB003");
+            }
+        }
+        if (!postgres_wait_for(::PQsocket(pq_), events, until)) {
             message_ = "no connection in time";
             drop();
             return std::make_error_code(std::errc::timed_out);
@@ -330,7 +339,7 @@ inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) c
         if (left < 0) {
             return false;
         }
-        is_late = !wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
+        is_late = !postgres_wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
         if (is_late || ::PQconsumeInput(pq_) == 0) { // the server may have to say something first
             return false;
         }
@@ -341,7 +350,7 @@ inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) c
 // Of a connection that breaks the result is that it broke.
 inline bool postgres_connection::await_result(postgres_deadline until) const noexcept {
     while (::PQisBusy(pq_) != 0) {
-        if (!wait_for(::PQsocket(pq_), POLLIN, until)) {
+        if (!postgres_wait_for(::PQsocket(pq_), POLLIN, until)) {
             return false;
         }
         if (::PQconsumeInput(pq_) == 0) {
@@ -349,25 +358,6 @@ inline bool postgres_connection::await_result(postgres_deadline until) const noe
         }
     }
     return true;
-}
-
-inline bool postgres_connection::wait_for(int fd, short events, postgres_deadline until) noexcept {
-    for (;;) {
-        const auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-        if (left.count() < 0) {
-            return false;
-        }
-        pollfd one{fd, events, 0};
-        const auto most = std::chrono::milliseconds(1'000'000);
-        const int ready = ::poll(&one, 1, static_cast<int>((left < most ? left : most).count()));
-        if (ready > 0 || (ready < 0 && errno != EINTR)) {
-            return true; // libpq finds out what is wrong
-        }
-        if (ready == 0 && left < most) {
-            return false;
-        }
-    }
 }
 
 } // namespace detail

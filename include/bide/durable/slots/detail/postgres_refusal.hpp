@@ -6,17 +6,22 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
+#include <bide/durable/slots/detail/postgres_wire.hpp>
 #include <bide/durable/slots/detail/postgres_words.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <system_error>
 
+#include <fcntl.h>
 #include <libpq-fe.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -95,6 +100,34 @@ inline std::string postgres_foreign_words(int socket) {
     const std::string_view said(first, static_cast<std::size_t>(n));
     return "not a PostgreSQL server: it says \"" +
            postgres_one_line(said.substr(0, said.find('\n'))) + "\"";
+}
+
+// The same of a server that waits for a whole line before it speaks, as Redis does: a line is sent to
+// it on another connection. A PostgreSQL server closes that one without a word.
+// Blocks: until the deadline.
+inline std::string postgres_probe(int like, postgres_deadline until) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    auto* const address = reinterpret_cast<sockaddr*>(&peer);
+    if (::getpeername(like, address, &size) != 0 || peer.ss_family == AF_UNIX) {
+        return {};
+    }
+    const int fd = ::socket(peer.ss_family, SOCK_STREAM, 0);
+    if (fd < 0) {
+        return {};
+    }
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    constexpr std::string_view line = "PING\r\n\r\n";
+    std::string words;
+    if ((::connect(fd, address, size) == 0 || errno == EINPROGRESS) &&
+        postgres_wait_for(fd, POLLOUT, until) &&
+        ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) > 0 &&
+        postgres_wait_for(fd, POLLIN, until)) {
+        words = postgres_foreign_words(fd);
+    }
+    ::close(fd);
+    return words;
 }
 
 // Of a look-up: there is no such host, and not merely no answer now.
