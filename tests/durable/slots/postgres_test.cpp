@@ -1,5 +1,7 @@
 #include <bide/durable/slots/postgres.hpp>
 
+#include <bide/durable/durable_mutex.hpp>
+
 #include <support/canned_server.hpp>
 #include <support/catch.hpp>
 #include <support/children.hpp>
@@ -11,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -1268,9 +1271,9 @@ TEST_CASE("postgres_slot: errors that stay say so at once, where, and in the ser
 TEST_CASE("postgres_slot: a connection string that cannot be meant is refused without repeating it") {
     for (const char* const conninfo :
          {"host=127.0.0.1 password=my s3cret", "password='s3cret", "s3cret",
-          "postgres://user:s3cr et@127.0.0.1/db", "postgres://user:s3cret%zz@127.0.0.1/db",
+          "postgres://user:s3cret%zz@127.0.0.1/db", "postgres://user:s3cret%00@127.0.0.1/db",
           "postgres://user:s3cr]et@[::1/db", "postgres://user:1/s3cret@127.0.0.1/db",
-          "postgres://user:s3cret/x@127.0.0.1/db", "postgres://user:12?s3cret@127.0.0.1/db",
+          "postgres://user:s3cret/x@127.0.0.1/db",
           "postgres://user:x@s3cret@127.0.0.1/db", "postgresql://user:s3cret#@127.0.0.1:x/db",
           "host=127.0.0.1 port=s3cret", "host=127.0.0.1 port=99999 password=s3cret",
           "host=127.0.0.1 port=0", "host=127.0.0.1 sslmode=s3cret",
@@ -1307,7 +1310,7 @@ TEST_CASE("postgres_slot: a host that is not known, and a port of something else
     };
     test::canned_server http({"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"});
     is_foreign(http.port(), "not a PostgreSQL server: it says \"HTTP/1.1 400 Bad Request\"");
-    if (test::redis_server::is_available()) {
+    if (!test::redis_server::program().empty()) {
         test::redis_server redis;
         is_foreign(redis.port(), "it says \"+PONG\"");
     }
@@ -1362,15 +1365,94 @@ TEST_CASE("postgres_slot: errors that may pass do not say that they stay") {
 }
 
 TEST_CASE("postgres_slot: what a pooler refuses for good is told from what may pass") {
-    test::postgres_server* const s = server();
-    if (s == nullptr || !test::pgbouncer::is_available()) {
-        WARN("skipped: PgBouncer is not installed");
+    const auto refused = [](const std::string& words) { // all with the same code
+        test::canned_server pooler({"N", fatal("08P01", words)});
+        const refusal r("host=127.0.0.1 user=u dbname=d sslmode=prefer password=s3cret port=" +
+                        std::to_string(pooler.port()));
+        CHECK(has(r.words, "database d: FATAL: " + words));
+        return r.lasts ? bide::sqlstate(r.error) : "";
+    };
+    CHECK(refused("no such database: d") == "3D000");
+    CHECK(refused("no such user: u") == "28P01");
+    CHECK(refused("password authentication failed") == "28P01");
+    CHECK(refused("query_wait_timeout") == "");
+}
+
+// ---- Many locks, and a server that hangs
+
+TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked row "
+          "costs none of the others its hold") {
+    if (!test::postgres_server::is_available()) {
+        WARN("skipped: PostgreSQL is not installed");
         return;
     }
-    test::pgbouncer pooler(*s);
-    REQUIRE(pooler.is_running());
-    const refusal none(pooler.conninfo() + " dbname=nothing password=s3cret");
-    CHECK(none.lasts);
-    CHECK(none.error == postgres_error("3D000"));
-    CHECK(has(none.words, "no such database"));
+    test::postgres_server small(test::postgres_server::speed::quick,
+                                "max_connections = 20\nmax_wal_senders = 0");
+    REQUIRE(small.is_running());
+    constexpr std::size_t count = 150;
+    constexpr auto lease = 6s;
+    bide::durable_options options;
+    options.lease = lease;
+    std::vector<std::unique_ptr<bide::durable_mutex>> locks;
+    std::vector<bide::durable_guard> guards;
+    for (std::size_t i = 0; i < count; ++i) {
+        locks.push_back(std::make_unique<bide::durable_mutex>(
+            postgres_slot(small.conninfo(), "lock " + std::to_string(i)), options));
+        auto got = locks.back()->acquire();
+        REQUIRE(got.has_value());
+        guards.push_back(std::move(*got));
+    }
+    session user(small.conninfo());
+    CHECK(user("SELECT count(*) < 8 FROM pg_stat_activity WHERE backend_type = 'client backend'") ==
+          "t");
+    user("BEGIN; SELECT 1 FROM bide_lock WHERE key = 'lock 7' FOR UPDATE");
+    const auto locked_at = std::chrono::steady_clock::now();
+    test::asks_until(20s, [&] { return !guards[7].is_held(); });
+    CHECK_FALSE(guards[7].is_held()); // so the row was locked for longer than a lease
+    CHECK(std::chrono::steady_clock::now() - locked_at > lease / 2);
+    std::size_t held = 0;
+    for (const bide::durable_guard& each : guards) {
+        held += each.is_held() ? 1 : 0;
+    }
+    CHECK(held == count - 1);
+    user("COMMIT");
+    for (bide::durable_guard& each : guards) {
+        CHECK(each.release().has_value() == (&each != &guards[7]));
+    }
+}
+
+TEST_CASE("postgres_slot: a backend that is stopped ends a call with its patience, and no renewal") {
+    if (test::postgres_server* const s = server()) {
+        const std::string at = s->conninfo() + " application_name=stopped";
+        const std::string key = new_key();
+        postgres_slot slot(at, key, patient_for(500ms));
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        session user(s->conninfo());
+        const auto backend = [&] {
+            return std::atoi(user("SELECT pid FROM pg_stat_activity WHERE application_name = "
+                                  "'stopped'")
+                                 .c_str());
+        };
+        postgres_slot patient(at, key);
+        const pid_t pid = backend();
+        REQUIRE(pid > 1);
+        postgres_slot renews = patient.for_renewals();
+        REQUIRE(renews.load().has_value());
+        REQUIRE(::kill(pid, SIGSTOP) == 0);
+        cas_result waits;
+        std::thread first_in_turn([&] { waits = patient.compare_exchange(first.version, "2"); });
+        // Whether it has the connection, or waits for it.
+        const auto began = std::chrono::steady_clock::now();
+        const auto late = slot.load();
+        const auto took = std::chrono::steady_clock::now() - began;
+        CHECK(renews.load().has_value());
+        ::kill(pid, SIGCONT);
+        first_in_turn.join();
+        CHECK((!late && late.error() == std::errc::timed_out));
+        CHECK(took >= 490ms);
+        CHECK(took < 5s); // 100 ms more than the patience, on a machine that has the time
+        CHECK((waits.status == cas_status::stored || waits.error == std::errc::timed_out));
+        CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
+    }
 }

@@ -98,7 +98,8 @@ public:
     }
 
 private:
-    // A server that says nothing for so long is asked, once, whether it speaks something else.
+    // A server that says nothing for so long is asked whether it speaks something else; once, if it
+    // does not say so.
     static constexpr std::chrono::milliseconds probe_after{1'000};
 
     // Written while the server's notices are read.
@@ -197,8 +198,8 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
         const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         if (events == POLLIN && !is_heard && !is_probed_ && probe_at < until &&
             !postgres_wait_for(::PQsocket(pq_), POLLIN, probe_at)) {
-            is_probed_ = true;
             message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_after));
+            is_probed_ = message_.empty();
             if (!message_.empty()) {
                 drop();
                 return postgres_error("ZB003");
