@@ -787,7 +787,8 @@ std::string new_database(const test::postgres_server& s, const std::string& name
     return s.conninfo() + " dbname=" + name;
 }
 
-const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)";
+const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
+                            "NOT NULL)";
 
 } // namespace
 
@@ -968,7 +969,9 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
 TEST_CASE("postgres_slot: a table that was dropped and made again is not taken for the first") {
     if (test::postgres_server* const s = server()) {
         SECTION("directly") { check_another_table(*s, s->conninfo(), "remade"); }
-        SECTION("named by its schema") { check_another_table(*s, s->conninfo(), "public.remade_2"); }
+        SECTION("named by its schema") {
+            check_another_table(*s, s->conninfo(), "public.remade_2");
+        }
         SECTION("through a pooler of transactions") {
             if (!test::pgbouncer::is_available()) {
                 WARN("skipped: PgBouncer is not installed");
@@ -1268,7 +1271,7 @@ TEST_CASE("postgres_slot: errors that stay say so at once, where, and in the ser
     }
 }
 
-TEST_CASE("postgres_slot: a connection string that cannot be meant is refused without repeating it") {
+TEST_CASE("postgres_slot: a connection string that cannot be meant is not repeated") {
     for (const char* const conninfo :
          {"host=127.0.0.1 password=my s3cret", "password='s3cret", "s3cret",
           "postgres://user:s3cret%zz@127.0.0.1/db", "postgres://user:s3cret%00@127.0.0.1/db",
@@ -1380,8 +1383,8 @@ TEST_CASE("postgres_slot: what a pooler refuses for good is told from what may p
 
 // ---- Many locks, and a server that hangs
 
-TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked row "
-          "costs none of the others its hold") {
+TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked "
+          "row costs no other lock its hold") {
     if (!test::postgres_server::is_available()) {
         WARN("skipped: PostgreSQL is not installed");
         return;
@@ -1421,7 +1424,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
     }
 }
 
-TEST_CASE("postgres_slot: a backend that is stopped ends a call with its patience, and no renewal") {
+TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patience") {
     if (test::postgres_server* const s = server()) {
         const std::string at = s->conninfo() + " application_name=stopped";
         const std::string key = new_key();

@@ -7,8 +7,8 @@
 //   public.bide_lock (key text primary key, version bigint not null, value bytea not null)
 //
 // Which table that is does not depend on the role or its search_path: see `schema` below. All slots
-// of a process keep to the table that the first of them found. If it is dropped and made again, they
-// refuse it, and the process has to be started anew.
+// of a process keep to the table that the first of them found. If that table is dropped and made
+// again, the slots refuse the new one until all of them are gone, or the process is started anew.
 //
 // A load is one SELECT and a compare-and-swap one UPDATE ... WHERE version = ..., each a transaction
 // of its own. No session state and no prepared statements: it works behind a pooler that lends its
@@ -28,10 +28,11 @@
 // answers are refused in any case.
 //
 // Every operation ends within its patience: waiting for the connection, connecting, logging in,
-// sending and waiting for the answer. Libpq bounds neither looking up names of hosts and services
-// nor Kerberos and LDAP. An operation gives up waiting for a row that another transaction has locked
-// after half the patience: the answer is `failed` then, and certain. A renewal waits for 100 ms. A
-// connection that fails, or does not answer, after the statement was sent: `indeterminate`.
+// sending and waiting for the answer. Not bounded, as libpq does them in one go: looking up names of
+// hosts and services, Kerberos, LDAP. An operation gives up waiting for a row that another
+// transaction has locked after half the patience: the answer is `failed` then, and certain. A
+// renewal waits for 100 ms. A lock on the whole table has no such limit. A connection that fails,
+// or does not answer, after the statement was sent: `indeterminate`.
 //
 // Errors: SQLSTATE in postgres_category(), and explain() has the server's words;
 // std::errc::timed_out when there was no answer in time. No connection and no word of the server:
@@ -144,7 +145,7 @@ public:
     std::error_code create_table();
 
     // The server and the user.
-    std::string store() { return access_.store(); }
+    std::string store() { return access_.store_name(); }
 
     // On the connection that renewals of this process use.
     postgres_slot for_renewals() {

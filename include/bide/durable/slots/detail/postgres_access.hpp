@@ -90,7 +90,7 @@ public:
         return words_.empty() ? target_.where : target_.where + ": " + words_;
     }
     // The same for all that reach the same server as the same user.
-    std::string store() const {
+    std::string store_name() const {
         return target_.where + (target_.user.empty() ? "" : ", user " + target_.user);
     }
 

@@ -4,8 +4,8 @@
 // SQLSTATE as an error code: its five characters are the digits of a number to the base of 36.
 //
 // Conditions say which errors last. A code that compares equal to errc::permission_denied,
-// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error stays until
-// a person does something. Codes of class ZB are the slot's own.
+// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error lasts
+// until a person does something. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>

@@ -26,8 +26,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where a SQLSTATE stands in the text of a refusal, as in "FATAL:  28P01: password ...". libpq gives
-// it nowhere else. npos: nowhere.
+// Where a SQLSTATE stands in the text of a refusal, as in "FATAL:  28P01: password ...". libpq
+// tells it nowhere else. npos: nowhere.
 inline std::size_t postgres_state_in(std::string_view text) noexcept {
     constexpr std::string_view mark = ":  ";
     for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
@@ -102,8 +102,8 @@ inline std::string postgres_foreign_words(int socket) {
            postgres_one_line(said.substr(0, said.find('\n'))) + "\"";
 }
 
-// The same of a server that waits for a whole line before it speaks, as Redis does: a line is sent to
-// it on another connection. A PostgreSQL server closes that one without a word.
+// The same of a server that waits for a whole line before it speaks, as Redis does: it is sent a
+// line on another connection. A PostgreSQL server closes that connection without a word.
 // Blocks: until the deadline.
 inline std::string postgres_probe(int like, postgres_deadline until) {
     sockaddr_storage peer{};

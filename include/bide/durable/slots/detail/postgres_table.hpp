@@ -8,8 +8,9 @@
 //   none is named        the only table of that name with a slot's columns, whatever its schema;
 //                        in `public`, where there is none yet; an error, where there are several
 //
-// An earlier version made its table where the search_path said: it is found, or two of them are
-// refused. The system catalog, which every role may read, tells of tables that the role may not use.
+// An earlier version made its table where the search_path said: one such table is found, and two
+// are refused. The system catalog, which every role may read, lists tables that the role may not
+// use, too.
 //
 // All slots of a process keep to the table that the first of them found, by its oid. It is looked
 // for again on each new connection, and each statement compares the oid.
@@ -173,7 +174,7 @@ private:
             return postgres_error("ZB001");
         }
         if (count == 0 && is_in_the_way) {
-            words_ = "the table " + wanted(name_).plain() + " has not the columns of a lock's table";
+            words_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
             return postgres_error("ZB005");
         }
         if (count == 0) {

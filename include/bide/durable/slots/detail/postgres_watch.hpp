@@ -4,10 +4,10 @@
 // Watches of channels. All watches of a process with the same connection string share a connection
 // that listens for them.
 //
-// The vigil's thread reads the connection when it is readable, and tells each watch whose channel is
-// named by its own event. The reading never blocks. While watch() asks the server to listen to one
-// more channel, that caller has the turn and reads what comes. The vigil is rearmed after the turn
-// was given back, so what came in between is told.
+// The vigil's thread reads the connection when it is readable, and rings the bell of each watch
+// whose channel is named. The reading never blocks. While watch() asks the server to listen to one
+// more channel, its caller has the turn and reads what comes. It rearms the vigil after it gave the
+// turn back, so what came in between is told.
 //
 // A connection that is lost ends its watches: each is readable, and drain() says so. The next
 // watch() connects anew.
