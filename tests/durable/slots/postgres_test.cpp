@@ -1051,7 +1051,7 @@ TEST_CASE("postgres_slot: threads take turns on the connection") {
 TEST_CASE("postgres_slot: a call that hangs stalls no renewal") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
-        postgres_slot slot(s->conninfo(), key);
+        postgres_slot slot(s->conninfo(), key, patient_for(60s));
         const auto version = slot.compare_exchange(0, "1").version;
         postgres_slot other(s->conninfo(), new_key());
         REQUIRE(other.compare_exchange(0, "1").status == cas_status::stored);
