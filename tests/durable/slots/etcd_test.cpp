@@ -384,29 +384,23 @@ TEST_CASE("etcd_slot: logs in, and again when it was forgotten") {
 }
 
 TEST_CASE("etcd_slot: speaks TLS with whom it is told to trust") {
-    const std::string openssl = test::find_program({"/usr/bin/openssl"});
-    if (!etcd_server::available() || openssl.empty()) {
+    if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
     const test::watchdog limit;
     const test::temp_directory files("tls");
-    const std::string cert = files.path() + "/cert.pem";
-    const std::string key = files.path() + "/key.pem";
-    REQUIRE(test::runs(
-        {{openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-          "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
-          "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert},
-         files.path() + "/log"}));
-    etcd_server server(etcd_server::tls{cert, key});
+    const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
+    REQUIRE(!mine.cert.empty());
+    etcd_server server(mine);
     flaky_proxy proxy(server.port());
     const std::string endpoint = "https://127.0.0.1:" + std::to_string(proxy.port());
     etcd_slot_options options;
     const cas_result stranger = etcd_slot(endpoint, "key", options).compare_exchange(0, "value");
     CHECK(stranger.status == cas_status::failed);
     CHECK(stranger.error.category() == bide::detail::curl_category());
-    options.ca_file = cert;
-    options.cert_file = cert;
-    options.key_file = key;
+    options.ca_file = mine.cert;
+    options.cert_file = mine.cert;
+    options.key_file = mine.key;
     etcd_slot slot(endpoint, "key", options);
     const cas_result first = slot.compare_exchange(0, "first");
     REQUIRE(first.status == cas_status::stored);
