@@ -12,6 +12,9 @@
 // as it gets: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`,
 // `min-replicas-to-write 1` where there are replicas, and fencing tokens checked by the resource.
 //
+// A key that is deleted under its holder, by FLUSHALL say, admits another holder at once. Versions
+// and tokens go on from the server's clock all the same: a stale token stays a stale one.
+//
 // A version is the server's time in microseconds when the value was stored, or one more than the
 // version before where the clock lags behind that. So a key that was deleted and made again, or a
 // replica that missed writes, does not come to a version for the second time, as long as the clocks

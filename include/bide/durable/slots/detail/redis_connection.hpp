@@ -3,20 +3,17 @@
 
 // Requests to a Redis server and its replies, in the format that the client library makes and
 // reads.
-//
-// A server that speaks TLS hangs up on a client that does not; a Redis without TLS says nothing to a
-// client that does. Both look like trouble that passes. So a second connection asks in the other
-// language: whether the server answers an empty TLS greeting with TLS, or PING with a line.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/other_language.hpp>
 #include <bide/durable/slots/detail/redis_openssl.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/redis_socket.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
 #include <bide/durable/slots/detail/store_words.hpp>
 
@@ -90,16 +87,13 @@ private:
 
     static std::error_code add(std::string& to, const std::vector<std::string_view>& words);
     static std::error_code greeting(const redis_place& place, std::string& to, std::size_t& count);
-    static bool answers(const redis_place& place, std::string_view greeting, bool is_tls,
-                        deadline end);
-
     std::error_code connect(const redis_place& place, deadline end);
     std::error_code secure(const redis_place& place, deadline end);
     std::error_code converse(const redis_place& place, const std::vector<std::string>& besides,
                              std::vector<redis_reply>& replies, deadline end);
     std::error_code not_redis(std::string_view heard);
 
-    redis_socket socket_;
+    store_socket socket_;
     std::unique_ptr<redis_tls> tls_;
     std::unique_ptr<redisReader, freer> reader_;
     pid_t owner_ = 0;
@@ -158,19 +152,6 @@ inline std::error_code redis_connection::connect(const redis_place& place, deadl
     return error || !place.is_secret() ? error : secure(place, end);
 }
 
-// Whether the server says something to this greeting that is of that language.
-inline bool redis_connection::answers(const redis_place& place, std::string_view greeting,
-                                      bool is_tls, deadline end) {
-    redis_socket other;
-    std::string ignored;
-    char first = 0;
-    if (!place.unix_socket.empty() || other.connect_tcp(place.host, place.port, end, ignored) ||
-        other.send(greeting, end) || !other.receive(&first, 1, end)) {
-        return false;
-    }
-    return is_tls ? first == '\x15' || first == '\x16' : first == '+' || first == '-';
-}
-
 inline std::error_code redis_connection::secure(const redis_place& place, deadline end) {
     constexpr std::int64_t soon = 250'000'000; // ns; a server that works has answered then
     redis_tls_made made = make_redis_tls(place.host, place.trust);
@@ -179,13 +160,12 @@ inline std::error_code redis_connection::secure(const redis_place& place, deadli
         return made.error;
     }
     tls_ = std::move(made.session);
-    const std::int64_t now = native_platform::now();
-    const auto until = [end](std::int64_t ns) {
-        return ns < end.steady_ns() ? deadline::at_ns(ns) : end;
-    };
-    std::error_code error = tls_->shake_hands(socket_, until(now + soon));
+    const std::int64_t first = native_platform::now() + soon;
+    std::error_code error =
+        tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
     if (error == std::errc::timed_out && !end.has_passed()) {
-        if (!tls_->has_heard() && answers(place, "PING\r\n", false, until(now + 8 * soon))) {
+        if (!tls_->has_heard() &&
+            answers_with(place.host, place.port, "PING\r\n", "+-", end)) {
             words_ = "TLS: the server does not speak TLS at this port";
             return std::make_error_code(std::errc::protocol_error);
         }
@@ -211,13 +191,10 @@ inline std::error_code redis_connection::open(const redis_place& place,
     std::error_code error = connect(place, end);
     if (!error) {
         error = converse(place, besides, replies, end);
-        if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr) {
-            // A TLS greeting too short to be one: TLS answers with an alert.
-            constexpr std::string_view empty("\x16\x03\x01\x00\x04\x01\x00\x00\x00", 9);
-            if (answers(place, empty, true, end)) {
-                words_ = "the server speaks TLS at this port, and rediss:// is for that";
-                error = std::make_error_code(std::errc::protocol_error);
-            }
+        if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
+            place.unix_socket.empty() && answers_tls(place.host, place.port, end)) {
+            words_ = "the server speaks TLS at this port, and rediss:// is for that";
+            error = std::make_error_code(std::errc::protocol_error);
         }
     }
     if (error) {

@@ -10,7 +10,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
-#include <bide/durable/slots/detail/redis_socket.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
 
 #include <cerrno>
@@ -44,11 +44,11 @@ class openssl_session final : public redis_tls {
 public:
     static redis_tls_made make(const std::string& host, const redis_trust& trust);
 
-    std::error_code shake_hands(redis_socket& over, deadline end) override {
+    std::error_code shake_hands(store_socket& over, deadline end) override {
         return until_done(over, end, [this] { return ::SSL_do_handshake(ssl_.get()); });
     }
 
-    std::error_code send(redis_socket& over, std::string_view bytes, deadline end) override {
+    std::error_code send(store_socket& over, std::string_view bytes, deadline end) override {
         constexpr std::size_t one_record = 16 * 1024;
         while (!bytes.empty()) {
             const std::string_view some = bytes.substr(0, one_record);
@@ -63,7 +63,7 @@ public:
         return {};
     }
 
-    result<std::size_t, std::error_code> receive(redis_socket& over, char* to, std::size_t room,
+    result<std::size_t, std::error_code> receive(store_socket& over, char* to, std::size_t room,
                                                  deadline end) override {
         int n = 0;
         const int most = static_cast<int>(room < 16 * 1024 ? room : 16 * 1024);
@@ -76,7 +76,7 @@ public:
     }
 
     // The server's session tickets come when nobody asked for them, and are read here.
-    bool is_quiet(redis_socket& over) override {
+    bool is_quiet(store_socket& over) override {
         for (char some[4096];;) {
             const auto n = over.receive(some, sizeof some, deadline::poll());
             if (!n && n.error() != std::errc::timed_out) {
@@ -116,14 +116,14 @@ private:
     static bool is_refusal(int reason) noexcept;
 
     bool begin(SSL_CTX* from, const std::string& host);
-    std::error_code flush(redis_socket& over, deadline end);
-    std::error_code fill(redis_socket& over, deadline end);
+    std::error_code flush(store_socket& over, deadline end);
+    std::error_code fill(store_socket& over, deadline end);
     std::error_code failure(int kind);
-    std::error_code reason_of(redis_socket& over, std::error_code unsent);
+    std::error_code reason_of(store_socket& over, std::error_code unsent);
 
     // Repeats one step of OpenSSL's, which answers more than 0 when it is done, and carries bytes
     // between it and the socket.
-    template <class Step> std::error_code until_done(redis_socket& over, deadline end, Step step) {
+    template <class Step> std::error_code until_done(store_socket& over, deadline end, Step step) {
         for (;;) {
             ::ERR_clear_error();
             const int done = step();
@@ -227,7 +227,7 @@ inline bool openssl_session::begin(SSL_CTX* from, const std::string& host) {
            ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
 }
 
-inline std::error_code openssl_session::flush(redis_socket& over, deadline end) {
+inline std::error_code openssl_session::flush(store_socket& over, deadline end) {
     char* bytes = nullptr;
     const long size = ::BIO_get_mem_data(to_.of, &bytes);
     if (size <= 0) {
@@ -239,7 +239,7 @@ inline std::error_code openssl_session::flush(redis_socket& over, deadline end) 
     return error;
 }
 
-inline std::error_code openssl_session::fill(redis_socket& over, deadline end) {
+inline std::error_code openssl_session::fill(store_socket& over, deadline end) {
     char some[16 * 1024];
     const auto n = over.receive(some, sizeof some, end);
     if (!n) {
@@ -306,7 +306,7 @@ inline std::error_code openssl_session::failure(int kind) {
 }
 
 // A server that hangs up may have said before why it does.
-inline std::error_code openssl_session::reason_of(redis_socket& over, std::error_code unsent) {
+inline std::error_code openssl_session::reason_of(store_socket& over, std::error_code unsent) {
     while (unsent != std::errc::timed_out && !fill(over, deadline::poll())) {
     }
     char one;

@@ -7,7 +7,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
-#include <bide/durable/slots/detail/redis_socket.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -28,13 +28,13 @@ public:
 
     // Verifies the server's certificate and its name. After timed_out the caller may call it again,
     // and the handshake goes on.
-    virtual std::error_code shake_hands(redis_socket& over, deadline end) = 0;
+    virtual std::error_code shake_hands(store_socket& over, deadline end) = 0;
 
     // As those of the socket.
-    virtual std::error_code send(redis_socket& over, std::string_view bytes, deadline end) = 0;
-    virtual result<std::size_t, std::error_code> receive(redis_socket& over, char* to,
+    virtual std::error_code send(store_socket& over, std::string_view bytes, deadline end) = 0;
+    virtual result<std::size_t, std::error_code> receive(store_socket& over, char* to,
                                                          std::size_t room, deadline end) = 0;
-    virtual bool is_quiet(redis_socket& over) = 0;
+    virtual bool is_quiet(store_socket& over) = 0;
 
     // The server has sent at least one byte.
     bool has_heard() const noexcept { return has_heard_; }
