@@ -643,6 +643,61 @@ TEST_CASE("redis_slot: all slots of a store share a connection for calls and one
     CHECK(proxy.connections() == 3); // the others went with their last slot
 }
 
+TEST_CASE("redis_slot: all watches of a store share a connection, and each hears of its own key") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    redis_slot_options options = within(20s);
+    options.notify = true;
+    struct watched {
+        redis_slot slot;
+        std::unique_ptr<bide::slot_watch> watch;
+    };
+    std::vector<watched> all;
+    for (int i = 0; i < 50; ++i) {
+        redis_slot slot = slot_at(proxy.port(), fresh_key(), options);
+        auto watch = slot.watch();
+        REQUIRE(watch.has_value());
+        all.push_back({std::move(slot), *std::move(watch)});
+    }
+    CHECK(proxy.connections() == 1);
+    redis_slot again = slot_at(proxy.port(), fresh_key(), options);
+    const auto first = again.watch();
+    auto second = again.watch();
+    REQUIRE(first.has_value());
+    REQUIRE(second.has_value());
+    for (const std::size_t i : {std::size_t{7}, std::size_t{49}, std::size_t{0}}) {
+        REQUIRE(all[i].slot.compare_exchange(0, "value").status == cas_status::stored);
+        CHECK(test::is_readable(all[i].watch->fd(), 10'000));
+        for (std::size_t j = 0; j < all.size(); ++j) {
+            CHECK((j == i || !test::is_readable(all[j].watch->fd(), 0)));
+        }
+        CHECK(!all[i].watch->drain());
+        CHECK(!test::is_readable(all[i].watch->fd(), 0));
+    }
+    second->reset(); // the other one of that key goes on
+    const cas_result stored = again.compare_exchange(0, "value");
+    REQUIRE(stored.status == cas_status::stored);
+    CHECK(test::is_readable((*first)->fd(), 10'000));
+    CHECK(!(*first)->drain());
+    CHECK(proxy.connections() == 2); // watches, and calls
+
+    proxy.cut();
+    for (const watched& each : all) {
+        CHECK(test::is_readable(each.watch->fd(), 10'000));
+        CHECK(each.watch->drain());
+    }
+    all.front().watch = all.front().slot.watch().value();
+    REQUIRE(all.front().slot.load().has_value());
+    REQUIRE(all.front()
+                .slot.compare_exchange(all.front().slot.load()->version, "next")
+                .status == cas_status::stored);
+    CHECK(test::is_readable(all.front().watch->fd(), 10'000));
+    CHECK(!all.front().watch->drain());
+}
+
 TEST_CASE("redis_slot: a call that hangs stalls no renewal, and the next call waits its time only") {
     if (!redis_server::available()) {
         return;

@@ -147,7 +147,7 @@ inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
     }
 }
 
-inline void etcd_slot::refuse(const char* words) {
+inline void etcd_slot::refuse([[maybe_unused]] const char* words) {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
                                  std::string("bide::etcd_slot: ") + words));
 }

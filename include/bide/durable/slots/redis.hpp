@@ -125,8 +125,9 @@ public:
 
     result<std::int64_t, std::error_code> server_now();
 
-    // A connection of its own. Fails with operation_not_supported where the options do not say
-    // notify. It belongs to the process that made it: in a child its drain() fails.
+    // The watches of a store share one more connection, and a thread that listens there. Fails with
+    // operation_not_supported where the options do not say notify. It belongs to the process that
+    // made it: in a child its drain() fails.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
     // The server and the database, for people. Its slots share one connection for calls, in turn,

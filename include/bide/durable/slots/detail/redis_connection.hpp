@@ -56,8 +56,13 @@ public:
         tls_.reset();
     }
 
+    // It was opened, and not dropped.
+    bool is_open() const noexcept { return reader_ != nullptr && socket_.fd() >= 0; }
+
+    // In a child of fork(): no more than that.
+    void close_descriptor() noexcept { socket_.close(); }
+
     int fd() const noexcept { return socket_.fd(); }
-    pid_t owner() const noexcept { return owner_; }
 
     // What went wrong last, in more words than the code has; or empty.
     const std::string& words() const noexcept { return words_; }
@@ -67,18 +72,6 @@ public:
 
     // The next reply, error replies included.
     result<redis_reply, std::error_code> receive(deadline end);
-
-    // Throws away what has come. An error: the connection has ended.
-    std::error_code discard() noexcept {
-        for (char some[4096];;) {
-            const auto n = tls_ != nullptr
-                               ? tls_->receive(socket_, some, sizeof some, deadline::poll())
-                               : socket_.receive(some, sizeof some, deadline::poll());
-            if (!n) {
-                return n.error() == std::errc::timed_out ? std::error_code() : n.error();
-            }
-        }
-    }
 
 private:
     struct freer {

@@ -1,22 +1,21 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 
-// Listens to a channel, on a connection of its own. Messages are thrown away unread.
+// A watch of one channel, over the connection that all watches of a place share.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/redis_connection.hpp>
+#include <bide/durable/slots/detail/redis_listener.hpp>
 #include <bide/durable/slots/detail/redis_place.hpp>
-#include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/shared_connections.hpp>
 
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
+#include <sys/types.h>
 #include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
@@ -24,20 +23,34 @@ namespace detail {
 
 class redis_watch final : public slot_watch {
 public:
-    explicit redis_watch(redis_connection connection) noexcept
-        : connection_(std::move(connection)) {}
+    using listener = shared_in_process<redis_listener>;
 
-    int fd() const noexcept override { return connection_.fd(); }
+    redis_watch(listener from, std::shared_ptr<redis_listener::mailbox> box) noexcept
+        : from_(std::move(from)), box_(std::move(box)) {}
+    ~redis_watch() override {
+        box_.reset();
+        if (owner_ == ::getpid()) {
+            from_.get().look();
+        }
+    }
+
+    int fd() const noexcept override { return box_->told.fd(); }
 
     std::error_code drain() noexcept override {
-        if (connection_.owner() != ::getpid()) {
+        if (owner_ != ::getpid()) {
             return std::make_error_code(std::errc::operation_not_permitted);
         }
-        return connection_.discard();
+        box_->told.drain();
+        // Order: acquire [RL1]; the pipe was readable for this, or will be.
+        return box_->is_cut.load(std::memory_order_acquire)
+                   ? std::make_error_code(std::errc::connection_reset)
+                   : std::error_code();
     }
 
 private:
-    redis_connection connection_;
+    listener from_; // held: get() finds the one that was there
+    std::shared_ptr<redis_listener::mailbox> box_;
+    const pid_t owner_ = ::getpid();
 };
 
 struct redis_watch_made {
@@ -48,20 +61,15 @@ struct redis_watch_made {
 
 inline redis_watch_made make_redis_watch(const redis_place& place, const std::string& channel,
                                          deadline end) {
-    auto request = redis_connection::request({"SUBSCRIBE", channel});
-    if (!request) {
-        return {nullptr, request.error(), {}};
+    redis_watch::listener from(place);
+    redis_watch_made made;
+    auto box = from.get().listen(channel, end, made.words);
+    if (box) {
+        made.watch = std::make_unique<redis_watch>(std::move(from), *std::move(box));
+    } else {
+        made.error = box.error();
     }
-    redis_connection listening;
-    std::vector<redis_reply> replies;
-    if (const std::error_code error = listening.open(place, {*request}, replies, end)) {
-        return {nullptr, error, listening.words()};
-    }
-    if (replies[0]->type == REDIS_REPLY_ERROR) {
-        return {nullptr, redis_error(*replies[0]),
-                without_secret(one_line(redis_text(*replies[0])), place.password)};
-    }
-    return {std::make_unique<redis_watch>(std::move(listening)), {}, {}};
+    return made;
 }
 
 } // namespace detail
