@@ -284,7 +284,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
     };
     const auto first = make();
     const auto second = make();
-    const auto renewer = std::make_shared<bide::detail::renewer>(3s, &workers);
+    const auto renewer = std::make_shared<bide::detail::renewer>(&workers);
     std::atomic<bool> open{false};
     auto busy = workers.spawn([&] { test::eventually([&] { return open.load(); }); });
     renewer->add(first);

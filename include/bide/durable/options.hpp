@@ -49,7 +49,8 @@ struct durable_options {
     // A lease that is over, and that nobody has taken or waits for, can be renewed all the same.
     bool revive = false;
 
-    // A guard renews its lease, every third of it; on this scheduler, or on a thread of the lock's.
+    // A guard renews its lease, every third of it; as a task on this scheduler, or on a thread, which
+    // is the lock's own or that of all locks of this process that share its store.
     bool auto_renew = true;
     scheduler* renew_on = nullptr;
 
@@ -61,9 +62,15 @@ struct durable_options {
 
     // How long one operation tries while others keep changing the record, or waits for another
     // thread's call to the store; also how long a waiting acquire() puts up with a store that fails.
-    // An acquire() with less time than that may take it all the same: it does not leave its place in
-    // the queue behind without having tried to give it back.
+    // inspect() and the calls of durable_admin return after this time and attempt_limit at the latest.
     std::chrono::milliseconds patience{10'000};
+
+    // How long a call waits for the store beyond the caller's own time. try_acquire() has no time of
+    // its own, so this is its limit. acquire() with a timeout, or with a stop that was requested,
+    // returns after this time at the latest, and so does a cancelled async_acquire(). A call to the
+    // store that is under way then goes on on a store thread, which takes back what it comes to. A
+    // store that answers more slowly, over a WAN for example, needs more.
+    std::chrono::milliseconds attempt_limit{80};
 
     // How often a waiting acquire() looks: after the least time while the queue moves, then, the
     // longer that stands and the more are ahead, up to the most. A slot that can be watched wakes it.
@@ -78,7 +85,7 @@ struct durable_options {
 struct acquire_request {
     std::int64_t weight = 1; // permits; a ticket brings its own
 
-    // Zero or less: one look, without waiting and without a trace.
+    // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     std::stop_token stop{};
 
