@@ -8,6 +8,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -184,7 +185,7 @@ TEST_CASE("lock_faults: a coroutine without an executor does not go on where lea
 
 TEST_CASE(
     "lock_faults: who comes with the ticket of a hold that is over and gives up leaves no entry") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     durable_ticket t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
     REQUIRE(s.admin("ops").force_release(t.fence, "gone").value());
@@ -200,7 +201,7 @@ TEST_CASE(
 TEST_CASE("lock_faults: what was under way when an acquisition failed does not come to hold") {
     memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
-    durable_mutex m(odd_slot(memory, habits));
+    durable_mutex m(odd_slot(memory, habits), test::unhurried());
     habits->keeps_back = true;
     habits->takes_ms = 5;
     bide::acquire_request r;

@@ -198,8 +198,9 @@ inline bool acquisition::look() {
     const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
         if (!may_wait_ || !passes || !patient) {
-            const bool busy = !may_wait_ && got.error() == durable_errc::conflict_timeout;
-            return give_up(busy ? make_error_code(errc::timeout) : got.error());
+            const deadline last = call_limits::later(limits_.until, limits_.grace);
+            const bool is_up = !may_wait_ && passes && last.steady_ns() <= native_platform::now();
+            return give_up(is_up ? make_error_code(errc::timeout) : got.error());
         }
         plan(0, 0, false);
     } else {
