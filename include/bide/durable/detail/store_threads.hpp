@@ -2,6 +2,7 @@
 #define BIDE_DURABLE_DETAIL_STORE_THREADS_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -9,6 +10,7 @@
 
 #include <chrono>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 namespace bide::inline BIDE_ABI {
@@ -39,8 +41,21 @@ public:
     }
 
 private:
-    struct pool final : blocking_pool {
-        pool() noexcept : blocking_pool({most, keep_alive, "bide-store"}) {}
+    // A thread of the pool touches nothing of its own once it has left, so nobody has to join it.
+    struct detached_thread {
+        std::error_code start(os_thread::function body, void* argument) noexcept {
+            return os_thread::start_detached(body, argument);
+        }
+        void join() noexcept {}
+        static void name_this(std::string_view name, const char* separator,
+                              unsigned index) noexcept {
+            os_thread::name_this(name, separator, index);
+        }
+    };
+    using pool_base = basic_blocking_pool<native_platform, detached_thread>;
+
+    struct pool final : pool_base {
+        pool() noexcept : pool_base({most, keep_alive, "bide-store"}) {}
     };
 };
 
