@@ -241,12 +241,21 @@ held_coroutine acquire_in_hand(test::manual_executor&, bide::durable_semaphore& 
     done = got ? 1 : -1;
 }
 
-test::detached use_once(bide::durable_semaphore& s, std::atomic<int>& done) {
+std::string this_thread_name() {
+    char name[16] = "";
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    return name;
+}
+
+test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resumed_on,
+                        std::atomic<int>& done) {
     auto waiting = s.async_acquire();
     auto got = co_await std::move(waiting);
+    resumed_on.insert(this_thread_name());
     {
         auto renewing = got->async_renew();
         const auto renewed = co_await std::move(renewing);
+        resumed_on.insert(this_thread_name());
         const auto mine = std::move(*got); // its destructor calls the store
         static_cast<void>(renewed); // a slow machine may lose it
         done = 1;
@@ -473,8 +482,12 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
             static_cast<void>(std::move(task).join()); // a slow machine may lose one
         }
         std::atomic<int> done{0};
-        use_once(b.lock, done);
+        std::set<std::string> resumed_on; // without an executor, and not on a store thread
+        use_once(b.lock, resumed_on, done);
         REQUIRE(test::eventually([&] { return done == 2; }));
+        for (const std::string& name : resumed_on) {
+            CHECK(name.rfind("bide-store", 0) != 0);
+        }
         done = 0;
 
         durable_mutex other(b.memory);

@@ -89,8 +89,8 @@ public:
         return detail::release_hold(std::exchange(hold_, nullptr));
     }
 
-    // As release(), on a store thread, and waits no longer than that. errc::timeout: it is not known
-    // to be released yet; the store thread goes on.
+    // As release(), on a store thread, and waits no longer than that. errc::timeout: it is not
+    // known to be released yet; the store thread goes on.
     // Blocks: for `limit`, and durable_options::attempt_limit besides.
     result<void, std::error_code> release_for(std::chrono::nanoseconds limit) {
         const std::shared_ptr<detail::hold> ended = std::exchange(hold_, nullptr);
@@ -100,10 +100,10 @@ public:
                                   detail::call_kind::has_to_run);
     }
 
-    // As renew() and release(), for a coroutine: the store is called on a store thread, and no thread
-    // waits. They take no longer than durable_options::patience and attempt_limit: errc::timeout. The
-    // guard holds nothing once async_release() was called. A task of it that is dropped before it was
-    // awaited releases as the guard's destructor does.
+    // As renew() and release(), for a coroutine: the store is called on a store thread, and no
+    // thread waits. They take no longer than durable_options::patience and attempt_limit:
+    // errc::timeout. The guard holds nothing once async_release() was called. A task of it that is
+    // dropped before it was awaited releases as the guard's destructor does.
     // Cancel: errc::stopped; the store thread goes on.
     task<result<void, std::error_code>> async_renew() {
         const std::shared_ptr<detail::hold> held = hold_;

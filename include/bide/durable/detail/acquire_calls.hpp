@@ -7,11 +7,12 @@
 //   any other thread, and every coroutine               on store threads, one look at a time
 //
 // If the caller's time is up while a look is under way, the caller leaves. The look owns the
-// acquisition, too: when the look ends, its store thread takes back what the look was granted, or its
-// place in the queue. If the store fails then, the lock's withdrawals try again. A caller that gives
-// up between two looks has the same done by a last call, which it waits for as for a look.
+// acquisition, too: when the look ends, its store thread takes back what the look was granted, or
+// its place in the queue. If the store fails then, the lock's withdrawals try again. A caller that
+// gives up between two looks has the same done by a last call, which it waits for as for a look.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -140,7 +141,7 @@ inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request
 
 // For a thread.
 inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_request request) {
-    if (request.timeout == std::chrono::nanoseconds::max() && !request.stop.stop_possible()) {
+    if (deadline::after(request.timeout).is_never() && !request.stop.stop_possible()) {
         return acquire_here(parts, std::move(request));
     }
     bounded_acquisition mine(parts, std::move(request));
@@ -172,7 +173,8 @@ inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request 
         if (!mine.call()->goes_on()) {
             co_return it.take(true);
         }
-        auto change = it.changed().async_wait().with_deadline(it.again()).with_stop(it.limits().stop);
+        auto change =
+            it.changed().async_wait().with_deadline(it.again()).with_stop(it.limits().stop);
         const auto changed = co_await std::move(change);
         waits = changed || changed.error() != errc::stopped;
     }

@@ -1,10 +1,10 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// One acquisition from its first look to its guard, for threads and coroutines alike: look, and while
-// it is not over wait for changed() until again(). How the looks are made is in
-// detail/acquire_calls.hpp. Each look ends with a decision or with a place in the queue; undo() takes
-// back either.
+// One acquisition from its first look to its guard, for threads and coroutines alike: look, and
+// while it is not over wait for changed() until again(). How the looks are made is in
+// detail/acquire_calls.hpp. Each look ends with a decision or with a place in the queue; undo()
+// takes back either.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -31,8 +31,9 @@ public:
     // ---- One step at a time, without waiting: for work that is suspended and taken up again, in
     // this process or in another, and for replays. The forms with `now` are for lock_clock::caller
     // and depend on nothing else; with other clocks they answer durable_errc::clock_mismatch.
-    // Blocks, all of them: for the store, which is called on this thread: for durable_options::patience,
-    // and for what one operation of the slot takes besides. Errors: durable_errc, errno's, the store's.
+    // Blocks, all of them: for the store, which is called on this thread: for
+    // durable_options::patience, and for what one operation of the slot takes besides. Errors:
+    // durable_errc, errno's, the store's.
 
     // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
     // again before the waiter's time is over. Once acquired it answers the same, with a new lease.

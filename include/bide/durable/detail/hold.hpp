@@ -219,7 +219,7 @@ inline result<void, std::error_code> release_hold(const std::shared_ptr<hold>& h
 
 // As release_hold(), unless that would be in vain.
 inline void end_hold(const std::shared_ptr<hold>& held) noexcept {
-    if (!held->is_held()) { // over: others may have been let in, and a store that hangs is not asked
+    if (!held->is_held()) { // others may have been let in, and a store that hangs is not asked
         held->leave();
         return;
     }

@@ -60,8 +60,9 @@ public:
             return store_.update(now, intent::nothing, deadline::never(), rule);
         });
     }
-    // The same for renewals in the background. If the slot offers for_renewals(), the call uses that
-    // and has a turn of its own, so that a call which hangs on the lock's slot does not stall it.
+    // The same for renewals in the background. If the slot offers for_renewals(), the call uses
+    // that and has a turn of its own, so that a call which hangs on the lock's slot does not stall
+    // it.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
         record_store& from = apart_ != nullptr ? *apart_ : store_;

@@ -2,17 +2,17 @@
 #define BIDE_DURABLE_DETAIL_RENEWER_HPP
 
 // Renews the leases of guards, each after about a third of its length, and again soon if the store
-// failed. The locks that share a store have one renewer (detail/renewers.hpp), any other lock has its
-// own. It renews on a thread of its own, which starts with the first hold and ends some time after
-// the last; or as a task on a scheduler, which makes its calls on store threads.
+// failed. The locks that share a store have one renewer (detail/renewers.hpp), any other lock has
+// its own. It renews on a thread of its own, which starts with the first hold and ends some time
+// after the last; or as a task on a scheduler, which makes its calls on store threads.
 //
-// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of this
-// renewer, and no other's, for as long as the slot lets it hang:
-//   - locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
-//     slot does not delay them. A renewal that hangs delays the others of the same store, whose
+// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of
+// this renewer, and no other's, for as long as the slot lets it hang:
+//   - locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's
+//     own slot does not delay them. A renewal that hangs delays the others of the same store, whose
 //     connection hangs then, too.
-//   - any other lock renews on its own slot, in its turn. If a call hangs there, the renewal waits for
-//     the turn no longer than until the end of the lease.
+//   - any other lock renews on its own slot, in its turn. If a call hangs there, the renewal waits
+//     for the turn no longer than until the end of the lease.
 // The vigil declares a hold lost in any case when its lease ends. The threads are detached: a store
 // that hangs does not keep the process from ending.
 

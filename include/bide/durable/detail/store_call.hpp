@@ -8,7 +8,8 @@
 //   under way -> left    the caller's time was up. The store thread calls was_left() when the call
 //                        ends; a call that has not begun is skipped
 //
-// One exchange of the state decides, so the result has exactly one owner: the caller, or was_left().
+// One exchange of the state decides, so the result has exactly one owner: the caller, or
+// was_left().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -172,7 +173,8 @@ struct own_context {
     basic_task_context<native_platform>* await_resume() const noexcept { return found; }
 };
 
-// As store_call::wait(), for a coroutine. The end of its task is a stop; the grace is for that, too.
+// As store_call::wait(), for a coroutine. The end of its task is a stop; the grace is for that,
+// too.
 // Throws: std::system_error where bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);

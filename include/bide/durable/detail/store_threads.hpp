@@ -17,12 +17,13 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // The threads that call stores for callers that wait no longer than their own time: coroutines, and
-// threads with a time limit or a stop token. One set for the process, started on demand. It is never
-// destroyed, and the end of the process does not wait for its threads. A child of fork() starts its
-// own.
+// threads with a time limit or a stop token. One set for the process, started on demand. It is
+// never destroyed, and the end of the process does not wait for its threads. A child of fork()
+// starts its own.
 //
-// At most 256 calls run at once. A further call waits for a free thread, in order. So 256 calls that
-// hang delay the calls to every other store, until each of their callers gives up by its own time.
+// At most 256 calls run at once. A further call waits for a free thread, in order. So 256 calls
+// that hang delay the calls to every other store, until each of their callers gives up by its own
+// time.
 class store_threads {
 public:
     static constexpr unsigned most = 256;
