@@ -82,6 +82,7 @@ public:
           ticket_(request.ticket
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
+          binds_(request.inheritable), has_ticket_(request.ticket.has_value()),
           may_wait_(!limits_.until.is_poll()), well_ms_(durable::boottime_ms()),
           moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
@@ -131,6 +132,17 @@ public:
     }
 
 private:
+    // Binds the hold to a mark of its own.
+    void bind() {
+        auto taken = parts_.engine->be_present();
+        if (taken && !has_ticket_) {
+            ticket_.process_bound = false;
+            mark_ = std::move(*taken);
+        } else {
+            refused_ = taken ? std::make_error_code(std::errc::operation_not_supported)
+                             : taken.error();
+        }
+    }
     // Calls no store: what is still there is taken back in the background.
     void hand_over() noexcept;
 
@@ -146,6 +158,10 @@ private:
     const lock_parts parts_;
     call_limits limits_;
     durable_ticket ticket_;
+    std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
+    std::error_code refused_{};           // by the first look, which binds it
+    const bool binds_;
+    const bool has_ticket_;
     const bool may_wait_;
     std::int64_t well_ms_;  // when the store last answered, and in time
     std::int64_t moved_ms_; // when the queue last moved
@@ -164,25 +180,33 @@ private:
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
     const deadline until = call_limits::later(limits_.until, limits_.grace);
+    const auto look_for = [&](intent what) {
+        return engine.acquire(ticket_, std::nullopt, what, until, mark_.get());
+    };
     if (!may_wait_) {
-        return engine.acquire(ticket_, std::nullopt, intent::nothing, until);
+        return look_for(intent::nothing);
     }
-    auto got =
-        engine.acquire(ticket_, std::nullopt, is_waiting_ ? intent::wait : intent::queue, until);
+    auto got = look_for(is_waiting_ ? intent::wait : intent::queue);
     if (got && got->outcome.is == durable::standing::waiting) {
         if (!is_waiting_) {
             engine.begin_waiting();
             is_waiting_ = true;
-            return engine.acquire(ticket_, std::nullopt, intent::watch, until);
+            return look_for(intent::watch);
         }
         if (got->can_be_watched) {
-            return engine.acquire(ticket_, std::nullopt, intent::watch, until);
+            return look_for(intent::watch);
         }
     }
     return got;
 }
 
 inline bool acquisition::look() {
+    if (binds_ && mark_ == nullptr) {
+        bind();
+        if (refused_) {
+            return give_up(refused_);
+        }
+    }
     changed_ = parts_.engine->signal().next();
     const bool was_queued = may_be_queued_;
     const bool was_unsure = is_unsure_;
@@ -229,11 +253,12 @@ inline bool acquisition::look() {
 // False: the store took so long that the lease is over already.
 inline bool acquisition::granted(const lock_engine::acquired& got) {
     ticket_.fence = got.outcome.fence;
-    if (got.good_until_ms <= durable::boottime_ms()) {
+    if (mark_ == nullptr && got.good_until_ms <= durable::boottime_ms()) {
         ticket_.fence = 0;
         return false;
     }
-    held_ = std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms);
+    held_ =
+        std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms, mark_);
     may_be_queued_ = false;
 #if BIDE_EXCEPTIONS
     try {

@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -35,14 +36,16 @@ class acquisition;
 
 class hold final : public watched, public std::enable_shared_from_this<hold> {
 public:
+    // With a mark it is bound to that and not to its lease.
     hold(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
-         std::int64_t good_until_ms)
-        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane),
-          good_until_ms_(good_until_ms) {}
+         std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
+        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane), mark_(std::move(mark)),
+          good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
 
     const durable_ticket& ticket() const noexcept { return ticket_; }
     std::int64_t lane() const noexcept { return lane_; }
     std::stop_token lost() const noexcept { return lost_.get_token(); }
+    int descriptor() const noexcept { return mark_ != nullptr ? mark_->fd() : -1; }
 
     bool is_held() const noexcept {
         return good_until() > durable::boottime_ms() && is_active() && is_ours();
@@ -54,7 +57,11 @@ public:
 
     // The vigil is to watch over it.
     // Throws: std::system_error, std::bad_alloc.
-    void begin() { vigil::here().alarm(shared_from_this(), good_until()); }
+    void begin() {
+        if (mark_ == nullptr) {
+            vigil::here().alarm(shared_from_this(), good_until());
+        }
+    }
 
     // On this thread. The second is for renewals in the background.
     result<void, std::error_code> renew() {
@@ -73,6 +80,17 @@ public:
         return in_time;
     }
     result<void, std::error_code> give_back(bool in_time);
+    // Closes the mark here. True: a child has it open, and the hold goes on with that. False: it is
+    // released.
+    result<bool, std::error_code> hand_over();
+
+    // The ticket goes on without it.
+    void detach() noexcept {
+        if (ticket_.process_bound) {
+            engine_->keep_mark();
+        }
+        leave();
+    }
 
     // Stops to look after it.
     void leave() noexcept;
@@ -98,6 +116,8 @@ public:
     std::int64_t renew_at_ms = 0;
 
 private:
+    static constexpr std::int64_t never_ms = std::numeric_limits<std::int64_t>::max();
+
     std::int64_t good_until() const noexcept {
         // Order: relaxed; a number by itself.
         return good_until_ms_.load(std::memory_order_relaxed);
@@ -122,6 +142,7 @@ private:
     const std::shared_ptr<lock_engine> engine_;
     const durable_ticket ticket_;
     const std::int64_t lane_;
+    std::shared_ptr<slot_presence> mark_;
     const pid_t process_ = ::getpid();
     native_platform::atomic<std::int64_t> good_until_ms_;
     native_platform::atomic<bool> active_{true};
@@ -196,6 +217,21 @@ inline result<void, std::error_code> hold::give_back(bool in_time) {
     return {};
 }
 
+inline result<bool, std::error_code> hold::hand_over() {
+    if (mark_ != nullptr && is_ours()) {
+        const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
+        // Unknown: its lease decides, then, and others wait for that.
+        if (engine_->is_present(mark) != presence::no) {
+            leave();
+            return true;
+        }
+    }
+    if (auto released = give_back(stop_holding()); !released) {
+        return unexpected{released.error()};
+    }
+    return false;
+}
+
 // Renews, and gives back, on this thread; or on a store thread, and waits for it.
 inline result<void, std::error_code> renew_hold(const std::shared_ptr<hold>& held) {
     if (!held->is_elsewhere) {
@@ -215,6 +251,14 @@ inline result<void, std::error_code> release_hold(const std::shared_ptr<hold>& h
         return held->give_back(held->stop_holding());
     }
     return call_store(giving_back(held), held->patience(), call_kind::has_to_run);
+}
+
+inline result<bool, std::error_code> hand_over_hold(const std::shared_ptr<hold>& held) {
+    if (!held->is_elsewhere) {
+        return held->hand_over();
+    }
+    return call_store<result<bool, std::error_code>>([held] { return held->hand_over(); },
+                                                     held->patience(), call_kind::has_to_run);
 }
 
 // As release_hold(), unless that would be in vain.

@@ -35,16 +35,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A store that fails may come back; a record that cannot be used stays so.
-inline bool may_pass(const std::error_code& error) noexcept {
-    if (error.category() != durable_category()) {
-        return error != std::errc::permission_denied && error != std::errc::read_only_file_system;
-    }
-    const auto code = static_cast<durable_errc>(error.value());
-    return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
-           code == durable_errc::conflict_timeout;
-}
-
 class withdrawals final : public watched, public std::enable_shared_from_this<withdrawals> {
 public:
     explicit withdrawals(std::shared_ptr<lock_engine> engine) : engine_(std::move(engine)) {
