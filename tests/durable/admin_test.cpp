@@ -6,6 +6,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <string>
 
@@ -16,7 +17,7 @@ using bide::errc;
 using bide::memory_slot;
 
 TEST_CASE("admin: a hold is taken away by its token, once, and it is written down by whom") {
-    durable_mutex m(memory_slot{});
+    durable_mutex m(memory_slot{}, test::unhurried());
     const auto held = m.acquire();
     auto ops = m.admin("ops");
     REQUIRE_FALSE(ops.force_release(held->fence() + 1, "").value());
@@ -28,7 +29,7 @@ TEST_CASE("admin: a hold is taken away by its token, once, and it is written dow
     const auto seen = m.inspect().value();
     REQUIRE(seen->live.admin.has_value());
     REQUIRE(seen->live.admin->by == "ops");
-    REQUIRE(seen->live.admin->what == "force_release 1: host lost");
+    REQUIRE(seen->live.admin->what == "force_release " + std::to_string(held->fence()) + ": host lost");
     REQUIRE(seen->live.admin->at > 0);
 }
 
@@ -54,7 +55,7 @@ TEST_CASE("admin: the permits change for those who come with the new number") {
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
     REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
     REQUIRE(held->renew().has_value()); // who is inside is not touched
-    durable_semaphore one(slot, 1);
+    durable_semaphore one(slot, 1, test::unhurried());
     REQUIRE(one.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(one.try_acquire().has_value());
@@ -65,10 +66,10 @@ TEST_CASE("admin: a record that cannot be read is replaced, one that can is not"
     durable_mutex m(slot);
     REQUIRE(slot.compare_exchange(0, "garbage").status == bide::cas_status::stored);
     REQUIRE(m.acquire().error() == durable_errc::corrupt_record);
-    REQUIRE(m.admin("ops").repair(1000, "").value());
+    REQUIRE(m.admin("ops").repair(bide::durable::largest_number / 2, "").value());
     const auto held = m.acquire();
     REQUIRE(held.has_value());
-    REQUIRE(held->fence() == 1000);
+    REQUIRE(held->fence() == bide::durable::largest_number / 2);
     REQUIRE_FALSE(m.admin("ops").repair(5000, "").value());
     REQUIRE(m.inspect().value()->live.holders.size() == 1);
 }

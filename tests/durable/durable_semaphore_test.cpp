@@ -3,6 +3,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/task.hpp>
@@ -60,8 +61,8 @@ TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone
 
     const auto first = s.try_acquire(a, 1000ms);
     REQUIRE(first->acquired);
-    REQUIRE(first->fence == 1);
-    REQUIRE(a.fence == 1);
+    REQUIRE(first->fence == bide::durable::floor_of(1000));
+    REQUIRE(a.fence == first->fence);
 
     const auto behind = s.try_acquire(b, 1010ms);
     REQUIRE_FALSE(behind->acquired);
@@ -72,7 +73,7 @@ TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone
     REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // 1150 is when the lease is over
     const auto taken = s.try_acquire(b, 1150ms);
     REQUIRE(taken->acquired);
-    REQUIRE(taken->fence == 2);
+    REQUIRE(taken->fence == first->fence + 1);
 
     REQUIRE_FALSE(s.renew(a, 1151ms).value()); // lost
     REQUIRE_FALSE(s.release(a).value());       // and the next one's hold is not touched
@@ -234,7 +235,7 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
 }
 
 TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes past it") {
-    durable_semaphore s(memory_slot(), 3);
+    durable_semaphore s(memory_slot(), 3, test::unhurried());
     auto one = s.acquire();
     std::optional<std::int64_t> large_fence;
     std::thread large([&] {
@@ -255,7 +256,7 @@ TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes pa
 }
 
 TEST_CASE("durable_semaphore: what can be had at once is, even stopped or without any time") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     std::stop_source stopped;
     stopped.request_stop();
     bide::acquire_request r;
@@ -274,7 +275,7 @@ TEST_CASE("durable_semaphore: what can be had at once is, even stopped or withou
 
 TEST_CASE(
     "durable_semaphore: who gives up leaves no entry, and who is behind it comes to its turn") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     auto held = s.acquire();
 
     SECTION("by time") {
@@ -335,14 +336,27 @@ TEST_CASE(
 TEST_CASE(
     "durable_semaphore: a waiter that never comes back is not waited for longer than its time") {
     durable_options o;
-    o.lease = 60ms;
+    o.waiter_ttl = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
     durable_ticket ghost = s.ticket();
+    const std::int64_t before = bide::durable::boottime_ms();
     REQUIRE_FALSE(s.try_acquire(ghost)->acquired);
     REQUIRE(held->release().has_value());
-    REQUIRE(s.try_acquire().error() == errc::timeout); // it is the ghost's turn
     REQUIRE(s.acquire().has_value());
+    REQUIRE(bide::durable::boottime_ms() - before >= 60);
+}
+
+TEST_CASE("durable_semaphore: it is the turn of a waiter that does not come until its time is over") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    durable_ticket holder = s.ticket();
+    durable_ticket ghost = s.ticket();
+    durable_ticket next = s.ticket();
+    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
+    REQUIRE_FALSE(s.try_acquire(ghost, 0ms)->acquired);
+    REQUIRE(s.release(holder).value());
+    REQUIRE_FALSE(s.try_acquire(next, 99ms)->acquired);
+    REQUIRE(s.try_acquire(next, 100ms)->acquired);
 }
 
 TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the end and gets in") {
@@ -369,7 +383,7 @@ TEST_CASE("durable_semaphore: guards outlive it") {
         auto got = s.acquire();
         held.emplace(std::move(*got));
     }
-    durable_semaphore again(slot, 1);
+    durable_semaphore again(slot, 1, test::unhurried());
     REQUIRE(again.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(again.try_acquire().has_value());

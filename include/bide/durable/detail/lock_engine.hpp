@@ -7,6 +7,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/record_store.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record.hpp>
@@ -14,8 +15,11 @@
 #include <bide/durable/ticket.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -28,7 +32,10 @@ class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : store_(std::move(slot), permits, std::move(options)) {}
+        : apart_(slot.store().empty() ? nullptr
+                                      : std::make_unique<record_store>(slot.for_renewals(), permits,
+                                                                       options)),
+          store_(std::move(slot), permits, std::move(options)) {}
 
     struct acquired {
         durable::acquire_outcome outcome;
@@ -42,36 +49,50 @@ public:
     // the store or that inside a transaction.
 
     // The outcome is never `refused`: that is an error. Until: of tries, see record_store::update().
+    // Of: what the hold is to be bound to in the place of this process; nullptr: the ticket says.
     result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
-                                              deadline until = deadline::never()) {
-        return acquire_by(t, what,
+                                              deadline until = deadline::never(),
+                                              const slot_presence* of = nullptr) {
+        return acquire_by(t, what, of,
                           [&](auto rule) { return store_.update(now, what, until, rule); });
     }
     // Until when the lease is good, on this machine; nothing: it is lost.
     result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
                                                                given_time now) {
-        return renew_by(t, [&](auto rule) {
+        return renew_by(store_, t, [&](auto rule) {
             return store_.update(now, intent::nothing, deadline::never(), rule);
+        });
+    }
+    // The same for renewals in the background. If the slot offers for_renewals(), the call uses
+    // that and has a turn of its own, so that a call which hangs on the lock's slot does not stall
+    // it.
+    result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
+                                                                     deadline until) {
+        record_store& from = apart_ != nullptr ? *apart_ : store_;
+        return renew_by(from, t, [&](auto rule) {
+            return from.update(std::nullopt, intent::nothing, until, rule);
         });
     }
     // False: there was nothing (any more). `settle`: nor does anything come afterwards that an
     // earlier try has left on its way: the record is written in any case.
-    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false) {
+    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false,
+                                          deadline until = deadline::never()) {
         return release_by(t, settle, [&](auto rule) {
-            return store_.update(std::nullopt, intent::nothing, deadline::never(), rule);
+            return store_.update(std::nullopt, intent::nothing, until, rule);
         });
     }
 
     template <transactional_slot S>
     result<acquired, std::error_code> acquire_in(S& slot, typename S::transaction& in,
                                                  const durable_ticket& t, given_time now) {
-        return acquire_by(t, intent::queue,
+        return acquire_by(t, intent::queue, nullptr,
                           [&](auto rule) { return store_.update_in(slot, in, now, rule); });
     }
     template <transactional_slot S>
     result<std::optional<std::int64_t>, std::error_code>
     renew_in(S& slot, typename S::transaction& in, const durable_ticket& t, given_time now) {
-        return renew_by(t, [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+        return renew_by(store_, t,
+                        [&](auto rule) { return store_.update_in(slot, in, now, rule); });
     }
     template <transactional_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
@@ -88,7 +109,24 @@ public:
         return store_.repair(min_fence, std::move(note));
     }
 
+    // Marks of presence, for holds that children inherit.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return store_.be_present();
+    }
+    presence is_present(std::int64_t mark) { return store_.is_present(mark); }
+
+    // A ticket that is bound to this process goes on without a guard.
+    void keep_mark() noexcept { store_.keep_mark(); }
+
+    std::string explain() const { return store_.explain(); }
+
     const durable_options& options() const noexcept { return store_.options(); }
+    std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
+        return std::chrono::nanoseconds(deadline::saturated_ns(options().attempt_limit));
+    }
+    call_limits patience() const { // of a call that has no other limit
+        return {deadline::after(options().patience), grace(), {}};
+    }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
     change_signal& signal() noexcept { return store_.signal(); }
     void begin_waiting() noexcept { store_.begin_waiting(); }
@@ -97,25 +135,32 @@ public:
 private:
     template <class Update>
     result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
-                                                 Update update);
+                                                 const slot_presence* of, Update update);
     template <class Update>
-    result<std::optional<std::int64_t>, std::error_code> renew_by(const durable_ticket& t,
-                                                                  Update update);
+    result<std::optional<std::int64_t>, std::error_code>
+    renew_by(record_store& from, const durable_ticket& t, Update update);
     template <class Update>
     result<bool, std::error_code> release_by(const durable_ticket& t, bool settle, Update update);
 
+    const std::unique_ptr<record_store> apart_; // nullptr: renewals use store_
     record_store store_;
 };
 
 template <class Update>
 result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const durable_ticket& t,
-                                                                       intent what, Update update) {
+                                                                       intent what,
+                                                                       const slot_presence* of,
+                                                                       Update update) {
     if (!is_utf8(t.holder_id) || !is_utf8(t.nonce)) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     durable::terms terms = store_.terms();
     terms.enqueue = what != intent::nothing;
-    const durable::contender self{t.holder_id, t.nonce, t.weight, store_.origin(t.process_bound)};
+    durable::contender self{t.holder_id, t.nonce, t.weight,
+                            store_.origin(t.process_bound && of == nullptr)};
+    if (of != nullptr) {
+        self.from.mark = of->mark();
+    }
     acquired got;
     const std::error_code error = update([&](sight& s, bool) {
         got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
@@ -130,7 +175,8 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
                 got.can_be_watched = store_.can_be_watched();
             }
         }
-        return got.outcome.changed;
+        return got.outcome.changed ||
+               (s.is_mended && got.outcome.is != durable::standing::refused);
     });
     if (error) {
         return unexpected{error};
@@ -142,14 +188,15 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
 }
 
 template <class Update>
-result<std::optional<std::int64_t>, std::error_code> lock_engine::renew_by(const durable_ticket& t,
-                                                                           Update update) {
+result<std::optional<std::int64_t>, std::error_code>
+lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update) {
+    const durable::origin origin = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update([&](sight& s, bool) {
-        outcome = durable::renew(s.record, t.nonce, t.fence, store_.terms(), s.now_ms,
-                                 store_.judge_of(s));
-        good_until_ms = store_.good_until(s);
+        outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.now_ms,
+                                 from.judge_of(s), origin);
+        good_until_ms = from.good_until(s);
         return outcome.changed;
     });
     if (error) {

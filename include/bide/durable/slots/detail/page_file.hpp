@@ -46,19 +46,46 @@ struct page_finding {
 
 template <class Io> class page_file {
 public:
-    page_file(std::string path, Io io) : io_(io), path_(std::move(path)), file_(io) {}
+    page_file(std::string path, Io io)
+        : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
 
     // Opens what the path names by now, for writing as well where that is asked for or can be had.
     // A file on another device than the lock file's was mounted from where it has another lock.
     // No file is no error: found().is_absent.
     std::error_code attach(bool to_write, dev_t device) noexcept;
-    void close() noexcept { file_.reset(); }
+    void close() noexcept {
+        file_.reset();
+        replaced_.reset();
+        is_locked_ = false;
+    }
+
+    // The same, for writing, with the file's own lock, which has nothing to do with the lock file's:
+    // where that was removed, a writer may not know yet that others lock another one. Unless it is
+    // absent.
+    // Blocks: for another writer, as long as the patience lasts.
+    std::error_code seize(dev_t device, std::int64_t patience_ns) noexcept;
+    void release() noexcept {
+        replaced_.reset();
+        if (std::exchange(is_locked_, false)) {
+            io_.unlock(file_.get());
+        }
+    }
 
     // Reads both pages of a file that is there. An error: neither holds a value, or the system's.
     std::error_code examine();
     const page_finding& found() const noexcept { return found_; }
     std::string_view value() const noexcept {
         return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
+    }
+    // What either page says of a file with no good one, were they to be believed.
+    std::uint64_t claimed_by_any() const noexcept {
+        std::uint64_t latest = 0;
+        for (const file_page& page : found_.pages) {
+            if (page.version < file_versions::most_believed) {
+                latest = std::max(latest, page.version);
+            }
+        }
+        return latest;
     }
     bool has_room_for(std::string_view value) const noexcept {
         return value.size() <= found_.page_size - file_page::header_size;
@@ -67,12 +94,14 @@ public:
     // Over the page that does not count.
     std::error_code overwrite(std::string_view value, std::uint64_t version);
 
-    // Makes a file with the value, and with the one that was found as its other page. The file is
-    // on the disk; it has a path of its own, and nothing else if there is an error.
+    // Makes a file with the value, and with the one that was found as its other page unless what was
+    // found is damaged. The file is on the disk; it has a path of its own, and nothing else if there
+    // is an error.
     std::error_code prepare(std::string_view value, std::uint64_t version,
-                            std::uint32_t least_page_size, unsigned mode);
-    // Gives it the path of this one. `unsure`: it may have it although there is an error.
-    std::error_code take_place(bool& is_unsure);
+                            std::uint32_t least_page_size, unsigned mode, bool is_damaged);
+    // Gives it the path of this one; what is damaged is kept beside it, in the place of what was kept
+    // before. `unsure`: it may have the path although there is an error.
+    std::error_code take_place(bool& is_unsure, bool is_damaged);
 
     // Until all that was written is on the disk.
     std::error_code sync() noexcept {
@@ -89,12 +118,15 @@ private:
                          std::uint64_t version);
     void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept;
     std::string fresh_path() const { return path_ + ".new"; }
+    std::string damaged_path() const { return path_ + ".damaged"; }
 
     [[no_unique_address]] Io io_;
     std::string path_;
     held_file<Io> file_;
-    struct stat facts_{};
+    held_file<Io> replaced_; // by that one, in this change; still locked
+    struct stat facts_ {};
     bool is_writable_ = false;
+    bool is_locked_ = false;
     page_finding found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
     std::vector<char> image_;    // of what is written
@@ -119,6 +151,31 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
     }
     facts_ = now;
     return {};
+}
+
+// The lock comes first, as what has the path by then is not replaced by another writer. It is hardly
+// ever waited for.
+template <class Io>
+std::error_code page_file<Io>::seize(dev_t device, std::int64_t patience_ns) noexcept {
+    constexpr std::int64_t rest_ns = 100'000;
+    std::int64_t begin = 0;
+    for (;;) {
+        is_locked_ = file_ && is_writable_ && io_.try_lock(file_.get(), true) == 0;
+        if (!is_locked_ && file_ && is_writable_) {
+            if (errno != EWOULDBLOCK) {
+                return system_error_code();
+            }
+            begin = begin != 0 ? begin : io_.steady_ns();
+            if (io_.steady_ns() - begin >= patience_ns) {
+                return std::make_error_code(std::errc::timed_out);
+            }
+            io_.sleep(std::min(rest_ns, patience_ns));
+        }
+        const std::error_code error = attach(true, device);
+        if (error || found_.is_absent || is_locked_) {
+            return error;
+        }
+    }
 }
 
 template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t device) noexcept {
@@ -228,8 +285,13 @@ std::error_code page_file<Io>::overwrite(std::string_view value, std::uint64_t v
 
 template <class Io>
 std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t version,
-                                       std::uint32_t least_page_size, unsigned mode) {
+                                       std::uint32_t least_page_size, unsigned mode,
+                                       bool is_damaged) {
     const std::size_t needed = file_page::header_size + value.size();
+    const bool has_owner = !found_.is_absent;
+    if (is_damaged) {
+        found_ = page_finding();
+    }
     std::size_t page_size = std::max(least_page_size, found_.page_size);
     if (needed > page_size) { // and half as much again, so that a growing value is not moved often
         page_size =
@@ -245,7 +307,7 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
         return system_error_code();
     }
     std::error_code error;
-    if (!found_.is_absent && io_.take_after(file.get(), facts_) != 0) {
+    if (has_owner && io_.take_after(file.get(), facts_) != 0) {
         error = system_error_code();
     }
     if (!error) {
@@ -257,7 +319,8 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
     if (error) {
         io_.remove_file(fresh.c_str());
     } else {
-        file_ = std::move(file);
+        replaced_ = std::exchange(file_, std::move(file));
+        is_locked_ = false;
         is_writable_ = true;
     }
     return error;
@@ -277,13 +340,23 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
     return write_fully(fd, page_size, page_size);
 }
 
-template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure) {
+// Where two files can change places what was damaged is never without a name. Elsewhere a crash may
+// leave it with the other name only, and this one absent.
+template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
     const std::string fresh = fresh_path();
-    if (io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
+    if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
+        io_.rename_file(fresh.c_str(), damaged_path().c_str()); // else the next change removes it
+        return {};
+    }
+    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
+    if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
         return {};
     }
     const std::error_code error = system_error_code();
     is_unsure = error == std::errc::io_error;
+    if (is_moved && io_.rename_file(damaged_path().c_str(), path_.c_str()) != 0) {
+        is_unsure = true;
+    }
     io_.remove_file(fresh.c_str());
     return error;
 }
