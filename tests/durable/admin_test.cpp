@@ -28,7 +28,7 @@ TEST_CASE("admin: a hold is taken away by its token, once, and it is written dow
     const auto seen = m.inspect().value();
     REQUIRE(seen->live.admin.has_value());
     REQUIRE(seen->live.admin->by == "ops");
-    REQUIRE(seen->live.admin->what == "force_release 1: host lost");
+    REQUIRE(seen->live.admin->what == "force_release " + std::to_string(held->fence()) + ": host lost");
     REQUIRE(seen->live.admin->at > 0);
 }
 
@@ -65,10 +65,10 @@ TEST_CASE("admin: a record that cannot be read is replaced, one that can is not"
     durable_mutex m(slot);
     REQUIRE(slot.compare_exchange(0, "garbage").status == bide::cas_status::stored);
     REQUIRE(m.acquire().error() == durable_errc::corrupt_record);
-    REQUIRE(m.admin("ops").repair(1000, "").value());
+    REQUIRE(m.admin("ops").repair(bide::durable::largest_number / 2, "").value());
     const auto held = m.acquire();
     REQUIRE(held.has_value());
-    REQUIRE(held->fence() == 1000);
+    REQUIRE(held->fence() == bide::durable::largest_number / 2);
     REQUIRE_FALSE(m.admin("ops").repair(5000, "").value());
     REQUIRE(m.inspect().value()->live.holders.size() == 1);
 }

@@ -60,8 +60,8 @@ TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone
 
     const auto first = s.try_acquire(a, 1000ms);
     REQUIRE(first->acquired);
-    REQUIRE(first->fence == 1);
-    REQUIRE(a.fence == 1);
+    REQUIRE(first->fence == bide::durable::floor_of(1000));
+    REQUIRE(a.fence == first->fence);
 
     const auto behind = s.try_acquire(b, 1010ms);
     REQUIRE_FALSE(behind->acquired);
@@ -72,7 +72,7 @@ TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone
     REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // 1150 is when the lease is over
     const auto taken = s.try_acquire(b, 1150ms);
     REQUIRE(taken->acquired);
-    REQUIRE(taken->fence == 2);
+    REQUIRE(taken->fence == first->fence + 1);
 
     REQUIRE_FALSE(s.renew(a, 1151ms).value()); // lost
     REQUIRE_FALSE(s.release(a).value());       // and the next one's hold is not touched
@@ -335,14 +335,27 @@ TEST_CASE(
 TEST_CASE(
     "durable_semaphore: a waiter that never comes back is not waited for longer than its time") {
     durable_options o;
-    o.lease = 60ms;
+    o.waiter_ttl = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
     auto held = s.acquire();
     durable_ticket ghost = s.ticket();
+    const std::int64_t before = bide::durable::boottime_ms();
     REQUIRE_FALSE(s.try_acquire(ghost)->acquired);
     REQUIRE(held->release().has_value());
-    REQUIRE(s.try_acquire().error() == errc::timeout); // it is the ghost's turn
     REQUIRE(s.acquire().has_value());
+    REQUIRE(bide::durable::boottime_ms() - before >= 60);
+}
+
+TEST_CASE("durable_semaphore: it is the turn of a waiter that does not come until its time is over") {
+    durable_semaphore s(memory_slot(), 1, on_callers_clock());
+    durable_ticket holder = s.ticket();
+    durable_ticket ghost = s.ticket();
+    durable_ticket next = s.ticket();
+    REQUIRE(s.try_acquire(holder, 0ms)->acquired);
+    REQUIRE_FALSE(s.try_acquire(ghost, 0ms)->acquired);
+    REQUIRE(s.release(holder).value());
+    REQUIRE_FALSE(s.try_acquire(next, 99ms)->acquired);
+    REQUIRE(s.try_acquire(next, 100ms)->acquired);
 }
 
 TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the end and gets in") {

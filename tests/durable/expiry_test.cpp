@@ -51,24 +51,128 @@ TEST_CASE("expiry: a lease is over at its time, not before, and with a grace tha
     }
 }
 
-TEST_CASE("expiry: what is of another boot is over, on the clock that begins with it") {
+TEST_CASE("expiry: a lease of another boot is observed, on the clock that begins with it") {
     const origin self = here();
-    holder h = held(1'000'000);
-    h.from.boot = "before";
-    REQUIRE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 0));
-    REQUIRE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 500));
-    REQUIRE_FALSE(expiry_judge(lock_clock::server, 1000, self).expired(h, 0));
+    record r;
+    r.holders = {held(1)};
+    r.holders[0].from.boot = "before";
+    const holder& h = r.holders[0];
+    const expiry_judge by_clock(lock_clock::boottime, 1000, self);
+    REQUIRE_FALSE(by_clock.expired(h, 0)); // its time means nothing here
+    REQUIRE(expiry_judge(lock_clock::server, 1000, self).expired(h, 0));
+
+    observations seen;
+    seen.note(r, 1000);
+    REQUIRE_FALSE(by_clock.bounded_by(seen, 1110, 0.1).expired(h, 0));
+    REQUIRE(by_clock.bounded_by(seen, 1111, 0.1).expired(h, 0));
+    REQUIRE_FALSE(by_clock.bounded_by(seen, 1111, 0.1).expired(h, 10));
 }
 
-TEST_CASE("expiry: where a boot is not known the time decides, on the clock that begins with it") {
+TEST_CASE("expiry: where a boot is not known the lease is observed, on the clock that begins with it") {
     const origin self = here();
-    holder h = held(2000);
-    h.from.boot.clear(); // of a process that is kept from /proc, say
-    REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, self).expired(h, 0));
-    REQUIRE(expiry_judge(lock_clock::boottime, 2000, self).expired(h, 0));
     const origin blind;
-    REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, blind).expired(held(2000), 0));
-    REQUIRE(expiry_judge(lock_clock::boottime, 2000, blind).expired(held(2000), 0));
+    record r;
+    r.holders = {held(1)};
+    r.holders[0].from.boot.clear(); // of a process that is kept from /proc, say
+    observations seen;
+    seen.note(r, 1000);
+    for (const origin& by : {self, blind}) {
+        const expiry_judge judge(lock_clock::boottime, 1000, by);
+        REQUIRE_FALSE(judge.expired(r.holders[0], 0));
+        REQUIRE_FALSE(judge.bounded_by(seen, 1110, 0.1).expired(r.holders[0], 0));
+        REQUIRE(judge.bounded_by(seen, 1111, 0.1).expired(r.holders[0], 0));
+    }
+    REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, blind).expired(held(1), 0));
+}
+
+TEST_CASE("expiry: on every clock a lease is over that has stood still for its length and the drift") {
+    const origin self = here();
+    for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::boottime}) {
+        record r;
+        r.holders = {held(1'000'000'000)}; // the clock was set back by days
+        r.waiters = {waits(1'000'000'000)};
+        observations seen;
+        seen.note(r, 5000);
+        const expiry_judge by_clock(clock, 1000, self);
+        REQUIRE_FALSE(by_clock.expired(r.holders[0], 0));
+        REQUIRE_FALSE(by_clock.bounded_by(seen, 5110, 0.1).expired(r.holders[0], 0));
+        REQUIRE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0], 0));
+        REQUIRE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.waiters[0], false));
+        r.holders[0].renewals = 1;
+        seen.note(r, 5100);
+        REQUIRE_FALSE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0], 0));
+    }
+}
+
+namespace {
+
+struct marks final : process_knowledge {
+    bool runs(const origin&) const noexcept override { return false; }
+    bide::presence is_present(std::int64_t mark) const override {
+        return mark == 7 ? says : bide::presence::unknown;
+    }
+    bide::presence says = bide::presence::unknown;
+};
+
+} // namespace
+
+TEST_CASE("expiry: a process that cannot be looked up is gone when its mark is") {
+    using bide::presence;
+    origin self = here();
+    marks known;
+    holder h = held(2000);
+    h.from.boot = "of a container";
+    h.from.pid = 12;
+    h.from.space = 34;
+    h.from.mark = 7;
+    waiter w = waits(2000);
+    w.from = h.from;
+    const expiry_judge judge = expiry_judge(lock_clock::server, 1000, self).knowing(&known);
+    for (const presence says : {presence::yes, presence::unknown}) {
+        known.says = says;
+        REQUIRE_FALSE(judge.expired(h, 0));
+        REQUIRE_FALSE(judge.expired(w, true));
+    }
+    known.says = presence::no;
+    REQUIRE(judge.expired(h, 0));
+    REQUIRE_FALSE(judge.expired(h, 10)); // what it has on its way is given its time
+    REQUIRE(judge.expired(w, true));
+    REQUIRE_FALSE(judge.expired(w, false));
+
+    known.says = presence::yes; // its lease is over all the same: it may be stopped
+    REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h, 0));
+
+    known.says = presence::no; // where the system tells, its word counts
+    h.from = this_origin(true);
+    h.from.mark = 7;
+    self = this_origin(true);
+    if (can_look_up(h.from, self)) {
+        REQUIRE_FALSE(judge.expired(h, 0));
+    }
+}
+
+TEST_CASE("expiry: a hold of a mark alone lasts as long as the mark") {
+    using bide::presence;
+    const origin self = here();
+    marks known;
+    record r;
+    r.holders = {held(2000)};
+    r.holders[0].from.mark = 7;
+    const holder& h = r.holders[0];
+    observations seen;
+    seen.note(r, 0);
+    const auto at = [&](std::int64_t now) {
+        return expiry_judge(lock_clock::boottime, now, self)
+            .bounded_by(seen, now, 0.1)
+            .knowing(&known);
+    };
+    known.says = presence::yes;
+    REQUIRE_FALSE(at(1'000'000).expired(h, 0));
+    known.says = presence::no;
+    REQUIRE(at(1).expired(h, 0));
+    known.says = presence::unknown; // then its lease counts
+    REQUIRE_FALSE(at(100).expired(h, 0));
+    REQUIRE(at(2000).expired(h, 0));
 }
 
 TEST_CASE("expiry: observed, it is over when it has stood still for its length and the drift") {
@@ -113,7 +217,7 @@ TEST_CASE("expiry: observed, it is over when it has stood still for its length a
 
 TEST_CASE("expiry: whose process is gone is over, in front of the queue and without a grace") {
     const origin self = this_origin(true);
-    if (self.pid == 0) {
+    if (self.space == 0) {
         return;
     }
     holder h = held(1'000'000);
@@ -137,8 +241,10 @@ TEST_CASE("expiry: who is known to run is not asked for again; who is not known 
     } known;
     origin self = here();
     self.pid = 1;
+    self.space = 5;
     holder h = held(2000);
     h.from.pid = 0x7fff'ffff; // there is none
+    h.from.space = 5;
     const expiry_judge judge(lock_clock::boottime, 1000, self);
 #if defined(__linux__)
     REQUIRE(judge.expired(h, 0));

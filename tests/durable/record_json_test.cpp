@@ -125,6 +125,7 @@ public:
             from.pid = number(1, largest_number);
             from.start = number(0, largest_number);
             from.space = number(0, largest_number);
+            from.mark = number(0, largest_number);
         }
         return from;
     }
@@ -300,7 +301,7 @@ TEST_CASE("record_json: what the rules make of a record can be read again") {
             acquire(r, {w.holder_id, w.nonce, w.weight, w.from}, t, now, nobody_expires{});
         }
         for (const holder& h : std::vector<holder>(r.holders)) {
-            renew(r, h.nonce, h.fence, t, now, nobody_expires{});
+            renew(r, h.nonce, h.fence, t, now, nobody_expires{}, {});
         }
         INFO(encode(r));
         REQUIRE(comes_back(r));
@@ -331,7 +332,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     t.permits = 3;
     t.clock = lock_clock::boottime;
     const std::int64_t now = 1'717'000'029'000;
-    REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}).is == renewal::renewed);
+    REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).is == renewal::renewed);
     REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).is == standing::waiting);
 
     json after = json::parse(encode(*r));
@@ -500,7 +501,7 @@ TEST_CASE("record_json: what may be absent is right where it is there") {
             object.at(entry).erase(name);
             REQUIRE(decode(object.dump()));
         }
-        for (const char* const name : {"pid", "start", "space"}) {
+        for (const char* const name : {"pid", "start", "space", "mark"}) {
             for (const json& value : {json(nullptr), json("1"), json(-1), json(1.0), json(true),
                                       json(9'007'199'254'740'992)}) {
                 json object = example_json();
@@ -542,6 +543,7 @@ TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
                             {"/holders/0/pid", 1, largest_number},
                             {"/holders/0/start", 0, largest_number},
                             {"/holders/0/space", 0, largest_number},
+                            {"/holders/0/mark", 1, largest_number},
                             {"/waiters/0/weight", 1, largest_permits},
                             {"/waiters/0/ttlMs", 1, largest_duration},
                             {"/waiters/0/expiresAt", 0, largest_number},
@@ -549,7 +551,7 @@ TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
     for (const range& in : ranges) {
         INFO(in.where);
         json object = example_json();
-        json& value = object.at(json::json_pointer(in.where));
+        json& value = object[json::json_pointer(in.where)];
         for (const std::int64_t good : {in.least, in.most}) {
             value = good;
             const auto r = decode(object.dump());

@@ -1,5 +1,6 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/record.hpp>
+#include <bide/durable/record_admin.hpp>
 
 #include <support/catch.hpp>
 #include <support/jitter.hpp>
@@ -375,7 +376,7 @@ private:
         case what::renew:
         case what::late_renew: {
             const std::int64_t with = s.is == what::renew ? fence : s.pick;
-            const auto out = renew(real_, self, with, on_terms(s), now_, judge(s.by));
+            const auto out = renew(real_, self, with, on_terms(s), now_, judge(s.by), {});
             const bool due = model_renew(s, self, with);
             return (out.is == renewal::renewed) == due && out.changed == due
                        ? ""

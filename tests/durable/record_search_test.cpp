@@ -1,4 +1,5 @@
 #include <bide/durable/record.hpp>
+#include <bide/durable/record_admin.hpp>
 
 #include <support/catch.hpp>
 
@@ -229,7 +230,7 @@ struct rules {
     }
     virtual durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                          const terms& t, std::int64_t now, const judge& j) const {
-        return durable::renew(r, nonce, fence, t, now, j);
+        return durable::renew(r, nonce, fence, t, now, j, {});
     }
     virtual durable::release_outcome release(record& r, std::string_view nonce,
                                              std::int64_t fence) const {
@@ -1293,14 +1294,14 @@ struct renews_by_nonce final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t, const terms& t,
                                  std::int64_t now, const judge& j) const override {
         const auto mine = named(r.holders, nonce);
-        return durable::renew(r, nonce, mine == r.holders.end() ? 1 : mine->fence, t, now, j);
+        return durable::renew(r, nonce, mine == r.holders.end() ? 1 : mine->fence, t, now, j, {});
     }
 };
 
 struct renews_what_is_gone final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
-        const auto got = durable::renew(r, nonce, fence, t, now, j);
+        const auto got = durable::renew(r, nonce, fence, t, now, j, {});
         if (got.is != durable::renewal::lost || named(r.holders, nonce) != r.holders.end()) {
             return got;
         }
@@ -1318,7 +1319,7 @@ struct renews_what_is_gone final : rules {
 struct renews_for_less final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
-        const auto got = durable::renew(r, nonce, fence, t, now, j);
+        const auto got = durable::renew(r, nonce, fence, t, now, j, {});
         const auto mine = named(r.holders, nonce);
         if (got.is == durable::renewal::renewed) {
             mine->lease_ms = t.lease_ms;

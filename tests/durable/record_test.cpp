@@ -1,6 +1,8 @@
 #include <bide/durable/record.hpp>
+#include <bide/durable/record_admin.hpp>
 
 #include <support/catch.hpp>
+#include <support/record_table.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,75 +19,11 @@ using namespace bide::durable;
 using bide::durable_errc;
 using bide::lock_clock;
 
-namespace {
-
-// A lease or a place is over at its very time; and whoever is among the dead is gone, unless a
-// grace is asked for.
-struct clock_judge {
-    std::int64_t now;
-    std::vector<std::string> dead{};
-
-    bool is_dead(const std::string& nonce) const {
-        return std::find(dead.begin(), dead.end(), nonce) != dead.end();
-    }
-    bool expired(const holder& h, std::int64_t grace_ms) const {
-        return h.expires_at + grace_ms <= now || (grace_ms == 0 && is_dead(h.nonce));
-    }
-    bool expired(const waiter& w, bool at_head) const {
-        return w.expires_at <= now || (at_head && is_dead(w.nonce));
-    }
-};
-
-// Known by its name in these tests, where it asks once only.
-contender who(std::string name, std::int64_t weight = 1) {
-    const std::string nonce = name + "'s";
-    return {std::move(name), nonce, weight, {}};
-}
-
-// One record, and those who ask of it.
-struct table {
-    explicit table(std::int64_t permits = 1) {
-        t.permits = permits;
-        t.lease_ms = 100;
-        t.waiter_ttl_ms = 90;
-        r = fresh_record(t);
-    }
-
-    acquire_outcome acquire(const contender& self, std::int64_t now) {
-        return bide::durable::acquire(r, self, t, now, judge(now));
-    }
-    acquire_outcome acquire(const std::string& name, std::int64_t now) {
-        return acquire(who(name), now);
-    }
-    renew_outcome renew(const std::string& name, std::int64_t fence, std::int64_t now) {
-        return bide::durable::renew(r, name + "'s", fence, t, now, judge(now));
-    }
-    release_outcome release(const std::string& name, std::int64_t fence) {
-        return bide::durable::release(r, name + "'s", fence);
-    }
-    clock_judge judge(std::int64_t now) const { return {now, dead}; }
-
-    std::string holders() const { return names(r.holders); }
-    std::string waiters() const { return names(r.waiters); }
-    template <class T> static std::string names(const std::vector<T>& entries) {
-        std::string all;
-        for (const T& e : entries) {
-            all += all.empty() ? e.holder_id : " " + e.holder_id;
-        }
-        return all;
-    }
-
-    terms t{};
-    record r{};
-    std::vector<std::string> dead{};
-};
-
-bool is(const acquire_outcome& out, standing as) { return out.is == as && !out.error; }
-bool is_refused(const acquire_outcome& out, durable_errc why) {
-    return out.is == standing::refused && !out.changed && out.error == why && out.fence == 0;
-}
-
-} // namespace
+using test::clock_judge;
+using test::is;
+using test::is_refused;
+using test::table;
+using test::who;
 
 // ---- one permit
 
@@ -868,104 +806,6 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
 
 // ---- from outside
 
-TEST_CASE("record: a hold that is taken away is gone, and its holder learns of it") {
-    table lock;
-    const auto a = lock.acquire("a", 1000);
-    lock.acquire("b", 1000);
-    const record before = lock.r;
-    REQUIRE_FALSE(force_release(lock.r, a.fence + 1, {1, "ops", "x"}));
-    REQUIRE(lock.r == before);
-    REQUIRE(force_release(lock.r, a.fence, {1001, "ops", "host lost"}));
-    REQUIRE(lock.r.admin == admin_note{1001, "ops", "host lost"});
-    REQUIRE(lock.renew("a", a.fence, 1002).is == renewal::lost);
-    REQUIRE_FALSE(lock.release("a", a.fence).changed);
-    const auto b = lock.acquire("b", 1002);
-    REQUIRE(is(b, standing::granted));
-    REQUIRE(b.fence > a.fence);
-    REQUIRE(lock.r.admin->by == "ops");
-}
-
-TEST_CASE("record: a waiter that is evicted comes back at the end") {
-    table lock;
-    lock.acquire("a", 1000);
-    lock.acquire("b", 1000);
-    lock.acquire("c", 1000);
-    const record before = lock.r;
-    REQUIRE_FALSE(evict_waiter(lock.r, "a's", {})); // it holds
-    REQUIRE_FALSE(evict_waiter(lock.r, "nobody", {}));
-    REQUIRE(lock.r == before);
-    REQUIRE(evict_waiter(lock.r, "b's", {1001, "ops", "evict"}));
-    REQUIRE(lock.r.admin->what == "evict");
-    REQUIRE(lock.acquire("b", 1002).position == 1);
-    REQUIRE(lock.waiters() == "c b");
-}
-
-TEST_CASE("record: more permits let more in, for who goes by the new number") {
-    table lock;
-    lock.acquire("a", 1000);
-    lock.acquire("b", 1000);
-    REQUIRE(resize(lock.r, 2, {1001, "ops", "resize"}));
-    REQUIRE(lock.r.permits == 2);
-    REQUIRE(lock.r.admin->at == 1001);
-    REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
-    REQUIRE(lock.renew("a", 1, 1002).is == renewal::renewed); // who holds it holds it
-    lock.t.permits = 2;
-    const auto b = lock.acquire("b", 1002);
-    REQUIRE(is(b, standing::granted));
-    REQUIRE(b.lane == 1);
-}
-
-TEST_CASE("record: with fewer permits than are held nobody gets in until enough are released") {
-    table lock(3);
-    for (const char* const name : {"a", "b", "c"}) {
-        lock.acquire(name, 1000);
-    }
-    REQUIRE(resize(lock.r, 1, {}));
-    lock.t.permits = 1;
-    REQUIRE(free_permits(lock.r) == -2);
-    REQUIRE(is(lock.acquire("d", 1001), standing::waiting));
-    lock.release("a", 1);
-    lock.release("b", 2);
-    REQUIRE(is(lock.acquire("d", 1002), standing::waiting));
-    REQUIRE(lock.renew("c", 3, 1002).is == renewal::renewed);
-    lock.release("c", 3);
-    const auto d = lock.acquire("d", 1003);
-    REQUIRE(is(d, standing::granted));
-    REQUIRE(d.lane == 0);
-}
-
-TEST_CASE("record: a waiter that is too heavy since a resize is in nobody's way for ever") {
-    table lock(3);
-    lock.acquire("a", 1000);
-    lock.acquire(who("writer", 3), 1000);
-    resize(lock.r, 2, {});
-    lock.t.permits = 2;
-    REQUIRE(is(lock.acquire("b", 1001), standing::waiting)); // the queue is a queue
-    REQUIRE(is_refused(lock.acquire(who("writer", 3), 1080), durable_errc::too_heavy));
-    REQUIRE(is(lock.acquire("b", 1090), standing::granted));
-}
-
-TEST_CASE("record: a number of permits that cannot be is not taken") {
-    table lock(2);
-    const record before = lock.r;
-    for (const std::int64_t permits : {std::int64_t{0}, std::int64_t{-1}, largest_permits + 1}) {
-        REQUIRE_FALSE(resize(lock.r, permits, {}));
-        REQUIRE(lock.r == before);
-    }
-}
-
-TEST_CASE("record: a repaired record is empty, and gives out no token below the one given") {
-    table lock(2);
-    lock.r = repair(lock.t, 500, {1000, "ops", "repair"});
-    REQUIRE(lock.r.holders.empty());
-    REQUIRE(lock.r.waiters.empty());
-    REQUIRE(lock.r.permits == 2);
-    REQUIRE(lock.r.admin->what == "repair");
-    REQUIRE(lock.acquire("a", 1000).fence == 500);
-    REQUIRE(repair(lock.t, -3, {}).fence == 1);
-    REQUIRE(repair(lock.t, std::numeric_limits<std::int64_t>::max(), {}).fence == largest_number);
-}
-
 TEST_CASE("record: what this version does not know stays where it is") {
     table lock(2);
     lock.acquire("a", 1000);
@@ -1010,4 +850,91 @@ TEST_CASE("record: the removal of who is gone never takes the place of who asks"
     REQUIRE(lock.waiters() == "c");
     sweep(lock.r, lock.judge(5000), 0);
     REQUIRE(lock.waiters() == "");
+}
+
+TEST_CASE("record: the first token of a new record is the terms' own") {
+    table lock;
+    lock.t.first_fence = 5000;
+    lock.r = fresh_record(lock.t);
+    REQUIRE(lock.acquire("a", 1000).fence == 5000);
+    REQUIRE(repair(lock.t, 7, {}).fence == 5000);
+    REQUIRE(repair(lock.t, 7000, {}).fence == 7000);
+    lock.t.first_fence = -5;
+    REQUIRE(fresh_record(lock.t).fence == 1);
+}
+
+TEST_CASE("record: the floor of tokens grows with the clock, and stays a number with room above") {
+    REQUIRE(floor_of(0) == 1);
+    REQUIRE(floor_of(-1) == 1);
+    REQUIRE(floor_of(2) == 2 * 1024 + 1);
+    constexpr std::int64_t year_2200 = 7'258'118'400'000;
+    REQUIRE(floor_of(year_2200) == year_2200 * 1024 + 1);
+    const std::int64_t last = floor_of(std::numeric_limits<std::int64_t>::max());
+    REQUIRE(last > floor_of(year_2200));
+    REQUIRE(last < largest_number - (std::int64_t{1} << 39));
+}
+
+TEST_CASE("record: an adopter's number of permits is taken where nobody holds and nobody waits") {
+    table lock(3);
+    lock.t.permits = 5;
+    REQUIRE(is_refused(lock.acquire("a", 1000), durable_errc::permits_mismatch));
+    lock.t.adopt_permits = true;
+    const auto a = lock.acquire(who("a", 4), 1000);
+    REQUIRE(is(a, standing::granted));
+    REQUIRE(a.changed);
+    REQUIRE(lock.r.permits == 5);
+
+    lock.t.permits = 2;
+    const record before = lock.r;
+    REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::permits_mismatch));
+    REQUIRE(lock.r == before);
+    lock.t.permits = 5;
+    REQUIRE(is(lock.acquire(who("w", 5), 1001), standing::waiting));
+    lock.release("a", a.fence);
+    lock.t.permits = 2; // the waiter has asked for more than these
+    REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
+    REQUIRE(is(lock.acquire("b", 1091), standing::granted)); // it is gone
+    REQUIRE(lock.r.permits == 2);
+    REQUIRE(lock.r.fence == a.fence + 2); // the tokens go on
+}
+
+TEST_CASE("record: a lease that was begun on another boot goes on in full on this one") {
+    table lock;
+    lock.t.clock = lock_clock::boottime;
+    lock.r = fresh_record(lock.t);
+    contender self = who("a");
+    self.from.boot = "before";
+    const auto a = lock.acquire(self, 900'000); // of a machine that ran for long
+    self.from.boot = "now";
+    struct {
+        bool expired(const holder&, std::int64_t) const { return false; }
+        bool expired(const waiter&, bool) const { return false; }
+    } nobody;
+
+    SECTION("by its renewal") {
+        REQUIRE(renew(lock.r, self.nonce, a.fence, lock.t, 10, nobody, self.from).is ==
+                renewal::renewed);
+    }
+    SECTION("by its ticket") {
+        const auto again = acquire(lock.r, self, lock.t, 10, nobody);
+        REQUIRE(again.is == standing::held);
+        REQUIRE(again.fence == a.fence);
+    }
+    REQUIRE(lock.r.holders[0].from.boot == "now");
+    REQUIRE(lock.r.holders[0].expires_at == 110);
+    REQUIRE(lock.r.holders[0].lease_ms == 100);
+}
+
+TEST_CASE("record: when a lease of another boot is over is not told by this one's clock") {
+    table lock;
+    lock.t.clock = lock_clock::boottime;
+    lock.r = fresh_record(lock.t);
+    contender a = who("a");
+    a.from.boot = "another";
+    lock.acquire(a, 1000);
+    contender b = who("b");
+    b.from.boot = "this";
+    REQUIRE(lock.acquire(b, 50).next_ms == 0);
+    b.from.boot = "another";
+    REQUIRE(lock.acquire(b, 1000).next_ms == 1100);
 }

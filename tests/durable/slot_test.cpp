@@ -261,7 +261,16 @@ enum class fault {
     is_unsure
 };
 
-// A value in memory that processes share; everything is offered, and goes wrong as it is told.
+// Which thread of which process.
+struct actor {
+    pid_t process = ::getpid();
+    std::thread::id thread = std::this_thread::get_id();
+
+    friend bool operator==(const actor&, const actor&) = default;
+};
+
+// A value in memory that processes share; everything is offered, and goes wrong as it is told. What
+// goes wrong only while others do something goes wrong for certain: it waits until they have.
 struct page {
     static constexpr std::size_t limit = 8300;
     static constexpr int watches = 16;
@@ -277,6 +286,12 @@ struct page {
     std::array<bool, watches> watched{};
     std::array<pid_t, watches> watcher{};
     std::array<const void*, watches> watched_by{};
+    std::array<actor, watches> watch_maker{};
+    int rung = 0;                // so often before a change
+    int drained = -1;            // of these so many before a watch was last drained
+    int looked = -1;             // and before its maker's last look after that
+    int opened = 0;              // slot objects, so far
+    bool has_been_apart = false; // one has waited for another's change in the middle of its own
     std::int64_t asked_for_time = 0;
     bool is_hurt = false;
 };
@@ -314,12 +329,6 @@ struct bells {
     std::array<std::array<int, 2>, page::watches> ends;
 };
 
-void slow_down() {
-    for (int i = 0; i < 3; ++i) {
-        std::this_thread::yield();
-    }
-}
-
 class page_watch final : public bide::slot_watch {
 public:
     page_watch(page& p, const bells& b, std::size_t at) : page_(p), bells_(b), at_(at) {}
@@ -335,10 +344,18 @@ public:
 
 private:
     std::error_code empty() noexcept {
+        int rung = 0;
+        {
+            const holding held(page_);
+            rung = page_.rung;
+        }
         char some[64];
         while (::read(fd(), some, sizeof some) > 0) {
         }
-        return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
+        const int why = errno;
+        const holding held(page_);
+        page_.drained = rung;
+        return why == EAGAIN ? std::error_code() : std::error_code(why, std::system_category());
     }
 
     page& page_;
@@ -354,6 +371,8 @@ public:
         if (is(fault::leaks_files)) {
             static_cast<void>(::dup(STDERR_FILENO));
         }
+        const holding held(*page_);
+        ++page_->opened;
     }
     page_slot(page_slot&& other) noexcept
         : page_(std::exchange(other.page_, nullptr)), bells_(other.bells_),
@@ -380,15 +399,18 @@ public:
             return bide::unexpected{error};
         }
         slot_snapshot there;
+        slot_version last = 0;
         {
             const holding held(*page_);
             there = read();
+            last = page_->last;
+            page_->looked = is_watched(true) ? page_->drained : page_->looked;
         }
         if (is(fault::absent_fails) && there.version == 0) {
             return bide::unexpected{std::make_error_code(std::errc::no_such_file_or_directory)};
         }
         if (is(fault::reads_apart)) {
-            slow_down();
+            let_another_store(last);
             const holding held(*page_);
             there.version = page_->version;
         }
@@ -409,22 +431,31 @@ public:
             value = value.substr(0, page::limit);
         }
         if (is(fault::rings_early)) {
+            int rung = 0;
             {
                 const holding held(*page_);
                 ring();
+                rung = ++page_->rung;
             }
-            std::this_thread::sleep_for(1ms); // its watchers look, and see nothing new
+            let_others_look(rung);
+        }
+        if (is(fault::deaf_to_processes)) {
+            let_others_look(0);
         }
         bool is_same = false;
+        slot_version last = 0;
         {
             const holding held(*page_);
             is_same = matches(version, value);
+            last = page_->last;
             if (!is(fault::checks_apart) &&
                 (!is(fault::guards_threads) || page_->maker == ::getpid())) {
                 return put_if(is_same, value);
             }
         }
-        slow_down();
+        if (is_same) {
+            let_another_store(last);
+        }
         const holding held(*page_);
         return put_if(is_same, value);
     }
@@ -436,8 +467,9 @@ public:
         std::optional<holding> held(std::in_place, *page_);
         std::optional<std::string> value = update(read());
         if (is(fault::updates_apart)) {
+            const slot_version last = page_->last;
             held.reset();
-            slow_down();
+            let_another_store(last);
             held.emplace(*page_);
         }
         if (!value && is(fault::updates_nothing)) {
@@ -458,6 +490,7 @@ public:
             if (!std::exchange(page_->watched[i], true)) {
                 page_->watcher[i] = ::getpid();
                 page_->watched_by[i] = this;
+                page_->watch_maker[i] = actor();
                 return std::unique_ptr<bide::slot_watch>(
                     std::make_unique<page_watch>(*page_, *bells_, i));
             }
@@ -473,6 +506,30 @@ public:
 private:
     bool is(fault f) const noexcept { return page_->wrong == f; }
 
+    // Where many are at work one waits, once, in the middle of what it does, until another has
+    // stored.
+    void let_another_store(slot_version last) {
+        {
+            const holding held(*page_);
+            if (page_->opened < 4 || std::exchange(page_->has_been_apart, true)) {
+                return;
+            }
+        }
+        test::eventually([&] {
+            const holding held(*page_);
+            return page_->last != last;
+        });
+    }
+
+    // Until another one that watches has drained its watch after it has rung so often, and has
+    // looked then.
+    void let_others_look(int rung) {
+        test::eventually([&] {
+            const holding held(*page_);
+            return !is_watched(false) || page_->looked >= rung;
+        });
+    }
+
     std::error_code trouble() const {
         const bool is_lost =
             is_dead_ || page_->is_hurt || (is(fault::not_after_fork) && ::getpid() != opener_);
@@ -480,6 +537,16 @@ private:
     }
 
     // The others are under the page's lock.
+
+    // By the caller, or by another.
+    bool is_watched(bool by_caller) const {
+        for (std::size_t i = 0; i < page::watches; ++i) {
+            if (page_->watched[i] && (page_->watch_maker[i] == actor()) == by_caller) {
+                return true;
+            }
+        }
+        return false;
+    }
 
     std::int64_t time() const {
         const std::int64_t n = ++page_->asked_for_time;

@@ -37,7 +37,13 @@
 
 namespace test {
 
-// Nanoseconds since the machine was booted.
+// By how much this process's clock since the boot is ahead of the machine's: in a time namespace.
+inline std::int64_t& boottime_ahead_ns() noexcept {
+    static std::int64_t ahead = 0;
+    return ahead;
+}
+
+// Nanoseconds since the machine was booted, the same for all processes.
 inline std::int64_t boottime_ns() noexcept {
     timespec now{};
 #if defined(CLOCK_BOOTTIME)
@@ -45,7 +51,7 @@ inline std::int64_t boottime_ns() noexcept {
 #else
     ::clock_gettime(CLOCK_MONOTONIC, &now);
 #endif
-    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - boottime_ahead_ns();
 }
 
 // One process of one time; its successor has another one.

@@ -8,7 +8,8 @@
 //   const crash_report found = crash_storm([] { return bide::slot_ref(...); }, options);
 //
 // The function opens one more slot object, in the process that asks. No other thread may be running:
-// the processes are forked. BIDE_CRASH_KILLS and BIDE_CRASH_PAUSES ask for so many instead of a short
+// the processes are forked. They may run in two containers, each with a boot id, a clock, and pids of
+// its own; then this process has used no durable lock before. BIDE_CRASH_KILLS and BIDE_CRASH_PAUSES ask for so many instead of a short
 // time; BIDE_CRASH_SLOTS=file,sqlite for these only.
 
 #include <bide/core/result.hpp>
@@ -20,9 +21,11 @@
 #include <bide/durable/slot.hpp>
 #include <support/catch.hpp>
 #include <support/children.hpp>
+#include <support/containers.hpp>
 #include <support/crash_arena.hpp>
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
+#include <support/temp_directory.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -31,6 +34,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -76,6 +80,15 @@ struct crash_options {
 
     // Only who is inside is stopped, and always goes on later.
     bool pauses_holders_only = false;
+
+    // Whether the processes run in two containers; the parent is in none.
+    bool in_containers = false;
+
+    // Whether each goes by its own clock for all times of the record. In containers: the control.
+    bool has_clock_of_its_own = false;
+
+    // Whether the storm is over when two held at once: a control has nothing more to show.
+    bool ends_with_overlap = false;
 
     // At least so many, and for at least so long; none of both: nobody comes to harm.
     long kills = 12;
@@ -244,6 +257,10 @@ inline bide::durable_options crash_lock_options(const crash_options& o) {
     told.waiter_ttl = o.waiter_ttl;
     told.process_bound = o.process_bound;
     told.auto_renew = o.renews;
+    if (o.has_clock_of_its_own) {
+        told.clock = bide::lock_clock::caller;
+        told.now = [] { return std::chrono::milliseconds(bide::durable::boottime_ms()); };
+    }
     return told;
 }
 
@@ -270,15 +287,19 @@ public:
     }
 
     crash_report run() {
-        use_once(); // what a parent keeps is not to be taken for its children's own
+        good_ = build_containers();
+        if (good_) {
+            use_once(); // what a parent keeps is not to be taken for its children's own
+        }
         arena_->last_grant_at = boottime_ns();
         workers_.resize(static_cast<std::size_t>(options_.workers));
         for (worker& w : workers_) {
             spawn(w);
         }
         const auto end = std::chrono::steady_clock::now() + options_.time;
-        while (good_ && (report_.kills < options_.kills || report_.pauses < options_.pauses ||
-                         std::chrono::steady_clock::now() < end)) {
+        while (good_ && !(options_.ends_with_overlap && arena_->overlaps != 0) &&
+               (report_.kills < options_.kills || report_.pauses < options_.pauses ||
+                std::chrono::steady_clock::now() < end)) {
             doze(chance_.below(6'000));
             next();
         }
@@ -369,8 +390,8 @@ private:
                      [&] { return arena_->acquisitions > acquisitions; });
     }
 
-    // In this process; under a thread sanitizer, which wants no fork where threads have been, in
-    // one of its own.
+    // In this process; under a thread sanitizer, which wants no fork where threads have been, and
+    // with containers, which inherit what this one knows of its boot, in one of its own.
     template <class F> void with_lock(F f) {
         const auto in_words = [&] {
             try {
@@ -379,21 +400,21 @@ private:
                 arena_->complain("exception", e.what());
             }
         };
-#if BIDE_TESTS_FORKS_NO_THREADS
-        const pid_t apart = ::fork();
-        if (apart == 0) {
-            ::alarm(children::longest_life);
+        if (BIDE_TESTS_FORKS_NO_THREADS || options_.in_containers) {
+            const pid_t apart = ::fork();
+            if (apart == 0) {
+                ::alarm(children::longest_life);
+                in_words();
+                ::_exit(0);
+            }
+            int status = -1;
+            ::waitpid(apart, &status, 0);
+            if (status != 0) {
+                arena_->complain("status of a process", std::to_string(status));
+            }
+        } else {
             in_words();
-            ::_exit(0);
         }
-        int status = -1;
-        ::waitpid(apart, &status, 0);
-        if (status != 0) {
-            arena_->complain("status of a process", std::to_string(status));
-        }
-#else
-        in_words();
-#endif
         good_ = good_ && arena_->errors == 0;
     }
 
@@ -408,18 +429,56 @@ private:
 
     // ---- processes
 
+    bool build_containers() {
+#if BIDE_TESTS_HAVE_CONTAINERS
+        for (int i = 0; i < (options_.in_containers ? 2 : 0) && report_.faults.empty(); ++i) {
+            container_shape shape;
+            shape.boot_id.back() = static_cast<char>('1' + i);
+            shape.boottime_s = 86'400 * (1 + 2 * i);
+            containers_.push_back(std::make_unique<container>(containers_in_, shape));
+            if (!containers_.back()->is_running()) {
+                fault(containers_.back()->trouble());
+            }
+        }
+#else
+        if (options_.in_containers) {
+            fault("this system has no containers");
+        }
+#endif
+        return report_.faults.empty();
+    }
+
+    // As fork(2), where that one lives.
+    pid_t fork_for([[maybe_unused]] const worker& w) {
+#if BIDE_TESTS_HAVE_CONTAINERS
+        if (options_.in_containers) {
+            const auto number = static_cast<std::size_t>(&w - workers_.data());
+            const container& home = *containers_[number % containers_.size()];
+            const pid_t id = home.fork();
+            if (id == 0) {
+                boottime_ahead_ns() = home.shape().boottime_s * 1'000'000'000;
+                if (bide::durable::this_boot() != home.shape().boot_id) {
+                    arena_->complain("a container's boot id", bide::durable::this_boot());
+                }
+            }
+            return id;
+        }
+#endif
+        return ::fork();
+    }
+
     void spawn(worker& w) {
         await("no cell is free", [&] { return (w.cell = arena_->take_cell()) >= 0; });
         const std::uint32_t seed = options_.seed + ++spawned_ * 7'919;
         const pid_t parent = ::getpid();
-        w.pid = good_ ? ::fork() : 0;
+        w.pid = good_ ? fork_for(w) : 0;
         if (w.pid < 0) {
             fault("no process could be started");
             good_ = false;
         }
         if (w.pid == 0 && good_) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (::getppid() != parent) {
+            if (!options_.in_containers && ::getppid() != parent) { // these end with their first
                 ::_exit(1);
             }
             ::_exit(live(w.cell, seed));
@@ -622,6 +681,10 @@ private:
     const crash_options options_;
     jitter chance_;
     shared_with_children<crash_arena> arena_;
+#if BIDE_TESTS_HAVE_CONTAINERS
+    const temp_directory containers_in_{"containers"};
+    std::vector<std::unique_ptr<container>> containers_;
+#endif
     std::vector<worker> workers_;
     std::uint32_t spawned_ = 0;
     bool good_ = true;
@@ -635,6 +698,19 @@ crash_report crash_storm(std::string_view name, Open open, const crash_options& 
     crash_report found = crash_director<Open>(std::move(open), o).run();
     std::fprintf(stderr, "%s\n", found.summary(name).c_str());
     return found;
+}
+
+// Whether containers can be made here; says on stderr that a test is skipped where they cannot.
+inline bool has_containers() {
+    std::string why = "this system has none";
+#if BIDE_TESTS_HAVE_CONTAINERS
+    const temp_directory in("container");
+    why = container(in, {}).trouble();
+#endif
+    if (!why.empty()) {
+        std::fprintf(stderr, "skipped: no containers can be made here: %s\n", why.c_str());
+    }
+    return why.empty();
 }
 
 // All that a lock promises, and that there was something to promise. The name is the slot's, a comma,

@@ -46,6 +46,18 @@ bool eventually(Done done, std::chrono::steady_clock::duration limit = patience)
     return true;
 }
 
+// Asks for a time that this machine can keep: is_kept(time), with longer and longer times, until it
+// answers true. A busy machine sleeps through any short one; what a test shows within a time it shows
+// in one that was not slept through.
+template <class Kept> bool in_some_time(std::chrono::milliseconds first, Kept is_kept) {
+    for (auto time = first; time < patience; time *= 3) {
+        if (is_kept(time)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Ends the process unless it is destroyed in time: for a main thread that is about to wait.
 class watchdog {
 public:

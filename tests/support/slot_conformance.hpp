@@ -586,7 +586,7 @@ private:
     std::string write_many(slot& s, int n, sights& seen) const {
         std::ostringstream said;
         const auto end = soon();
-        while (n > 0 && clock::now() < end) {
+        for (int tries = 0; n > 0 && (tries == 0 || clock::now() < end); ++tries) {
             const auto there = s.load();
             if (!there) {
                 return said.str() + "! load() fails: " + there.error().message() + "\n";

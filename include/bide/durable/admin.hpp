@@ -5,6 +5,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/record.hpp>
+#include <bide/durable/record_admin.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -50,10 +51,12 @@ public:
         });
     }
 
-    // A new record in the place of one that cannot be read, or of none: nobody holds it, nobody
-    // waits, and the tokens begin with `min_fence`, which has to be larger than every one that was
-    // given out. False: what is there can be read, and was left as it is. Where the store itself is
-    // damaged, what is left of it has to be removed before.
+    // A new record in the place of one that cannot be read, or of none: without holders and waiters.
+    // The tokens begin with `min_fence` or, where that is larger, with the clock's (see
+    // durable::floor_of()), which is larger than every one that was given out unless the clock was
+    // set back. False: what is there can be read, and was left as it is. A store that is damaged is
+    // replaced where the slot can do that (repairable_slot); else what is left of it has to be removed
+    // before, and the error is durable_errc::corrupt_record.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why) {
         return engine_->repair(min_fence, note("repair", why, 0));
     }

@@ -7,6 +7,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -63,6 +65,33 @@ inline const std::error_category& durable_category() noexcept {
 
 inline std::error_code make_error_code(durable_errc e) noexcept {
     return {static_cast<int>(e), durable_category()};
+}
+
+// Whether an operation that failed so may succeed later with nothing but time: a server that is
+// down may be started again. A record that cannot be used stays so, and so do a wrong password, a
+// missing directory, and whatever else is to be put right by hand.
+inline bool may_pass(const std::error_code& error) noexcept {
+    if (error.category() == durable_category()) {
+        const auto code = static_cast<durable_errc>(error.value());
+        return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
+               code == durable_errc::conflict_timeout;
+    }
+    constexpr std::errc lasting[] = {std::errc::permission_denied,
+                                     std::errc::operation_not_permitted,
+                                     std::errc::read_only_file_system,
+                                     std::errc::no_such_file_or_directory,
+                                     std::errc::not_a_directory,
+                                     std::errc::is_a_directory,
+                                     std::errc::too_many_links,
+                                     std::errc::too_many_symbolic_link_levels,
+                                     std::errc::cross_device_link,
+                                     std::errc::filename_too_long,
+                                     std::errc::invalid_argument,
+                                     std::errc::protocol_error,
+                                     std::errc::operation_not_supported,
+                                     std::errc::function_not_supported};
+    return std::none_of(std::begin(lasting), std::end(lasting),
+                        [&](std::errc one) { return error == one; });
 }
 
 } // namespace bide::inline BIDE_ABI

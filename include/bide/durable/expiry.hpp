@@ -5,7 +5,7 @@
 //
 //   clock     a lease is over when                                     fit for
 //   caller    its time is not after the caller's `now`                 replays, tests, one machine
-//   boottime  the same on CLOCK_BOOTTIME, or it is of another boot     one machine
+//   boottime  the same on CLOCK_BOOTTIME, if it is of the same boot    one machine
 //   server    the same on the store's clock                            several machines
 //   observed  it was seen unchanged for its whole length and a margin  several machines, any clocks
 //
@@ -14,12 +14,20 @@
 // clocks that go at about the same rate only (within `drift`); the price is that a lease found on
 // first sight is waited for in full.
 //
-// Whatever the clock, a holder or waiter that is bound to a process of this machine is gone when
-// that is. The resource's fencing tokens hold where every clock fails.
+// Observation also bounds the other clocks: a lease that was seen unchanged for its length and the
+// margin is over, wherever its clock was set. And it takes the place of the boottime clock where
+// that cannot be read: the holder is of another boot (a container may show another boot id, or have
+// a time namespace), or a boot is not known.
+//
+// Whatever the clock, a contender that is bound to a process is gone when the process is. A process
+// of the same boot and namespace is looked up by its pid; any other by its mark, if the store keeps
+// marks. A hold of a mark alone lasts as long as the mark, whatever the clock says. The resource's
+// fencing tokens hold where every clock fails.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <cstdint>
 #include <string>
@@ -34,22 +42,24 @@ class observations {
 public:
     // Takes note of a record that was just read, at `boottime` milliseconds or somewhat later.
     void note(const record& r, std::int64_t boottime) {
-        std::unordered_map<std::string, sighting> now;
+        ++round_;
         for (const holder& h : r.holders) {
-            now.emplace(h.nonce, sighted(h.nonce, state_of(h), boottime));
+            note(h.nonce, state_of(h), boottime);
         }
         for (const waiter& w : r.waiters) {
-            now.emplace(w.nonce, sighted(w.nonce, state_of(w), boottime));
+            note(w.nonce, state_of(w), boottime);
         }
-        seen_ = std::move(now);
+        if (seen_.size() > r.holders.size() + r.waiters.size()) {
+            std::erase_if(seen_, [this](const auto& one) { return one.second.round != round_; });
+        }
     }
 
     // For how many milliseconds it has stood still, up to `boottime`. 0: first seen now.
     std::int64_t still_for(const holder& h, std::int64_t boottime) const {
-        return boottime - sighted(h.nonce, state_of(h), boottime).since;
+        return still_for(h.nonce, state_of(h), boottime);
     }
     std::int64_t still_for(const waiter& w, std::int64_t boottime) const {
-        return boottime - sighted(w.nonce, state_of(w), boottime).since;
+        return still_for(w.nonce, state_of(w), boottime);
     }
 
 private:
@@ -67,6 +77,7 @@ private:
     struct sighting {
         state of;
         std::int64_t since;
+        std::uint64_t round; // in which it was seen last
     };
 
     static state state_of(const holder& h) noexcept {
@@ -76,12 +87,19 @@ private:
         return {0, w.refreshes, w.ttl_ms, w.expires_at};
     }
 
-    sighting sighted(const std::string& nonce, const state& of, std::int64_t boottime) const {
+    void note(const std::string& nonce, const state& of, std::int64_t boottime) {
+        const auto [known, is_new] = seen_.try_emplace(nonce, sighting{of, boottime, round_});
+        if (!is_new && known->second.of != of) {
+            known->second = {of, boottime, round_};
+        }
+        known->second.round = round_;
+    }
+    std::int64_t still_for(const std::string& nonce, const state& of, std::int64_t boottime) const {
         const auto known = seen_.find(nonce);
-        return known != seen_.end() && known->second.of == of ? known->second
-                                                              : sighting{of, boottime};
+        return known != seen_.end() && known->second.of == of ? boottime - known->second.since : 0;
     }
 
+    std::uint64_t round_ = 0;
     std::unordered_map<std::string, sighting> seen_;
 };
 
@@ -91,22 +109,39 @@ public:
     // It runs for certain; false: that is not known.
     virtual bool runs(const origin& it) const noexcept = 0;
 
+    // What the store says of a mark.
+    virtual presence is_present(std::int64_t) const { return presence::unknown; }
+
 protected:
     ~process_knowledge() = default;
 };
 
-// Judges by a clock, and by what is known of processes. Refers to what it is given.
+// Judges by a clock, by what was observed, and by what is known of processes. Refers to what it is
+// given.
 class expiry_judge {
 public:
     // caller, server: `now` on that clock. boottime: boottime_ms().
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here) noexcept
-        : clock_(clock), now_(now), here_(here) {}
+        : clock_(clock), now_(now), here_(&here) {}
 
-    // observed: boottime_ms() before the record was loaded, of which `seen` has taken note; what has
-    // stood still for its length and `drift` (0.1: a tenth) of it is over.
+    // observed: see bounded_by().
     expiry_judge(const observations& seen, std::int64_t boottime, double drift,
                  const origin& here) noexcept
-        : clock_(lock_clock::observed), now_(boottime), here_(here), seen_(&seen), drift_(drift) {}
+        : expiry_judge(lock_clock::observed, 0, here) {
+        *this = bounded_by(seen, boottime, drift);
+    }
+
+    // The same judge, for which what has stood still for its length and `drift` (0.1: a tenth) of it
+    // is over, too. `boottime`: boottime_ms() before the record was loaded of which `seen` has taken
+    // note.
+    expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
+                            double drift) const noexcept {
+        expiry_judge more = *this;
+        more.seen_ = &seen;
+        more.looked_ = boottime;
+        more.drift_ = drift;
+        return more;
+    }
 
     // The same judge, which asks there before it asks the system; nullptr: the system only.
     expiry_judge knowing(const process_knowledge* processes) const noexcept {
@@ -116,6 +151,9 @@ public:
     }
 
     bool expired(const holder& h, std::int64_t grace_ms) const {
+        if (h.from.pid == 0 && ask(h.from.mark) == presence::yes) {
+            return false;
+        }
         // A process that is gone may still have something on its way: then its time counts.
         return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && has_gone(h.from));
     }
@@ -126,33 +164,40 @@ public:
 
 private:
     bool has_gone(const origin& it) const {
-        return (processes_ == nullptr || !processes_->runs(it)) && is_gone(it, here_);
+        if (processes_ != nullptr && processes_->runs(it)) {
+            return false;
+        }
+        if (can_look_up(it, *here_)) {
+            return is_gone(it, *here_);
+        }
+        return ask(it.mark) == presence::no;
+    }
+    presence ask(std::int64_t mark) const {
+        return mark != 0 && processes_ != nullptr ? processes_->is_present(mark)
+                                                  : presence::unknown;
     }
 
     template <class Entry>
     bool is_over(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
-        switch (clock_) {
-        case lock_clock::boottime:
-            return is_of_another_boot(e.from) || e.expires_at + grace_ms <= now_;
-        case lock_clock::observed: {
-            const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
-            return seen_->still_for(e, now_) > length_ms + margin + grace_ms;
-        }
-        case lock_clock::caller:
-        case lock_clock::server: break;
-        }
-        return e.expires_at + grace_ms <= now_;
+        const bool has_clock = clock_ != lock_clock::observed &&
+                               (clock_ != lock_clock::boottime || is_of_this_boot(e.from));
+        return (has_clock && e.expires_at + grace_ms <= now_) ||
+               (seen_ != nullptr && has_stood_still(e, length_ms, grace_ms));
     }
-
-    // Where either does not know its boot the time decides.
-    bool is_of_another_boot(const origin& it) const noexcept {
-        return it.boot != here_.boot && !it.boot.empty() && !here_.boot.empty();
+    template <class Entry>
+    bool has_stood_still(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
+        const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
+        return seen_->still_for(e, looked_) > length_ms + margin + grace_ms;
+    }
+    bool is_of_this_boot(const origin& it) const noexcept {
+        return it.boot == here_->boot && !it.boot.empty();
     }
 
     lock_clock clock_;
     std::int64_t now_;
-    const origin& here_;
+    const origin* here_;
     const observations* seen_ = nullptr;
+    std::int64_t looked_ = 0;
     double drift_ = 0;
     const process_knowledge* processes_ = nullptr;
 };

@@ -84,11 +84,26 @@ public:
         return ended->release();
     }
 
-    // Leaves the permits held, renewed no more: who has the ticket goes on with them.
+    // Of a hold that is acquire_request::inheritable: a file descriptor, close-on-exec, which a child
+    // inherits where that flag is taken off between fork() and exec. -1: it is none. Do not close it
+    // here.
+    int descriptor() const noexcept { return hold_->descriptor(); }
+
+    // Leaves an inheritable hold to the children that have the descriptor open; true. False: no
+    // process has, and the permits are released. The guard holds nothing afterwards. Errors: as
+    // release().
+    // Blocks: for the store.
+    result<bool, std::error_code> hand_over() {
+        const std::shared_ptr<detail::hold> ended = std::move(hold_);
+        return ended->hand_over();
+    }
+
+    // Leaves the permits held, renewed no more: who has the ticket goes on with them. A hold that is
+    // inheritable goes on as long as a child has its descriptor open.
     // Throws: std::bad_alloc; nothing changes then.
     durable_ticket detach() {
         durable_ticket t = hold_->ticket();
-        std::exchange(hold_, nullptr)->leave();
+        std::exchange(hold_, nullptr)->detach();
         return t;
     }
 

@@ -39,11 +39,16 @@ struct durable_options {
 
     std::size_t max_waiters = 1024;
 
+    // A record that has neither holders nor waiters takes this lock's number of permits. Otherwise a
+    // lock with another number is refused: durable_errc::permits_mismatch.
+    bool adopt_permits = false;
+
     // The clock of the record; the slot's own where none is given. All contenders need the same.
     std::optional<lock_clock> clock{};
 
-    // lock_clock::observed: by how much of its length a lease is waited for longer, as clocks go at
-    // different rates.
+    // By how much of its length longer a lease is observed before it is over, as clocks go at different
+    // rates: 0.1 is a tenth. With lock_clock::observed this ends a lease; on every other clock but a
+    // caller's own it bounds one whose end the clock does not show, or not in time.
     double drift = 0.1;
 
     // A lease that is over, and that nobody has taken or waits for, can be renewed all the same.
@@ -77,6 +82,13 @@ struct durable_options {
 
 struct acquire_request {
     std::int64_t weight = 1; // permits; a ticket brings its own
+
+    // The hold lasts as long as any process has durable_guard::descriptor() open, which children may
+    // inherit: this process and its children may end in any order. No lease ends it as long as the
+    // slot can see that; the guard renews one all the same, for the time when it cannot. Errors:
+    // errc::operation_not_supported where the slot keeps no marks (file and SQLite on Linux do), or
+    // with a ticket.
+    bool inheritable = false;
 
     // Zero or less: one look, without waiting and without a trace.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();

@@ -4,9 +4,9 @@
 // Which process this is, in words that mean something to others on the same machine; whether another
 // one still runs; and the clock that goes on while the machine sleeps.
 //
-// A process is known by its pid, the namespace that this is one of, when it was started, as pids
-// come round, and the machine's boot. Only who shares boot and namespace with it can say anything
-// about it: elsewhere, and where the system does not tell, everybody is alive.
+// A process is known by its pid, the namespace of the pid, the time of its start, as pids are used
+// again, and the boot of the machine. Only a process of the same boot and namespace can look it up:
+// elsewhere, and where the system does not tell, every process is alive.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -123,19 +123,27 @@ inline bool has_threads(const char* tasks) {
 
 } // namespace detail
 
-// This machine's present boot; empty where the system does not tell.
-inline const std::string& this_boot() {
-    static const std::string boot = [] {
-        std::string id;
+// What tells apart whose times and processes can be understood here: the machine's present boot, and
+// the time namespace unless it is the first one, as boottime and the starts of processes are others
+// in each. Empty where the system does not tell.
+inline std::string this_boot() {
+    std::string id;
 #if defined(__linux__)
-        id = detail::read_small("/proc/sys/kernel/random/boot_id");
-        while (!id.empty() && id.back() == '\n') {
-            id.pop_back();
-        }
+    constexpr ino_t first_time_namespace = 0xeffffffa; // PROC_TIME_INIT_INO
+    struct stat times{};
+    id = detail::read_small("/proc/sys/kernel/random/boot_id");
+    while (!id.empty() && id.back() == '\n') {
+        id.pop_back();
+    }
+    if (!id.empty() && ::stat("/proc/self/ns/time", &times) == 0 &&
+        times.st_ino != first_time_namespace) {
+        id += "/" + std::to_string(times.st_ino);
+    }
+    if (id.size() > longest_name) {
+        id.clear();
+    }
 #endif
-        return id;
-    }();
-    return boot;
+    return id;
 }
 
 inline std::string this_host() {
@@ -148,7 +156,8 @@ inline std::string this_host() {
     return "localhost";
 }
 
-// Where this process runs, bound to it or not. Where the system does not tell enough, it is not bound.
+// Where this process runs, bound to it or not. Without a space the process cannot be looked up: the
+// system did not tell.
 inline origin this_origin(bool bound) {
     origin here;
     here.host = this_host();
@@ -158,8 +167,10 @@ inline origin this_origin(bool bound) {
     const detail::process_stat self = detail::stat_of("/proc/self/stat");
     // A /proc of another namespace has other processes under our numbers.
     const bool is_known = self.is_there && self.pid == ::getpid();
-    if (bound && is_known && !here.boot.empty() && ::stat("/proc/self/ns/pid", &space) == 0) {
+    if (bound) {
         here.pid = ::getpid();
+    }
+    if (bound && is_known && !here.boot.empty() && ::stat("/proc/self/ns/pid", &space) == 0) {
         here.start = self.start;
         here.space = static_cast<std::int64_t>(space.st_ino);
     }
@@ -169,11 +180,15 @@ inline origin this_origin(bool bound) {
     return here;
 }
 
-// It is bound to a process of this machine and namespace that does not run any more: a zombie holds
-// nothing. `here` is this_origin(true).
+// It is bound to a process of which the system can be asked here. `here` is this_origin(true).
+inline bool can_look_up(const origin& it, const origin& here) noexcept {
+    return it.pid != 0 && it.space != 0 && it.space == here.space && it.boot == here.boot;
+}
+
+// It can be looked up, and does not run any more: a zombie holds nothing.
 inline bool is_gone(const origin& it, const origin& here) {
 #if defined(__linux__)
-    if (it.pid == 0 || here.pid == 0 || it.boot != here.boot || it.space != here.space) {
+    if (!can_look_up(it, here)) {
         return false;
     }
     if (it.pid == here.pid && it.pid == ::getpid()) { // not of a parent, whose origin it still has
@@ -209,7 +224,7 @@ inline bool is_gone(const origin& it, const origin& here) {
 // or is_gone() already. The caller closes it.
 inline int watch_process(const origin& it, const origin& here) {
 #if defined(__linux__) && defined(SYS_pidfd_open)
-    if (it.pid == 0 || it.boot != here.boot || it.space != here.space || it.pid == ::getpid()) {
+    if (!can_look_up(it, here) || it.pid == ::getpid()) {
         return -1;
     }
     // glibc's pidfd_open(2) is younger, and its header not for C++ at first.

@@ -72,12 +72,22 @@ struct release_outcome {
     bool changed = false;
 };
 
-// An empty record, for the first who comes.
+// An empty record, for the first contender.
 inline record fresh_record(const terms& t) {
     record r;
     r.permits = t.permits;
     r.clock = t.clock;
+    r.fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_number);
     return r;
+}
+
+// The first token of a record that is made at `unix_ms`, in milliseconds since 1970. It is larger
+// than every token of a record that was lost, unless the clock was set back behind the last grant
+// of that record: no lock grants 1,024 times a millisecond. It reaches 2^53 in the year 2248.
+inline std::int64_t floor_of(std::int64_t unix_ms) noexcept {
+    constexpr std::int64_t room = std::int64_t{1} << 40;
+    constexpr std::int64_t highest = largest_number - room;
+    return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1;
 }
 
 // What is wrong with these; no error where nothing is.
@@ -137,13 +147,27 @@ inline std::int64_t next_move(std::int64_t moves) noexcept {
     return moves < largest_number ? moves + 1 : 0;
 }
 
-// From now on, and never shorter: neither by the clock nor for who goes by its length.
-inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now) noexcept {
-    // What is left on a clock that others can read; observed, nobody knows, so all of it.
-    const std::int64_t left =
-        r.clock == lock_clock::observed ? h.lease_ms : std::min(h.lease_ms, h.expires_at - now);
-    h.lease_ms = std::max(lease_ms, left);
-    h.expires_at = std::max(h.expires_at, now + lease_ms);
+// The holder's times are on the clock that `self` reads.
+inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
+    return r.clock != lock_clock::observed &&
+           (r.clock != lock_clock::boottime || (!it.boot.empty() && it.boot == self.boot));
+}
+
+// Begins a lease now that is never shorter than what is left of the present one: neither by the
+// clock nor for an observer, which goes by its length.
+inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
+                   const origin& self) {
+    if (has_same_clock(r, h.from, self)) {
+        h.lease_ms = std::max(lease_ms, std::min(h.lease_ms, h.expires_at - now));
+        h.expires_at = std::max(h.expires_at, now + lease_ms);
+    } else { // what is left is not known here: all of it, at most
+        h.lease_ms = std::max(lease_ms, h.lease_ms);
+        h.expires_at = r.clock == lock_clock::observed ? std::max(h.expires_at, now + lease_ms)
+                                                       : now + h.lease_ms;
+        if (r.clock == lock_clock::boottime) {
+            h.from = self; // the times are of this clock now
+        }
+    }
     h.renewals = next_move(h.renewals);
 }
 
@@ -156,11 +180,12 @@ inline std::int64_t lowest_free_lane(const record& r) {
     return lane;
 }
 
-// When the next lease is over that could matter; 0: on no clock that could be asked.
-inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms) noexcept {
+// When the next lease is over, of those whose clock can be read here; 0: there is none.
+inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms,
+                                const origin& self) noexcept {
     std::int64_t next = 0;
-    if (r.clock != lock_clock::observed) {
-        for (const holder& h : r.holders) {
+    for (const holder& h : r.holders) {
+        if (has_same_clock(r, h.from, self)) {
             const std::int64_t over = h.expires_at + grace_ms;
             next = next == 0 || over < next ? over : next;
         }
@@ -185,23 +210,29 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (check(self) || check(t, now)) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    if (r.permits != t.permits) {
-        return detail::refused(durable_errc::permits_mismatch);
-    }
     if (r.clock != t.clock) {
         return detail::refused(durable_errc::clock_mismatch);
+    }
+    if (r.permits != t.permits && !t.adopt_permits) {
+        return detail::refused(durable_errc::permits_mismatch);
+    }
+    sweep(r, judge, t.reclaim_delay_ms, self.nonce);
+    if (r.permits != t.permits) {
+        if (!r.holders.empty() || !r.waiters.empty()) {
+            return detail::refused(durable_errc::permits_mismatch);
+        }
+        r.permits = t.permits;
     }
     if (self.weight > r.permits) {
         return detail::refused(durable_errc::too_heavy);
     }
-    sweep(r, judge, t.reclaim_delay_ms, self.nonce);
 
     acquire_outcome out;
     if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
         if (mine->weight != self.weight) {
             return detail::refused(durable_errc::invalid_argument);
         }
-        detail::extend(r, *mine, t.lease_ms, now);
+        detail::extend(r, *mine, t.lease_ms, now, self.from);
         mine->from = self.from;
         out.is = standing::held;
         out.changed = true;
@@ -248,7 +279,7 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     }
 
     out.is = standing::waiting;
-    out.next_ms = detail::next_expiry(r, t.reclaim_delay_ms);
+    out.next_ms = detail::next_expiry(r, t.reclaim_delay_ms, self.from);
     if (queued) {
         const std::int64_t rest = place->expires_at - now;
         if (rest < t.waiter_ttl_ms - t.waiter_ttl_ms / 3 || rest > t.waiter_ttl_ms ||
@@ -277,10 +308,11 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 }
 
 // Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
-// over is lost, even where nobody has taken it, unless the terms revive it.
+// over is lost, even where nobody has taken it, unless the terms revive it. `self`: where the
+// contender runs that renews it.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
-                    std::int64_t now, const Judge& judge) {
+                    std::int64_t now, const Judge& judge, const origin& self) {
     renew_outcome out;
     if (check(t, now)) {
         out.error = make_error_code(durable_errc::invalid_argument);
@@ -305,9 +337,9 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
         }
     }
     holder longer = *mine;
-    detail::extend(r, longer, t.lease_ms, now);
+    detail::extend(r, longer, t.lease_ms, now, self);
     if (judge.expired(longer, 0)) {
-        return out; // of another boot, or another process: to others it is over all the same
+        return out; // bound to a process that is gone: over for other contenders all the same
     }
     *mine = std::move(longer);
     out.is = renewal::renewed;
@@ -348,46 +380,6 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     left_of(r.waiters, seen.live.waiters, seen.vanished);
     seen.free = free_permits(seen.live);
     return seen;
-}
-
-// ---- from outside: each leaves its note in the record, and answers whether there was such a one
-
-// Takes a hold away. Its holder learns of it by its next renewal; the resource, by the next token.
-inline bool force_release(record& r, std::int64_t fence, admin_note note) {
-    if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
-        return false;
-    }
-    r.admin = std::move(note);
-    return true;
-}
-
-// Takes a place in the queue away. A waiter that lives comes back at the end.
-inline bool evict_waiter(record& r, std::string_view nonce, admin_note note) {
-    if (std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; }) == 0) {
-        return false;
-    }
-    r.admin = std::move(note);
-    return true;
-}
-
-// Another number of permits. With fewer than are held nobody is admitted until enough are released;
-// contenders that still go by the old number are refused.
-inline bool resize(record& r, std::int64_t permits, admin_note note) {
-    if (permits < 1 || permits > largest_permits) {
-        return false;
-    }
-    r.permits = permits;
-    r.admin = std::move(note);
-    return true;
-}
-
-// A new record in the place of one that cannot be read. No token below `min_fence` is given out
-// again: it has to be larger than every one that the resource has seen.
-inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
-    record r = fresh_record(t);
-    r.fence = std::clamp<std::int64_t>(min_fence, 1, largest_number);
-    r.admin = std::move(note);
-    return r;
 }
 
 } // namespace durable

@@ -7,14 +7,15 @@
 //   {"v":1,"permits":3,"clock":"boottime","fence":42,
 //    "holders":[{"holderId":"billing-7","nonce":"9f..","fence":41,"lane":0,"weight":1,
 //                "leaseMs":30000,"leaseExpiresAt":1717000030000,"renewals":4,
-//                "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836}],
+//                "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836,
+//                "mark":71}],
 //    "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
 //                "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
 //    "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
 //
 // `clock` is one of caller, boottime, server, observed. `fence` is the next token, larger than every
-// holder's. host, boot, pid, start and space may be absent, and so may admin. Fields of other names
-// are kept as they are. Anything else that is not as shown is corrupt, and so is an object with two
+// holder's. host, boot, pid, start, space and mark may be absent, and so may admin. Fields of other
+// names are kept as they are. Anything else that is not as shown is corrupt, and so is an object with two
 // fields of one name, and what is nested deeper than anybody means it: a record that cannot be read
 // is never taken for an empty one. The fields may come in any order; they are written by that of
 // the alphabet.

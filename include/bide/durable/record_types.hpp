@@ -26,13 +26,15 @@ inline constexpr std::size_t longest_name = 256; // bytes of UTF-8
 // By how much the tokens leap where some may have been given out that the record does not know of.
 inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
 
-// Where a contender runs. Without a pid it is not bound to a process.
+// Where a contender runs. With a pid it is bound to that process. With a mark and no pid it is bound
+// to all processes that have the mark's file open.
 struct origin {
     std::string host{}; // for people
-    std::string boot{}; // which start of which machine
+    std::string boot{}; // the clock and the processes that pid and times refer to; see process.hpp
     std::int64_t pid = 0;
-    std::int64_t start = 0; // the process's, in ticks since the boot: pids come round
-    std::int64_t space = 0; // the namespace that the pid is one of
+    std::int64_t start = 0; // of the process, in ticks since the boot: pids are used again
+    std::int64_t space = 0; // the namespace of the pid
+    std::int64_t mark = 0;  // of a slot_presence; 0: none
 
     friend bool operator==(const origin&, const origin&) = default;
 };
@@ -104,6 +106,8 @@ struct terms {
     std::int64_t waiter_ttl_ms = 30'000;
     std::int64_t reclaim_delay_ms = 0; // after a lease, for resources that cannot check tokens
     std::size_t max_waiters = 1024;
+    std::int64_t first_fence = 1; // the first token of a record that is made; see floor_of()
+    bool adopt_permits = false;   // a record without holders and waiters takes these permits
     bool enqueue = true; // false: leave no trace where it cannot be had at once
     bool revive = false; // renew() may take up a lease that is over and that nobody waits for
 };

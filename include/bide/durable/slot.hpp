@@ -166,8 +166,9 @@ public:
 
 enum class presence { yes, no, unknown };
 
-// Each mark is one of its own. A mark that was taken before its name was stored is seen by who reads
-// the name. Unknown: the file of the marks is not the one that it was, or cannot be asked.
+// Each mark is one of its own. A mark that was taken before its name was stored is seen by a
+// contender that reads the name. Unknown: the file of the marks is not the one that it was, or cannot
+// be asked. Both may be called by any thread, beside an operation and inside an update.
 template <class S>
 concept present_slot = cas_slot<S> && requires(S& s, std::int64_t mark) {
     { s.be_present() } -> std::same_as<result<std::shared_ptr<slot_presence>, std::error_code>>;

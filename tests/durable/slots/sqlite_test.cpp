@@ -5,6 +5,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 #include <support/slot_conformance.hpp>
+#include <support/sqlite_databases.hpp>
 #include <support/temp_directory.hpp>
 
 #include <array>
@@ -42,10 +43,24 @@ using bide::sqlite_slot;
 using bide::sqlite_slot_errc;
 using bide::sqlite_slot_options;
 using bide::sqlite_transaction;
+using test::exists;
+using test::in_mode;
+using test::put;
+using test::soon;
+using test::value_of;
+using database = test::sqlite_database;
+using directory = test::sqlite_directory;
 
 static_assert(bide::cas_slot<sqlite_slot>);
 static_assert(bide::locked_slot<sqlite_slot>);
 static_assert(bide::transactional_slot<sqlite_slot>);
+static_assert(bide::repairable_slot<sqlite_slot>);
+static_assert(bide::explaining_slot<sqlite_slot>);
+static_assert(bide::repairable_slot<relaxed_sqlite_slot>);
+#if defined(__linux__)
+static_assert(bide::present_slot<sqlite_slot>);
+static_assert(bide::present_slot<relaxed_sqlite_slot>);
+#endif
 static_assert(sqlite_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
 
@@ -53,48 +68,6 @@ namespace {
 
 const bool wal_is_safe =
     bide::detail::sqlite_connection::is_wal_safe(::sqlite3_libversion_number());
-
-// In memory where that can be had, as most here syncs a lot.
-class directory : public test::temp_directory {
-public:
-    explicit directory(const std::string& under = "/dev/shm")
-        : temp_directory("sqlite", ::access(under.c_str(), W_OK) == 0 ? under : "/tmp") {}
-};
-
-bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
-// A connection as any program has one.
-class database {
-public:
-    explicit database(const std::string& path) {
-        if (::sqlite3_open(path.c_str(), &db_) != SQLITE_OK) {
-            test::give_up(test::where(), "no database");
-        }
-    }
-    database(const database&) = delete;
-    database& operator=(const database&) = delete;
-    ~database() { ::sqlite3_close(db_); }
-
-    sqlite3* get() const { return db_; }
-    int run(const std::string& text) {
-        return ::sqlite3_exec(db_, text.c_str(), nullptr, nullptr, nullptr);
-    }
-    // The first column of the first row.
-    std::string ask(const std::string& text) {
-        std::string answer = "none";
-        ::sqlite3_exec(
-            db_, text.c_str(),
-            [](void* to, int, char** row, char**) {
-                *static_cast<std::string*>(to) = row[0] == nullptr ? "null" : row[0];
-                return 1;
-            },
-            &answer, nullptr);
-        return answer;
-    }
-
-private:
-    sqlite3* db_ = nullptr;
-};
 
 template <class Slot, sqlite_journal Journal> struct sqlite_store {
     using slot = Slot;
@@ -122,29 +95,6 @@ template <class Slot, sqlite_journal Journal> struct sqlite_store {
     directory dir;
     int place = 0;
 };
-
-sqlite_slot_options soon() {
-    sqlite_slot_options options;
-    options.patience = 30ms;
-    return options;
-}
-
-sqlite_slot_options in_mode(sqlite_journal journal) {
-    sqlite_slot_options options;
-    options.journal = journal;
-    return options;
-}
-
-// Makes the value `value`, whatever is there; 0 if it fails.
-template <class Slot> bide::slot_version put(Slot& s, std::string_view value) {
-    const auto there = s.load();
-    return there ? s.compare_exchange(there->version, value).version : 0;
-}
-
-template <class Slot> std::string value_of(Slot&& s) {
-    const auto there = s.load();
-    return there ? there->value : "error: " + there.error().message();
-}
 
 // One more than the number that is there, until it is stored. The error, or none.
 std::error_code add_one(sqlite_slot& s) {
@@ -529,7 +479,7 @@ TEST_CASE("sqlite_slot: a file that is no database, and a table that is another,
 
     database(dir / "b.db").run("CREATE TABLE bide_lock (mine)");
     sqlite_slot t(dir / "b.db", "k");
-    CHECK(t.load().error() == std::error_code(SQLITE_ERROR, bide::sqlite_category()));
+    CHECK(t.load().error() == sqlite_slot_errc::other_table);
     CHECK(t.compare_exchange(0, "x").status == cas_status::failed);
 
     sqlite_slot u(dir / "none/c.db", "k");

@@ -75,6 +75,9 @@ public:
           may_wait_(!until_.is_poll()), well_ms_(durable::boottime_ms()), moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // an earlier grant's: what is to be withdrawn is this one's
+        if (request.inheritable) {
+            bind(request.ticket.has_value());
+        }
     }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
@@ -102,6 +105,17 @@ public:
     void stopped() { give_up(make_error_code(errc::stopped)); }
 
 private:
+    // Binds the hold to a mark of its own.
+    void bind(bool has_ticket) {
+        auto taken = parts_.engine->be_present();
+        if (taken && !has_ticket) {
+            ticket_.process_bound = false;
+            mark_ = std::move(*taken);
+        } else {
+            refused_ = taken ? std::make_error_code(std::errc::operation_not_supported)
+                             : taken.error();
+        }
+    }
     bool give_up(std::error_code why) {
         withdraw();
         answer_.emplace(unexpected{why});
@@ -110,13 +124,14 @@ private:
     void withdraw() noexcept;
     result<lock_engine::acquired, std::error_code> try_once();
     bool granted(const lock_engine::acquired& got);
-    static bool may_pass(const std::error_code& error) noexcept;
     void plan(std::int64_t position, std::int64_t expiry_in_ms, bool watched);
 
     const lock_parts parts_;
     const std::stop_token stop_;
     const deadline until_;
     durable_ticket ticket_;
+    std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
+    std::error_code refused_{};           // before the first look
     const bool may_wait_;
     std::int64_t well_ms_;  // when the store last answered, and in time
     std::int64_t moved_ms_; // when the queue last moved
@@ -130,37 +145,33 @@ private:
     std::optional<answer> answer_;
 };
 
-// A store that fails may come back; a record that cannot be used stays so.
-inline bool acquisition::may_pass(const std::error_code& error) noexcept {
-    if (error.category() != durable_category()) {
-        return error != std::errc::permission_denied && error != std::errc::read_only_file_system;
-    }
-    const auto code = static_cast<durable_errc>(error.value());
-    return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
-           code == durable_errc::conflict_timeout;
-}
-
 // The first look is one without much ado: most of them are the last.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
+    const auto look_for = [&](intent what) {
+        return engine.acquire(ticket_, std::nullopt, what, deadline::never(), mark_.get());
+    };
     if (!may_wait_) {
-        return engine.acquire(ticket_, std::nullopt, intent::nothing);
+        return look_for(intent::nothing);
     }
-    auto got = engine.acquire(ticket_, std::nullopt, is_waiting_ ? intent::wait : intent::queue);
+    auto got = look_for(is_waiting_ ? intent::wait : intent::queue);
     if (got && got->outcome.is == durable::standing::waiting) {
         if (!is_waiting_) {
             engine.begin_waiting();
             is_waiting_ = true;
-            return engine.acquire(ticket_, std::nullopt, intent::watch);
+            return look_for(intent::watch);
         }
         if (got->can_be_watched) {
-            return engine.acquire(ticket_, std::nullopt, intent::watch);
+            return look_for(intent::watch);
         }
     }
     return got;
 }
 
 inline bool acquisition::look() {
+    if (refused_) {
+        return give_up(refused_);
+    }
     changed_ = parts_.engine->signal().next();
     may_be_queued_ = true;
     is_unsure_ = true;
@@ -202,12 +213,12 @@ inline bool acquisition::look() {
 // False: the store took so long that the lease is over already.
 inline bool acquisition::granted(const lock_engine::acquired& got) {
     ticket_.fence = got.outcome.fence;
-    if (got.good_until_ms <= durable::boottime_ms()) {
+    if (mark_ == nullptr && got.good_until_ms <= durable::boottime_ms()) {
         ticket_.fence = 0;
         return false;
     }
     const auto held =
-        std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms);
+        std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms, mark_);
     held->begin();
     if (parts_.renewer != nullptr) {
         parts_.renewer->add(held);

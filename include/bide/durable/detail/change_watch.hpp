@@ -19,7 +19,6 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
@@ -51,7 +50,7 @@ struct native_ears {
 };
 
 // Used under the lock's turn.
-template <class Ears> class basic_change_watch final : public durable::process_knowledge {
+template <class Ears> class basic_change_watch {
 public:
     using signal = typename Ears::signal;
 
@@ -80,8 +79,9 @@ public:
     }
     bool is_open() const noexcept { return watch_ != nullptr; }
 
-    // By a file that tells when it has ended: that is one call of the system, /proc takes five.
-    bool runs(const durable::origin& it) const noexcept override {
+    // It runs for certain; false: that is not known. By a file that tells when it has ended: that is
+    // one call of the system, /proc takes five.
+    bool runs(const durable::origin& it) const noexcept {
         const auto found = std::find(processes_.begin(), processes_.end(), it);
         return found != processes_.end() && Ears::is_silent(found->fd);
     }

@@ -34,10 +34,12 @@ public:
     // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
     // again before the waiter's time is over. Once acquired it answers the same, with a new lease.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t) {
+        keep(t);
         return answer(parts_.engine->acquire(t, std::nullopt, intent::queue), t);
     }
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t,
                                                          std::chrono::milliseconds now) {
+        keep(t);
         return answer(parts_.engine->acquire(t, now, intent::queue), t);
     }
 
@@ -64,6 +66,7 @@ public:
     template <transactional_slot S>
     result<durable_attempt, std::error_code>
     try_acquire_in(S& slot, typename S::transaction& in, durable_ticket& t, given_time now = {}) {
+        keep(t);
         return answer(parts_.engine->acquire_in(slot, in, t, now), t);
     }
     template <transactional_slot S>
@@ -85,6 +88,10 @@ public:
     inspect(std::chrono::milliseconds now) {
         return parts_.engine->inspect(now);
     }
+
+    // Where the lock is kept, and what the store said when a call failed last: one line for people,
+    // without passwords. Empty where the slot says nothing.
+    std::string explain() const { return parts_.engine->explain(); }
 
     // What somebody may do from outside, who is noted in the record.
     durable_admin admin(std::string by) const {
@@ -113,6 +120,11 @@ protected:
     std::int64_t permit_count() const noexcept { return parts_.engine->permits(); }
 
 private:
+    void keep(const durable_ticket& t) noexcept {
+        if (t.process_bound) {
+            parts_.engine->keep_mark();
+        }
+    }
     static result<durable_attempt, std::error_code>
     answer(const result<lock_engine::acquired, std::error_code>& got, durable_ticket& t) {
         if (!got) {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -32,14 +33,16 @@ class acquisition;
 
 class hold final : public watched, public std::enable_shared_from_this<hold> {
 public:
+    // With a mark it is bound to that and not to its lease.
     hold(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
-         std::int64_t good_until_ms)
-        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane),
-          good_until_ms_(good_until_ms) {}
+         std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
+        : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane), mark_(std::move(mark)),
+          good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
 
     const durable_ticket& ticket() const noexcept { return ticket_; }
     std::int64_t lane() const noexcept { return lane_; }
     std::stop_token lost() const noexcept { return lost_.get_token(); }
+    int descriptor() const noexcept { return mark_ != nullptr ? mark_->fd() : -1; }
 
     bool is_held() const noexcept {
         return good_until() > durable::boottime_ms() && is_active() && is_ours();
@@ -51,13 +54,29 @@ public:
 
     // The vigil is to watch over it.
     // Throws: std::system_error, std::bad_alloc.
-    void begin() { vigil::here().alarm(shared_from_this(), good_until()); }
+    void begin() {
+        if (mark_ == nullptr) {
+            vigil::here().alarm(shared_from_this(), good_until());
+        }
+    }
 
     result<void, std::error_code> renew();
     result<void, std::error_code> release();
 
+    // Closes the mark here. True: a child has it open, and the hold goes on with that. False: it is
+    // released.
+    result<bool, std::error_code> hand_over();
+
     // release(), unless that would be in vain.
     void end() noexcept;
+
+    // The ticket goes on without it.
+    void detach() noexcept {
+        if (ticket_.process_bound) {
+            engine_->keep_mark();
+        }
+        leave();
+    }
 
     // Stops to look after it.
     void leave() noexcept;
@@ -75,6 +94,8 @@ public:
     std::int64_t renew_at_ms = 0;
 
 private:
+    static constexpr std::int64_t never_ms = std::numeric_limits<std::int64_t>::max();
+
     std::int64_t good_until() const noexcept {
         // Order: relaxed; a number by itself.
         return good_until_ms_.load(std::memory_order_relaxed);
@@ -98,6 +119,7 @@ private:
     const std::shared_ptr<lock_engine> engine_;
     const durable_ticket ticket_;
     const std::int64_t lane_;
+    std::shared_ptr<slot_presence> mark_;
     const pid_t process_ = ::getpid();
     native_platform::atomic<std::int64_t> good_until_ms_;
     native_platform::atomic<bool> active_{true};
@@ -172,6 +194,21 @@ inline result<void, std::error_code> hold::release() {
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
     return {};
+}
+
+inline result<bool, std::error_code> hold::hand_over() {
+    if (mark_ != nullptr && is_ours()) {
+        const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
+        // Unknown: its lease decides, then, and others wait for that.
+        if (engine_->is_present(mark) != presence::no) {
+            leave();
+            return true;
+        }
+    }
+    if (auto released = release(); !released) {
+        return unexpected{released.error()};
+    }
+    return false;
 }
 
 inline void hold::end() noexcept {

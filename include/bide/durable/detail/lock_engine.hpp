@@ -15,7 +15,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -42,9 +44,11 @@ public:
     // the store or that inside a transaction.
 
     // The outcome is never `refused`: that is an error. Until: of tries, see record_store::update().
+    // Of: what the hold is to be bound to in the place of this process; nullptr: the ticket says.
     result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
-                                              deadline until = deadline::never()) {
-        return acquire_by(t, what,
+                                              deadline until = deadline::never(),
+                                              const slot_presence* of = nullptr) {
+        return acquire_by(t, what, of,
                           [&](auto rule) { return store_.update(now, what, until, rule); });
     }
     // Until when the lease is good, on this machine; nothing: it is lost.
@@ -65,7 +69,7 @@ public:
     template <transactional_slot S>
     result<acquired, std::error_code> acquire_in(S& slot, typename S::transaction& in,
                                                  const durable_ticket& t, given_time now) {
-        return acquire_by(t, intent::queue,
+        return acquire_by(t, intent::queue, nullptr,
                           [&](auto rule) { return store_.update_in(slot, in, now, rule); });
     }
     template <transactional_slot S>
@@ -88,6 +92,17 @@ public:
         return store_.repair(min_fence, std::move(note));
     }
 
+    // Marks of presence, for holds that children inherit.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return store_.be_present();
+    }
+    presence is_present(std::int64_t mark) { return store_.is_present(mark); }
+
+    // A ticket that is bound to this process goes on without a guard.
+    void keep_mark() noexcept { store_.keep_mark(); }
+
+    std::string explain() const { return store_.explain(); }
+
     const durable_options& options() const noexcept { return store_.options(); }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
     change_signal& signal() noexcept { return store_.signal(); }
@@ -97,7 +112,7 @@ public:
 private:
     template <class Update>
     result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
-                                                 Update update);
+                                                 const slot_presence* of, Update update);
     template <class Update>
     result<std::optional<std::int64_t>, std::error_code> renew_by(const durable_ticket& t,
                                                                   Update update);
@@ -109,13 +124,19 @@ private:
 
 template <class Update>
 result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const durable_ticket& t,
-                                                                       intent what, Update update) {
+                                                                       intent what,
+                                                                       const slot_presence* of,
+                                                                       Update update) {
     if (!is_utf8(t.holder_id) || !is_utf8(t.nonce)) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     durable::terms terms = store_.terms();
     terms.enqueue = what != intent::nothing;
-    const durable::contender self{t.holder_id, t.nonce, t.weight, store_.origin(t.process_bound)};
+    durable::contender self{t.holder_id, t.nonce, t.weight,
+                            store_.origin(t.process_bound && of == nullptr)};
+    if (of != nullptr) {
+        self.from.mark = of->mark();
+    }
     acquired got;
     const std::error_code error = update([&](sight& s, bool) {
         got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
@@ -130,7 +151,8 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
                 got.can_be_watched = store_.can_be_watched();
             }
         }
-        return got.outcome.changed;
+        return got.outcome.changed ||
+               (s.is_mended && got.outcome.is != durable::standing::refused);
     });
     if (error) {
         return unexpected{error};
@@ -144,11 +166,12 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
 template <class Update>
 result<std::optional<std::int64_t>, std::error_code> lock_engine::renew_by(const durable_ticket& t,
                                                                            Update update) {
+    const durable::origin from = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update([&](sight& s, bool) {
         outcome = durable::renew(s.record, t.nonce, t.fence, store_.terms(), s.now_ms,
-                                 store_.judge_of(s));
+                                 store_.judge_of(s), from);
         good_until_ms = store_.good_until(s);
         return outcome.changed;
     });

@@ -56,7 +56,9 @@ template <class Holder, class F> bool each_holder_field(Holder& h, F& f) {
            f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
            f.number("lane", h.lane, 0, largest_permits) ||
            f.number("leaseExpiresAt", h.expires_at, 0, largest_number) ||
-           f.number("leaseMs", h.lease_ms, 1, largest_duration) || f.text("nonce", h.nonce) ||
+           f.number("leaseMs", h.lease_ms, 1, largest_duration) ||
+           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
+           f.text("nonce", h.nonce) ||
            f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
            f.number("renewals", h.renewals, 0, largest_number) ||
            f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||
@@ -71,6 +73,7 @@ template <class Waiter, class F> bool each_waiter_field(Waiter& w, F& f) {
            f.number("expiresAt", w.expires_at, 0, largest_number) ||
            f.text("holderId", w.holder_id) ||
            f.maybe_text("host", from.host, longest_name, !from.host.empty()) ||
+           f.maybe_number("mark", from.mark, 1, largest_number, from.mark != 0) ||
            f.text("nonce", w.nonce) || f.maybe_number("pid", from.pid, 1, largest_number, bound) ||
            f.number("refreshes", w.refreshes, 0, largest_number) ||
            f.maybe_number("space", from.space, 0, largest_number, bound || from.space != 0) ||

@@ -10,16 +10,19 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/blocking_section.hpp>
 #include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/change_watch.hpp>
+#include <bide/durable/detail/process_identity.hpp>
+#include <bide/durable/detail/record_sight.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
+#include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
@@ -42,30 +45,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// This thread is about to wait for a store: where it is a scheduler's worker, another goes on in its
-// place.
-class blocking_section {
-public:
-    blocking_section() noexcept : host_(worker_local<native_platform>::get().host) {
-        if (host_ != nullptr) {
-            host_->blocks();
-        }
-    }
-    blocking_section(const blocking_section&) = delete;
-    blocking_section& operator=(const blocking_section&) = delete;
-    ~blocking_section() {
-        if (host_ != nullptr) {
-            host_->unblocks();
-        }
-    }
-
-private:
-    basic_worker_host<native_platform>* const host_;
-};
-
-// A time that is the caller's, for lock_clock::caller; else there is none.
-using given_time = std::optional<std::chrono::milliseconds>;
-
 // What becomes of one whose turn it is not.
 enum class intent {
     nothing, // it leaves no trace
@@ -85,30 +64,22 @@ public:
     const durable::terms& terms() const noexcept { return terms_; }
     change_signal& signal() noexcept { return *signal_; }
 
-    // Where this process runs, bound to it or not.
-    durable::origin origin(bool bound) const {
-        durable::origin from = process_ == ::getpid() ? here_ : durable::this_origin(true);
-        if (!bound) {
-            from.pid = from.start = from.space = 0;
-        }
-        return from;
-    }
+    // Of a contender; bound to this process or not.
+    durable::origin origin(bool bound) { return self_.origin(bound, slot_); }
 
-    // What was read, and what it is to be judged by.
-    struct sight {
-        durable::record record{};
-        std::int64_t sent_ms = 0; // of boottime_ms(), before it was read
-        std::int64_t now_ms = 0;  // on the record's clock
-        bool exists = false;
-        const durable::process_knowledge* processes = nullptr; // where it is the reader's turn
-    };
+    // A mark that no other contender has, for a hold that children inherit; and what is known of it.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return slot_.be_present();
+    }
+    presence is_present(std::int64_t mark) { return slot_.is_present(mark); }
+
+    // What is bound to this process stays so when this object has ended.
+    void keep_mark() noexcept { self_.keep_mark(); }
+
+    using sight = record_sight;
 
     durable::expiry_judge judge_of(const sight& s) const {
-        const durable::expiry_judge by_time =
-            terms_.clock == lock_clock::observed
-                ? durable::expiry_judge(seen_, s.sent_ms, options_.drift, here_)
-                : durable::expiry_judge(terms_.clock, s.now_ms, here_);
-        return by_time.knowing(s.processes);
+        return s.judge(terms_.clock, options_.drift);
     }
 
     // Until when, on this machine, a lease is good that begins with what was seen.
@@ -132,17 +103,29 @@ public:
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
     // In a rule of one that is going to wait: it listens to those who are in the way.
-    void follow(const sight& s) { watch_.follow(s.record, here_); }
+    void follow(const sight& s) { watch_.follow(s.record, *s.here); }
     bool is_watched() const noexcept { return watch_.is_open(); }
     bool can_be_watched() const noexcept { return watch_.can_open(slot_); }
+
+    // What the store said of the last operation that failed, for people; may be empty.
+    std::string explain() const;
 
     // While somebody of this process waits the slot may be watched.
     void begin_waiting() noexcept;
     void end_waiting() noexcept;
 
 private:
-    std::error_code see(const slot_snapshot& from, std::int64_t sent_ms, given_time now,
-                        sight& into);
+    // A look of one whose turn it is.
+    std::error_code see(const slot_snapshot& from, std::int64_t looked_ms, given_time now,
+                        sight& into) {
+        into.here = self_.here();
+        const std::error_code error = into.read(from, looked_ms, now, terms_, options_.now);
+        if (!error) {
+            into.observe(seen_);
+        }
+        return error;
+    }
+    std::error_code failed(std::error_code error);
     std::error_code check(given_time now) const noexcept {
         return !now || terms_.clock == lock_clock::caller
                    ? std::error_code()
@@ -156,9 +139,12 @@ private:
     const durable_options options_;
     durable::terms terms_;
     std::int64_t margin_ms_ = 0;
-    const pid_t process_ = ::getpid();
-    const durable::origin here_;
     const std::shared_ptr<change_signal> signal_;
+    process_identity self_;
+
+    mutable mutex state_;           // within a turn, or without one
+    durable::observations seen_in_; // under state_: in transactions of callers
+    std::string trouble_;           // under state_
 
     mutex turn_;
     // In their turn:
@@ -169,7 +155,7 @@ private:
 };
 
 inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_options options)
-    : slot_(std::move(slot)), options_(std::move(options)), here_(durable::this_origin(true)),
+    : slot_(std::move(slot)), options_(std::move(options)),
       signal_(std::make_shared<change_signal>()), watch_(signal_), random_(std::random_device()()) {
     terms_.permits = permits;
     terms_.clock = options_.clock.value_or(slot_.guarantees().clock);
@@ -180,6 +166,7 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.reclaim_delay_ms = options_.reclaim_delay.count();
     terms_.max_waiters = options_.max_waiters;
     terms_.revive = options_.revive;
+    terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
         !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
         options_.drift >= 0 && options_.drift <= 10 && options_.patience.count() > 0 &&
@@ -192,46 +179,16 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     }
 }
 
-// The record that a snapshot holds, the time that goes with it, and what that is.
-inline std::error_code record_store::see(const slot_snapshot& from, std::int64_t sent_ms,
-                                         given_time now, sight& into) {
-    into.sent_ms = sent_ms;
-    into.exists = from.version != 0;
-    if (into.exists) {
-        auto decoded = durable::decode(from.value);
-        if (!decoded) {
-            return decoded.error();
-        }
-        into.record = std::move(*decoded);
-        if (from.fell_back) {
-            into.record.fence =
-                std::min(into.record.fence + durable::fence_leap, durable::largest_number);
-        }
-    } else {
-        into.record = durable::fresh_record(terms_);
-    }
-    switch (terms_.clock) {
-    case lock_clock::caller:
-        into.now_ms = now            ? now->count()
-                      : options_.now ? options_.now().count()
-                                     : durable::unix_ms();
-        break;
-    case lock_clock::boottime:
-        // What was read stands still until the swap: the later, the longer the own lease.
-        into.now_ms = into.sent_ms = durable::boottime_ms();
-        break;
-    case lock_clock::server:
-        if (!from.server_ms) { // nor may another time take its place
-            return make_error_code(durable_errc::storage_error);
-        }
-        into.now_ms = *from.server_ms;
-        break;
-    case lock_clock::observed:
-        into.now_ms = durable::unix_ms(); // for people
-        seen_.note(into.record, durable::boottime_ms());
-        break;
-    }
-    return {};
+// In words of the slot's, for explain().
+inline std::error_code record_store::failed(std::error_code error) {
+    std::string why = slot_.explain();
+    const std::lock_guard held(state_);
+    trouble_ = std::move(why);
+    return error;
+}
+inline std::string record_store::explain() const {
+    const std::lock_guard held(state_);
+    return trouble_;
 }
 
 inline void record_store::back_off(unsigned attempt, deadline until) {
@@ -245,10 +202,11 @@ inline void record_store::back_off(unsigned attempt, deadline until) {
 template <class Rule>
 cas_result record_store::try_locked(given_time now, bool maybe_done, Rule& rule,
                                     std::error_code& error) {
-    const std::int64_t sent_ms = durable::boottime_ms();
+    const std::int64_t looked_ms = durable::boottime_ms();
     return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
-        sight s{.processes = &watch_};
-        error = see(from, sent_ms, now, s);
+        const slot_knowledge processes(slot_, &watch_);
+        sight s(processes);
+        error = see(from, looked_ms, now, s);
         if (error || !rule(s, maybe_done)) {
             return std::nullopt;
         }
@@ -280,28 +238,29 @@ std::error_code record_store::update(given_time now, intent what, deadline until
 
     bool maybe_done = false;
     std::optional<slot_snapshot> known;
-    std::int64_t known_sent_ms = 0;
+    std::int64_t known_looked_ms = 0;
     for (unsigned attempt = 0;; ++attempt) {
         cas_result tried;
-        const std::int64_t sent_ms = durable::boottime_ms();
+        const std::int64_t looked_ms = durable::boottime_ms();
         if (attempt != 0 && slot_.is_locked()) {
             std::error_code error;
             tried = try_locked(now, maybe_done, rule, error);
             if (error) {
-                return error;
+                return failed(error);
             }
         } else {
             if (!known) {
                 auto loaded = slot_.load();
                 if (!loaded) {
-                    return loaded.error();
+                    return failed(loaded.error());
                 }
                 known = std::move(*loaded);
-                known_sent_ms = sent_ms;
+                known_looked_ms = looked_ms;
             }
-            sight s{.processes = &watch_};
-            if (const std::error_code error = see(*known, known_sent_ms, now, s)) {
-                return error;
+            const slot_knowledge processes(slot_, &watch_);
+            sight s(processes);
+            if (const std::error_code error = see(*known, known_looked_ms, now, s)) {
+                return failed(error);
             }
             if (!rule(s, maybe_done)) {
                 return {};
@@ -311,16 +270,16 @@ std::error_code record_store::update(given_time now, intent what, deadline until
         known.reset();
         switch (tried.status) {
         case cas_status::stored: return {};
-        case cas_status::failed: return tried.error;
+        case cas_status::failed: return failed(tried.error);
         case cas_status::conflict:
             known = std::move(tried.current);
-            known_sent_ms = sent_ms; // before the swap that brought it
+            known_looked_ms = looked_ms; // before the swap that brought it
             break;
         case cas_status::indeterminate: maybe_done = true; break;
         }
         if (native_platform::now() >= until.steady_ns()) {
-            return make_error_code(maybe_done ? durable_errc::indeterminate
-                                              : durable_errc::conflict_timeout);
+            return maybe_done ? failed(durable_errc::indeterminate)
+                              : make_error_code(durable_errc::conflict_timeout);
         }
         if (!known && !(slot_.is_locked() && tried.status == cas_status::conflict)) {
             back_off(attempt, until);
@@ -332,9 +291,9 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
                                                           durable::admin_note note) {
     const std::lock_guard turn(turn_);
     const blocking_section section;
-    auto loaded = slot_.load();
+    const auto loaded = slot_.load();
     if (!loaded && loaded.error() != durable_errc::corrupt_record) {
-        return unexpected{loaded.error()};
+        return unexpected{failed(loaded.error())};
     }
     if (loaded && loaded->version != 0) {
         const auto there = durable::decode(loaded->value);
@@ -346,13 +305,19 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
         }
     }
     note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
-    const durable::record made = durable::repair(terms_, min_fence, std::move(note));
-    const cas_result tried =
-        slot_.compare_exchange(loaded ? loaded->version : 0, durable::encode(made));
+    durable::terms first = terms_;
+    first.first_fence = loaded ? first_fence_of(*loaded, durable::unix_ms())
+                               : durable::floor_of(durable::unix_ms());
+    const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
+    const cas_result tried = loaded ? slot_.compare_exchange(loaded->version, made)
+                                    : slot_.replace_damaged(made);
     if (tried.status == cas_status::stored) {
         return true;
     }
-    return unexpected{tried.error ? tried.error : make_error_code(durable_errc::conflict_timeout)};
+    if (tried.error == std::errc::operation_not_supported) { // the slot cannot
+        return unexpected{failed(durable_errc::corrupt_record)};
+    }
+    return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
 }
 
 inline void record_store::begin_waiting() noexcept {
@@ -377,14 +342,23 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     }
     // Not in its turn: who has that may wait for this very transaction to end.
     const blocking_section section;
-    const std::int64_t sent_ms = durable::boottime_ms();
+    const std::int64_t looked_ms = durable::boottime_ms();
     const auto loaded = slot.load_in(in);
     if (!loaded) {
         return loaded.error();
     }
-    sight s;
-    if (const std::error_code error = see(*loaded, sent_ms, now, s)) {
+    const slot_knowledge processes(slot, nullptr);
+    sight s(processes);
+    s.here = self_.here();
+    if (const std::error_code error = s.read(*loaded, looked_ms, now, terms_, options_.now)) {
         return error;
+    }
+    durable::observations seen;
+    {
+        const std::lock_guard held(state_);
+        s.observe(seen_in_);
+        seen = seen_in_; // for this look: another thread may look meanwhile
+        s.seen = &seen;
     }
     if (!rule(s, false)) {
         return {};

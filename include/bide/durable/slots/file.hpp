@@ -5,12 +5,13 @@
 // each change. Its room is taken when it is made, so it goes on where the disk is full. Empty where
 // there is no flock(2).
 //
-// Three files, beside each other:
+// Files, beside each other:
 //
 //   <path>        two pages, each with a value, its version and a checksum; the newer one counts
 //   <path>.lock   is locked by who reads or writes; stays for ever; see detail/lock_file.hpp
 //   <path>.new    a file that is about to take the place of the first; what a crash leaves of it is
 //                 removed by the next one
+//   <path>.damaged  what a repair found in the place of the first, if there was one
 //
 // A change writes the page that does not count, and syncs: a crash at any point leaves the other
 // page as it was, and a page half written has a wrong checksum. The lock is exclusive until the
@@ -26,19 +27,24 @@
 // path names under each lock. Versions are nanoseconds since 1970, or one more than the last where
 // that is later, so that they do not come again when a file does.
 //
-// With one page bad and one good, the value may be the one before the last: fell_back. With both
-// bad, or a file of a size that no slot writes, all is durable_errc::corrupt_record until somebody
-// deletes the file. What is absent is a file that is not there, and nothing else.
+// With one page bad and one good, the value may be the one before the last: fell_back. A crash
+// leaves that, of a change that was not acknowledged. If the mark is of a later version than any that
+// can be read, an acknowledged value is lost as well: the page has rotted, or the file is an earlier
+// copy. With both pages bad, or a file of a size that no slot writes, all is
+// durable_errc::corrupt_record until a repair. What is absent is a file that is not there, and
+// nothing else.
 //
 // The pages are described in detail/file_pages.hpp; files move between machines of any kind.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file_failure.hpp>
 #include <bide/durable/slots/detail/file_pages.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
 #include <bide/durable/slots/detail/file_watch.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
+#include <bide/durable/slots/detail/presence_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
 
@@ -95,7 +101,9 @@ public:
     // is there, is readable, and stays with those who trust each other.
     // Throws: std::bad_alloc.
     explicit basic_file_slot(std::string path, file_slot_options options = {})
-        : is_valid_(is_file_name(path)), store_(absolute(std::move(path)), settings(options)) {}
+        : is_valid_(is_file_name(path)), any_filesystem_(options.any_filesystem),
+          path_(absolute(std::move(path))), store_(path_, settings(options)),
+          marks_(path_ + ".lock", options.mode) {}
 
     // Blocks: for a writer's sync, as long as the patience lasts.
     // Throws: std::bad_alloc, as all that follows.
@@ -117,11 +125,22 @@ public:
         return is_valid_ ? store_.update_locked(update) : refused();
     }
 
+    // Puts a file with the value in the place of one that is durable_errc::corrupt_record, which is
+    // kept as <path>.damaged. What is no regular file stays, and is the error that load() says.
+    cas_result replace_damaged(std::string_view value) {
+        return is_valid_ ? store_.replace_damaged(value) : refused();
+    }
+
+    // The path, or the file that the last failure was about and what is wrong with it.
+    std::string explain() const {
+        return (is_valid_ ? store_.failure : detail::file_failure{invalid()}).explain(path_);
+    }
+
 #if defined(__linux__)
-    // Tells of each change once it is durable, whoever made it. It does not tell of a file that was
-    // deleted. When the lock file is touched by other hands, drain() says ESTALE, as it does in a
-    // forked child: a new one is needed then. Each is an instance of inotify, of which the process
-    // keeps up to four for the next ones.
+    // Tells of each change once it is durable, whoever made it, and when a presence ends; also when a
+    // slot's object does. It does not tell of a file that was deleted. When the lock file is touched
+    // by other hands, drain() says ESTALE, as it does in a forked child: a new one is needed then.
+    // Each is an instance of inotify, of which the process keeps up to four for the next ones.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         if (!is_valid_) {
             return unexpected{invalid()};
@@ -132,6 +151,15 @@ public:
         return detail::file_watch::of(store_.lock().path().c_str(), store_.lock().facts());
     }
 #endif
+
+    // A mark in the lock file; see detail/presence_file.hpp. Not on filesystems of any kind.
+    // Errors: errc::operation_not_supported there, and where the system has no such locks.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
+
+    // Never waits for the lock. Unknown: the lock file is not the one that has the mark.
+    presence is_present(std::int64_t mark) const noexcept {
+        return is_valid_ && !any_filesystem_ ? marks_.is_present(mark) : presence::unknown;
+    }
 
 private:
     static constexpr std::size_t largest = std::size_t{1} << 30;
@@ -146,7 +174,10 @@ private:
     static detail::file_settings settings(const file_slot_options& options) noexcept;
 
     bool is_valid_;
+    bool any_filesystem_;
+    std::string path_;
     detail::file_store<detail::posix_io> store_;
+    detail::presence_file marks_;
 };
 
 using file_slot = basic_file_slot<true>;
@@ -165,6 +196,21 @@ template <bool Synced> std::string basic_file_slot<Synced>::absolute(std::string
     }
     here.resize(here.find('\0'));
     return here + "/" + path;
+}
+
+template <bool Synced>
+result<std::shared_ptr<slot_presence>, std::error_code> basic_file_slot<Synced>::be_present() {
+    if (!is_valid_) {
+        return unexpected{invalid()};
+    }
+    if (any_filesystem_) {
+        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+    }
+    auto mark = marks_.be_present();
+    if (!mark) {
+        store_.failure = {mark.error(), detail::file_part::lock};
+    }
+    return mark;
 }
 
 template <bool Synced>

@@ -17,7 +17,15 @@
 // journal file that is kept in the other one. WAL mode is faster and is taken where it is safe, see
 // sqlite_journal; who changes the mode of the database later changes it for the slot too. Everybody
 // has to be on one machine, and the file on a disk of it: SQLite's locks are not to be relied on
-// over a network.
+// over a network. Containers share the directory of the file, at whatever path: SQLite finds the
+// journal and the log of a database by its path. A file with a second name (a hard link), or one
+// that is mounted without its directory, is refused.
+//
+// Beside the database is `<path>-bide`, with marks of what was acknowledged and of which holders are
+// there; see detail/sqlite_marks.hpp. It may be deleted, but not while a lock is held. A row that is
+// earlier than its mark fell back: the end of a log was dropped, or a copy of the database was put in
+// its place. A row that is missing was deleted or fell back: only lost_acknowledged says so. A value that differs from its
+// mark is durable_errc::corrupt_record. What the caller commits in a transaction leaves no mark.
 //
 // fork(): a slot object may go on to be used in the child, which opens a connection of its own. A
 // child that was forked in the midst of a slot's operation, by an update or while another thread
@@ -31,9 +39,11 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
+#include <bide/durable/slots/detail/sqlite_guest.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
+#include <bide/durable/slots/detail/sqlite_witness.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -45,10 +55,6 @@
 #include <utility>
 
 #include <sqlite3.h>
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <sys/stat.h>
-#endif
 
 namespace bide::inline BIDE_ABI {
 
@@ -63,13 +69,6 @@ struct sqlite_slot_options {
 
     // Larger values are refused, in bytes. SQLite itself may be set to less.
     std::size_t max_value = std::size_t{64} << 20;
-};
-
-// The caller's own connection to the database of the slot, within a transaction that he has begun
-// (BEGIN IMMEDIATE, best).
-struct sqlite_transaction {
-    sqlite3* connection = nullptr;
-    std::string schema = "main"; // as which the database is attached
 };
 
 // Synced or not: see the two names below.
@@ -89,7 +88,9 @@ public:
 
     // Blocks, all of them: as long as others are writing, at most `patience` (update_locked() twice
     // that, and the update), and then fails with timed_out. What else fails has a code of
-    // sqlite_category(). A row that no slot can have stored is durable_errc::corrupt_record.
+    // sqlite_category(), or for a path that cannot be a database's the system's: EISDIR, EINVAL for
+    // a FIFO and its kin, EMLINK, EXDEV. A row that no slot can have stored is
+    // durable_errc::corrupt_record.
     // Throws, all of them: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
     cas_result compare_exchange(slot_version version, std::string_view value);
@@ -98,29 +99,54 @@ public:
     // Throws: what the update throws; nothing is stored.
     cas_result update_locked(const slot_update& update);
 
+    // Over a row that is durable_errc::corrupt_record; else a conflict, with what is there.
+    cas_result replace_damaged(std::string_view value);
+
+    // Path, table and key, and the last failure in SQLite's words.
+    std::string explain() const { return own_->link.explain(); }
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    // Opens the database, and makes it where it is missing.
+    // Errors: errc::operation_not_supported where `<path>-bide` cannot be made or written.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
+    presence is_present(std::int64_t mark);
+#endif
+
     // In a transaction of the caller's. `stored` is not before he commits, and then as durable as
     // his connection makes it: PRAGMA synchronous=FULL in WAL mode, EXTRA otherwise. Never
     // indeterminate; the commit may be. With an error SQLite may have rolled back his transaction
     // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
     // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
-    result<slot_snapshot, std::error_code> load_in(transaction& in);
-    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value);
+    result<slot_snapshot, std::error_code> load_in(transaction& in) {
+        return detail::sqlite_guest(own_->link, own_->witness, in).load();
+    }
+    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
+        if (value.size() > options_.max_value) {
+            return too_large();
+        }
+        return detail::sqlite_guest(own_->link, own_->witness, in).compare_exchange(version, value);
+    }
 
 private:
-    using connection = detail::sqlite_connection;
+    // It stays where it is when the slot moves.
+    struct own {
+        explicit own(detail::sqlite_connection::settings s)
+            : link(std::move(s)), witness(link.of().table, link.of().key, Synced) {}
+
+        detail::sqlite_connection link;
+        detail::sqlite_witness witness;
+    };
 
     // An operation on the own connection; what it has begun and not committed is taken back.
     class operation;
 
-    std::string table_in(const transaction& in) const {
-        return '"' + in.schema + "\".\"" + options_.table + '"';
+    cas_result too_large() {
+        own_->link.say("the value is longer than max_value");
+        return detail::sqlite_failed(make_error_code(durable_errc::too_large));
     }
-    std::error_code check(const transaction& in) const;
-    bool has_table(const transaction& in) const noexcept;
 
-    std::string key_;
     sqlite_slot_options options_;
-    std::unique_ptr<connection> link_; // it stays where it is when the slot moves
+    std::unique_ptr<own> own_;
 };
 
 // Commits reach the disk before they are acknowledged.
@@ -134,201 +160,203 @@ using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
 template <bool Synced> class basic_sqlite_slot<Synced>::operation {
 public:
-    explicit operation(connection& on) noexcept : on_(on) {}
+    explicit operation(own& on) noexcept : on_(on) {}
     operation(const operation&) = delete;
     operation& operator=(const operation&) = delete;
     ~operation() {
         if (is_in_) {
             if (detail::sqlite_process::here().is_still_here()) {
-                on_.roll_back();
-                on_.end(code);
+                on_.link.roll_back();
+                on_.link.end(code);
             }
             detail::sqlite_process::here().leave();
         }
     }
 
     std::error_code begin() {
-        is_in_ = detail::sqlite_process::here().enter();
-        return is_in_ ? on_.begin() : make_error_code(sqlite_slot_errc::forked);
+        if (!is_in_) {
+            is_in_ = detail::sqlite_process::here().enter();
+        }
+        if (!is_in_) {
+            return forked();
+        }
+        if (const std::error_code error = on_.link.begin()) {
+            return error;
+        }
+        on_.witness.attend(on_.link.of().path, on_.link.generation());
+        on_.witness.recall();
+        return {};
+    }
+
+    // From here on others neither write nor commit.
+    std::error_code lock() {
+        code = on_.link.execute("BEGIN IMMEDIATE");
+        return code == SQLITE_OK ? std::error_code() : on_.link.failed(code);
+    }
+
+    std::error_code read(detail::sqlite_row& row) {
+        const std::error_code error = on_.link.read(row, code);
+        return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
+    }
+
+    cas_result write(slot_version version, std::string_view value) {
+        return on_.link.write(version, on_.witness.known(), value, code);
+    }
+
+    // What was written under lock().
+    cas_result commit(cas_result written, std::string_view value) {
+        if (written.status != cas_status::stored) {
+            if (written.status == cas_status::indeterminate) {
+                written.status = cas_status::failed;
+            }
+            return written;
+        }
+        code = on_.link.execute("COMMIT");
+        if (code != SQLITE_OK) {
+            const std::error_code error = on_.link.failed(code);
+            return detail::sqlite_failed_with(code, error);
+        }
+        return acknowledge(std::move(written), value);
+    }
+
+    cas_result acknowledge(cas_result written, std::string_view value) {
+        if (written.status == cas_status::stored) {
+            on_.witness.acknowledge(written.version, value);
+        }
+        return written;
+    }
+
+    std::error_code forked() {
+        const std::error_code error = make_error_code(sqlite_slot_errc::forked);
+        on_.link.say(error.message());
+        return error;
     }
 
     int code = SQLITE_OK; // what SQLite said last
 
 private:
-    connection& on_;
+    own& on_;
     bool is_in_ = false;
 };
 
 template <bool Synced>
 basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
                                              sqlite_slot_options options)
-    : key_(std::move(key)), options_(std::move(options)) {
+    : options_(std::move(options)) {
     if (path.empty() || path.find('\0') != path.npos || !detail::is_sqlite_name(options_.table) ||
-        !detail::is_sqlite_text(key_)) {
+        !detail::is_sqlite_text(key)) {
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide::sqlite_slot"));
     }
-    link_ = std::make_unique<connection>(
-        connection::settings{std::move(path), "main.\"" + options_.table + '"', options_.journal,
-                             options_.patience, Synced});
+    own_ = std::make_unique<own>(detail::sqlite_connection::settings{
+        std::move(path), options_.table, std::move(key), options_.journal, options_.patience,
+        Synced});
 }
 
 template <bool Synced> result<slot_snapshot, std::error_code> basic_sqlite_slot<Synced>::load() {
-    operation now(*link_);
+    operation now(*own_);
     if (const std::error_code error = now.begin()) {
         return unexpected{error};
     }
-    slot_snapshot there;
-    bool is_sound = true;
-    now.code = link_->read(key_, there, is_sound);
-    if (now.code != SQLITE_ROW && now.code != SQLITE_DONE) {
-        return unexpected{detail::sqlite_code(now.code)};
+    detail::sqlite_row row;
+    if (const std::error_code error = now.read(row)) {
+        return unexpected{error};
     }
-    if (!is_sound) {
-        return unexpected{make_error_code(durable_errc::corrupt_record)};
-    }
-    return there;
+    return std::move(row.there);
 }
 
 template <bool Synced>
 cas_result basic_sqlite_slot<Synced>::compare_exchange(slot_version version,
                                                        std::string_view value) {
     if (value.size() > options_.max_value) {
-        return detail::sqlite_failed(make_error_code(durable_errc::too_large));
+        return too_large();
     }
-    operation now(*link_);
+    operation now(*own_);
     if (const std::error_code error = now.begin()) {
         return detail::sqlite_failed(error);
     }
-    return link_->write(key_, version, value, now.code);
+    cas_result r = now.write(version, value);
+    if (now.code == SQLITE_READONLY_DBMOVED) { // deleted since it was looked at: once more
+        if (const std::error_code error = now.begin()) {
+            return detail::sqlite_failed(error);
+        }
+        r = now.write(version, value);
+    }
+    return now.acknowledge(std::move(r), value);
 }
 
 template <bool Synced>
 cas_result basic_sqlite_slot<Synced>::update_locked(const slot_update& update) {
-    operation now(*link_);
-    if (const std::error_code error = now.begin()) {
+    operation now(*own_);
+    std::error_code error = now.begin();
+    if (!error) {
+        error = now.lock();
+    }
+    detail::sqlite_row row;
+    if (!error) {
+        error = now.read(row);
+    }
+    if (error) {
         return detail::sqlite_failed(error);
     }
-    now.code = link_->execute("BEGIN IMMEDIATE");
-    if (now.code != SQLITE_OK) {
-        return detail::sqlite_failed(detail::sqlite_code(now.code));
-    }
-    slot_snapshot there;
-    bool is_sound = true;
-    now.code = link_->read(key_, there, is_sound);
-    if (now.code != SQLITE_ROW && now.code != SQLITE_DONE) {
-        return detail::sqlite_failed(detail::sqlite_code(now.code));
-    }
-    if (!is_sound) {
-        return detail::sqlite_failed(make_error_code(durable_errc::corrupt_record));
-    }
-    const std::optional<std::string> value = update(there);
+    const std::optional<std::string> value = update(row.there);
     if (!detail::sqlite_process::here().is_still_here()) {
-        return detail::sqlite_failed(make_error_code(sqlite_slot_errc::forked));
+        return detail::sqlite_failed(now.forked());
     }
     if (!value) {
-        return {cas_status::stored, there.version, {}, {}};
+        return {cas_status::stored, row.there.version, {}, {}};
     }
     if (value->size() > options_.max_value) {
-        return detail::sqlite_failed(make_error_code(durable_errc::too_large));
+        return too_large();
     }
-    link_->renew_patience();
-    cas_result r = link_->write(key_, there.version, *value, now.code);
-    if (r.status != cas_status::stored) {
-        r.status = r.status == cas_status::indeterminate ? cas_status::failed : r.status;
-        return r;
-    }
-    now.code = link_->execute("COMMIT");
-    return now.code == SQLITE_OK ? r : detail::sqlite_failed_with(now.code);
-}
-
-// ---- In a transaction of the caller's
-
-template <bool Synced>
-std::error_code basic_sqlite_slot<Synced>::check(const transaction& in) const {
-    const auto bad = make_error_code(durable_errc::invalid_argument);
-    if (in.connection == nullptr || !detail::is_sqlite_name(in.schema) ||
-        ::sqlite3_get_autocommit(in.connection) != 0) {
-        return bad;
-    }
-    const char* const name = ::sqlite3_db_filename(in.connection, in.schema.c_str());
-    if (name == nullptr) {
-        return bad;
-    }
-#if defined(__unix__) || defined(__APPLE__)
-    struct ::stat ours{};
-    struct ::stat his{};
-    if (::stat(link_->path().c_str(), &ours) != 0 || ::stat(name, &his) != 0 ||
-        ours.st_dev != his.st_dev || ours.st_ino != his.st_ino) {
-        return bad;
-    }
-#endif
-    return {};
+    own_->link.renew_patience();
+    return now.commit(now.write(row.there.version, *value), *value);
 }
 
 template <bool Synced>
-bool basic_sqlite_slot<Synced>::has_table(const transaction& in) const noexcept {
-    return ::sqlite3_table_column_metadata(in.connection, in.schema.c_str(), options_.table.c_str(),
-                                           nullptr, nullptr, nullptr, nullptr, nullptr,
-                                           nullptr) == SQLITE_OK;
-}
-
-template <bool Synced>
-result<slot_snapshot, std::error_code> basic_sqlite_slot<Synced>::load_in(transaction& in) {
-    if (const std::error_code error = check(in)) {
-        return unexpected{error};
-    }
-    const detail::sqlite_texts texts(table_in(in));
-    detail::sqlite_statement select;
-    int code = select.prepare(in.connection, texts.select);
-    if (code == SQLITE_ERROR && !has_table(in)) {
-        return slot_snapshot();
-    }
-    slot_snapshot there;
-    bool is_sound = true;
-    if (code == SQLITE_OK) {
-        code = detail::sqlite_read(select, key_, nullptr, there, is_sound);
-    }
-    if (code != SQLITE_ROW && code != SQLITE_DONE) {
-        return unexpected{detail::sqlite_code(::sqlite3_extended_errcode(in.connection))};
-    }
-    if (!is_sound) {
-        return unexpected{make_error_code(durable_errc::corrupt_record)};
-    }
-    return there;
-}
-
-template <bool Synced>
-cas_result basic_sqlite_slot<Synced>::compare_exchange_in(transaction& in, slot_version version,
-                                                          std::string_view value) {
+cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
     if (value.size() > options_.max_value) {
-        return detail::sqlite_failed(make_error_code(durable_errc::too_large));
+        return too_large();
     }
-    if (const std::error_code error = check(in)) {
+    operation now(*own_);
+    std::error_code error = now.begin();
+    if (!error) {
+        error = now.lock();
+    }
+    detail::sqlite_row row;
+    if (!error) {
+        error = now.read(row);
+    }
+    if (!error) {
+        return {cas_status::conflict, 0, std::move(row.there), {}};
+    }
+    if (error != durable_errc::corrupt_record) {
         return detail::sqlite_failed(error);
     }
-    const detail::sqlite_texts texts(table_in(in));
-    int code = SQLITE_OK;
-    if (version == 0) {
-        code = ::sqlite3_exec(in.connection, texts.create.c_str(), nullptr, nullptr, nullptr);
-    }
-    detail::sqlite_statement change;
-    if (code == SQLITE_OK) {
-        code = change.prepare(in.connection, version == 0 ? texts.insert : texts.update);
-    }
-    if (code == SQLITE_ERROR && version != 0 && !has_table(in)) {
-        return {cas_status::conflict, 0, {}, {}};
-    }
-    if (code != SQLITE_OK) {
-        return detail::sqlite_failed(
-            detail::sqlite_code(::sqlite3_extended_errcode(in.connection)));
-    }
-    cas_result r = detail::sqlite_write(change, key_, version, value, nullptr, code);
-    if (r.status == cas_status::indeterminate) {
-        r.status = cas_status::failed; // nothing is, before he commits
-    }
-    return r;
+    own_->link.renew_patience();
+    return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
 }
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+template <bool Synced>
+result<std::shared_ptr<slot_presence>, std::error_code> basic_sqlite_slot<Synced>::be_present() {
+    operation now(*own_);
+    if (const std::error_code error = now.begin()) {
+        return unexpected{error};
+    }
+    return own_->witness.be_present(own_->link.of().path);
+}
+
+template <bool Synced> presence basic_sqlite_slot<Synced>::is_present(std::int64_t mark) {
+    if (!own_->witness.can_ask()) {
+        operation now(*own_);
+        if (now.begin()) {
+            return presence::unknown;
+        }
+    }
+    return own_->witness.is_present(mark);
+}
+#endif
 
 } // namespace bide::inline BIDE_ABI
 

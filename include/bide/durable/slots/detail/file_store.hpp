@@ -7,7 +7,9 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file_failure.hpp>
 #include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/file_settings.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/page_file.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
@@ -24,15 +26,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct file_settings {
-    bool is_synced = true;
-    std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
-    std::size_t max_value = std::size_t{64} << 20;
-    std::int64_t patience_ns = 10'000'000'000;
-    unsigned mode = 0600;
-    bool any_filesystem = false;
-};
-
 template <class Io> class file_store {
 public:
     file_store(std::string path, const file_settings& settings, Io io = Io())
@@ -45,10 +38,15 @@ public:
     cas_result compare_exchange(slot_version version, std::string_view value);
     // update(snapshot) answers an optional<string>. It does not use this slot.
     template <class Update> cas_result update_locked(const Update& update);
+    // Puts a file with the value in the place of one that look() finds corrupt.
+    cas_result replace_damaged(std::string_view value);
 
     // Makes the lock file, which is what a watch looks at.
-    std::error_code touch() noexcept { return hold(*this, false).error; }
+    std::error_code touch() noexcept { return note(hold(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
+
+    // Of the last operation that failed; of its user's with the lock file, too.
+    file_failure failure{};
 
 private:
     // The lock file's lock.
@@ -78,19 +76,31 @@ private:
     // Under the lock:
     std::error_code read(bool to_write);
     std::error_code settle() noexcept;
+    void find_loss(slot_version mark) noexcept;
     cas_result store(std::string_view value);
     cas_result overwrite(std::string_view value, slot_version next);
-    cas_result replace(std::string_view value, slot_version next);
+    cas_result replace(std::string_view value, slot_version next, bool is_damaged = false);
     cas_result stored(slot_version version) noexcept;
     slot_version next_version() noexcept;
     slot_snapshot snapshot() const;
+    bool lost_acknowledged() const noexcept {
+        return !file_.found().is_absent && lost_after_ == file_.found().version();
+    }
+    bool fell_back() const noexcept { return file_.found().fell_back() || lost_acknowledged(); }
     held_file<Io> open_directory() noexcept {
         return held_file<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
     }
 
-    static cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, error}; }
-    static cas_result unsure(std::error_code error) {
-        return {cas_status::indeterminate, 0, {}, error};
+    // Errors are about the part that an operation has come to.
+    std::error_code note(std::error_code error) noexcept {
+        if (error) {
+            failure = {error, part_};
+        }
+        return error;
+    }
+    cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, note(error)}; }
+    cas_result unsure(std::error_code error) {
+        return {cas_status::indeterminate, 0, {}, note(error)};
     }
 
     [[no_unique_address]] Io io_;
@@ -100,8 +110,10 @@ private:
     page_file<Io> file_;
     long owner_; // the process that opened the files
     bool is_held_ = false;
-    slot_version settled_ = 0; // known to be on the disk
-    slot_version seen_ = 0;    // the latest
+    slot_version settled_ = 0;    // known to be on the disk
+    slot_version seen_ = 0;       // the latest
+    slot_version lost_after_ = 0; // a later one was acknowledged; 0: of none is that known
+    file_part part_ = file_part::lock;
 };
 
 template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
@@ -109,11 +121,9 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
         return snapshot();
     }
     const hold held(*this, false);
-    if (held.error) {
-        return unexpected{held.error};
-    }
-    if (const std::error_code error = read(false)) {
-        return unexpected{error};
+    const std::error_code error = held.error ? held.error : read(false);
+    if (error) {
+        return unexpected{note(error)};
     }
     return snapshot();
 }
@@ -121,10 +131,8 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
 template <class Io>
 cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
     const hold held(*this, true);
-    if (held.error) {
-        return failed(held.error);
-    }
-    if (const std::error_code error = read(true)) {
+    const std::error_code error = held.error ? held.error : read(true);
+    if (error) {
         return failed(error);
     }
     if (file_.found().version() != version) {
@@ -137,10 +145,7 @@ template <class Io>
 template <class Update>
 cas_result file_store<Io>::update_locked(const Update& update) {
     const hold held(*this, true);
-    if (held.error) {
-        return failed(held.error);
-    }
-    if (const std::error_code error = read(true)) {
+    if (const std::error_code error = held.error ? held.error : read(true)) {
         return failed(error);
     }
     const std::optional<std::string> value = update(snapshot());
@@ -148,6 +153,26 @@ cas_result file_store<Io>::update_locked(const Update& update) {
         return {cas_status::stored, file_.found().version(), {}, {}};
     }
     return store(*value);
+}
+
+// Over nothing that can be read, and nothing that a later format may read.
+template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
+    const hold held(*this, true);
+    const std::error_code error = held.error ? held.error : read(true);
+    if (!error) {
+        return {cas_status::conflict, 0, snapshot(), {}};
+    }
+    if (error != durable_errc::corrupt_record) {
+        return failed(error);
+    }
+    if (value.size() > set_.max_value) {
+        return failed(durable_errc::too_large);
+    }
+    slot_version last = file_.claimed_by_any();
+    if (const slot_version mark = lock_.mark(); mark < file_versions::most_believed) {
+        last = std::max(last, mark);
+    }
+    return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
 }
 
 // ---- the lock
@@ -164,6 +189,7 @@ template <class Io> void file_store<Io>::adopt() noexcept {
 
 template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexcept {
     adopt();
+    part_ = file_part::lock;
     if (is_held_) {
         return std::make_error_code(std::errc::resource_deadlock_would_occur);
     }
@@ -189,28 +215,30 @@ template <class Io> void file_store<Io>::distrust() noexcept {
 
 // Reads without the lock, so that readers do not keep writers out: true where that tells as much as
 // it would with the lock. Both pages are good, so no write of one was under way; the newer one is
-// known to be on the disk, so no sync was. A file that is not there is not there either way.
+// known to be on the disk, so no sync was. A file that is not there may be in a directory that is
+// not there any more either, and one that went back may have lost something: the lock file tells.
 template <class Io> bool file_store<Io>::is_quiet() {
     adopt();
     if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
         return false;
     }
-    if (file_.found().is_absent) {
-        return true;
-    }
-    if (file_.examine() || file_.found().fell_back()) {
+    if (file_.found().is_absent || file_.examine() || file_.found().fell_back()) {
         return false;
     }
     const slot_version version = file_.found().version();
+    if (version < seen_ || lost_after_ == version) {
+        return false;
+    }
     if (set_.is_synced && settled_ != version && lock_.mark() != version) {
         return false;
     }
     settled_ = version;
-    seen_ = std::max(seen_, version);
+    seen_ = version;
     return true;
 }
 
 template <class Io> std::error_code file_store<Io>::read(bool to_write) {
+    part_ = file_part::data;
     if (const std::error_code error = file_.attach(to_write, lock_.facts().st_dev)) {
         return error;
     }
@@ -228,22 +256,41 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
 // So it is neither told, nor is the other page, which may be all that is on the disk, written over.
 template <class Io> std::error_code file_store<Io>::settle() noexcept {
     const slot_version version = file_.found().version();
-    if (!set_.is_synced || settled_ == version) {
+    const bool is_settled = !set_.is_synced || settled_ == version;
+    if (is_settled && !file_.found().fell_back()) {
         return {};
     }
-    if (lock_.mark() != version) {
+    const slot_version mark = lock_.mark();
+    find_loss(mark);
+    if (is_settled) {
+        return {};
+    }
+    if (mark != version) {
         if (const std::error_code error = file_.sync()) {
             distrust();
             return error;
         }
         const held_file<Io> directory = open_directory();
         if (!directory || io_.sync_all(directory.get()) != 0) {
+            part_ = file_part::directory;
             return system_error_code();
         }
-        lock_.set_mark(version);
+        if (!lost_acknowledged()) { // else the next reader has to find it too
+            lock_.set_mark(version);
+        }
     }
     settled_ = version;
     return {};
+}
+
+// The mark is of a version that was on the disk: where none is there that is as late, the page that
+// had it is bad, or the file is an earlier copy. One that no clock will come to is no mark.
+template <class Io> void file_store<Io>::find_loss(slot_version mark) noexcept {
+    if (mark > file_.found().version() && mark < file_versions::most_believed &&
+        mark == lock_.mark()) {
+        lost_after_ = file_.found().version();
+        seen_ = std::max(seen_, mark);
+    }
 }
 
 template <class Io> slot_snapshot file_store<Io>::snapshot() const {
@@ -251,7 +298,8 @@ template <class Io> slot_snapshot file_store<Io>::snapshot() const {
     if (!file_.found().is_absent) {
         there.version = file_.found().version();
         there.value = file_.value();
-        there.fell_back = file_.found().fell_back();
+        there.fell_back = fell_back();
+        there.lost_acknowledged = lost_acknowledged();
     }
     return there;
 }
@@ -269,7 +317,10 @@ template <class Io> cas_result file_store<Io>::store(std::string_view value) {
 
 template <class Io> slot_version file_store<Io>::next_version() noexcept {
     const page_finding& found = file_.found();
-    return file_versions::next(found.version(), found.fell_back(), found.claimed(), seen_,
+    if (found.is_absent) {
+        find_loss(lock_.mark()); // what there was before it was deleted
+    }
+    return file_versions::next(found.version(), fell_back(), found.claimed(), seen_,
                                io_.clock_ns());
 }
 
@@ -300,25 +351,30 @@ cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) 
 }
 
 // A new file, which is whole and on the disk before it gets the path.
-template <class Io> cas_result file_store<Io>::replace(std::string_view value, slot_version next) {
+template <class Io>
+cas_result file_store<Io>::replace(std::string_view value, slot_version next, bool is_damaged) {
     // The mark gets its room while a failure still changes nothing.
-    if (file_.found().is_absent && !lock_.set_mark(0)) {
+    part_ = file_part::lock;
+    if (file_.found().is_absent && !lock_.set_mark(lock_.mark())) {
         return failed(system_error_code());
     }
+    part_ = file_part::directory;
     const held_file<Io> directory = open_directory();
     if (!directory) {
         return failed(system_error_code());
     }
-    if (const auto error = file_.prepare(value, next, set_.page_size, set_.mode)) {
+    part_ = file_part::fresh;
+    if (const auto error = file_.prepare(value, next, set_.page_size, set_.mode, is_damaged)) {
         file_.close();
         return failed(error);
     }
     seen_ = next;
     bool is_unsure = false;
-    if (const auto error = file_.take_place(is_unsure)) {
+    if (const auto error = file_.take_place(is_unsure, is_damaged)) {
         file_.close();
         return is_unsure ? unsure(error) : failed(error);
     }
+    part_ = file_part::directory;
     if (set_.is_synced && io_.sync_all(directory.get()) != 0) {
         const std::error_code error = system_error_code();
         file_.close();

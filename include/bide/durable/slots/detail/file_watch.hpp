@@ -4,6 +4,12 @@
 // Linux's inotify(7) on a file slot's lock file, whose mark is written after each change, when that
 // is on the disk and not before. Empty elsewhere.
 //
+// It also tells when a file description that may write the lock file is closed: the end of a
+// presence, which is seen in no other way by those who have another namespace of processes. A slot's
+// object that ends looks the same, and costs the watcher a look at the record, a few microseconds.
+// The system tells of it just before it drops the lock: who looks in that moment is told too early,
+// and looks again when it would without a watch.
+//
 // To close an instance of inotify takes ten milliseconds or more: the system first waits until nobody
 // can still be looking at a watch that was in it. To take a watch out takes none. So instances are
 // kept for the next watch, and closed by the end of the process; by then there is nothing to wait
@@ -131,7 +137,7 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t changed = IN_MODIFY;
+    static constexpr std::uint32_t changed = IN_MODIFY | IN_CLOSE_WRITE;
     static constexpr std::uint32_t lost = IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
 
     file_watch(held_file<posix_io> events, int watch) noexcept

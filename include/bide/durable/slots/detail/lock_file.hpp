@@ -10,7 +10,8 @@
 // it after its sync, so whoever reads another version than the mark's knows that the writer came to
 // an end in between, or that there was a mark that nobody could write, and syncs first. The mark is
 // not synced itself: when it is lost, one sync more is all that happens. Writing it is also what
-// wakes those who watch.
+// wakes those who watch. A mark that is later than every version that can be read says that a value
+// was acknowledged and is lost: no crash leaves that, as the mark is written last.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -25,24 +26,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-inline std::error_code system_error_code(int error = errno) noexcept {
-    return {error, std::generic_category()};
-}
-
-// A file of ours is a regular one with one name: what has two would have two locks.
-inline std::error_code check_kind(const struct stat& facts) noexcept {
-    if (S_ISREG(facts.st_mode)) {
-        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
-    }
-    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
-                             : S_ISLNK(facts.st_mode) ? ELOOP
-                                                      : EINVAL);
-}
-
-inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
-    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
 
 template <class Io> class lock_file {
 public:
@@ -65,7 +48,7 @@ public:
     const std::string& path() const noexcept { return path_; }
     const struct stat& facts() const noexcept { return facts_; }
 
-    // 0: none.
+    // 0: none. Without the lock it may be one that never was.
     std::uint64_t mark() noexcept {
         char bytes[8];
         return io_.read_at(file_.get(), bytes, 8, 0) == 8 ? load_little<std::uint64_t>(bytes) : 0;
@@ -92,7 +75,7 @@ private:
     bool any_filesystem_;
     std::int64_t patience_ns_;
     held_file<Io> file_;
-    struct stat facts_{};
+    struct stat facts_ {};
     std::uint64_t chance_ = 0;
 };
 
@@ -127,6 +110,9 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
 // Makes it where there is none. One that may not be written will do for readers, without a mark.
 template <class Io> std::error_code lock_file<Io>::open() noexcept {
     constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    if (io_.look_at(path_.c_str(), facts_) == 0 && !S_ISREG(facts_.st_mode)) {
+        return check_kind(facts_); // a socket cannot be opened, and a device may do something
+    }
     int fd = io_.open_file(path_.c_str(), how | O_RDWR);
     if (fd < 0 && errno == ENOENT) {
         fd = io_.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_);

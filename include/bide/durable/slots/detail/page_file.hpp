@@ -60,6 +60,16 @@ public:
     std::string_view value() const noexcept {
         return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
     }
+    // What either page says of a file with no good one, were they to be believed.
+    std::uint64_t claimed_by_any() const noexcept {
+        std::uint64_t latest = 0;
+        for (const file_page& page : found_.pages) {
+            if (page.version < file_versions::most_believed) {
+                latest = std::max(latest, page.version);
+            }
+        }
+        return latest;
+    }
     bool has_room_for(std::string_view value) const noexcept {
         return value.size() <= found_.page_size - file_page::header_size;
     }
@@ -67,12 +77,14 @@ public:
     // Over the page that does not count.
     std::error_code overwrite(std::string_view value, std::uint64_t version);
 
-    // Makes a file with the value, and with the one that was found as its other page. The file is
-    // on the disk; it has a path of its own, and nothing else if there is an error.
+    // Makes a file with the value, and with the one that was found as its other page unless what was
+    // found is damaged. The file is on the disk; it has a path of its own, and nothing else if there
+    // is an error.
     std::error_code prepare(std::string_view value, std::uint64_t version,
-                            std::uint32_t least_page_size, unsigned mode);
-    // Gives it the path of this one. `unsure`: it may have it although there is an error.
-    std::error_code take_place(bool& is_unsure);
+                            std::uint32_t least_page_size, unsigned mode, bool is_damaged);
+    // Gives it the path of this one; what is damaged is kept beside it, in the place of what was kept
+    // before. `unsure`: it may have the path although there is an error.
+    std::error_code take_place(bool& is_unsure, bool is_damaged);
 
     // Until all that was written is on the disk.
     std::error_code sync() noexcept {
@@ -89,11 +101,12 @@ private:
                          std::uint64_t version);
     void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept;
     std::string fresh_path() const { return path_ + ".new"; }
+    std::string damaged_path() const { return path_ + ".damaged"; }
 
     [[no_unique_address]] Io io_;
     std::string path_;
     held_file<Io> file_;
-    struct stat facts_{};
+    struct stat facts_ {};
     bool is_writable_ = false;
     page_finding found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
@@ -228,8 +241,13 @@ std::error_code page_file<Io>::overwrite(std::string_view value, std::uint64_t v
 
 template <class Io>
 std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t version,
-                                       std::uint32_t least_page_size, unsigned mode) {
+                                       std::uint32_t least_page_size, unsigned mode,
+                                       bool is_damaged) {
     const std::size_t needed = file_page::header_size + value.size();
+    const bool has_owner = !found_.is_absent;
+    if (is_damaged) {
+        found_ = page_finding();
+    }
     std::size_t page_size = std::max(least_page_size, found_.page_size);
     if (needed > page_size) { // and half as much again, so that a growing value is not moved often
         page_size =
@@ -245,7 +263,7 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
         return system_error_code();
     }
     std::error_code error;
-    if (!found_.is_absent && io_.take_after(file.get(), facts_) != 0) {
+    if (has_owner && io_.take_after(file.get(), facts_) != 0) {
         error = system_error_code();
     }
     if (!error) {
@@ -277,13 +295,23 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
     return write_fully(fd, page_size, page_size);
 }
 
-template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure) {
+// Where two files can change places what was damaged is never without a name. Elsewhere a crash may
+// leave it with the other name only, and this one absent.
+template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
     const std::string fresh = fresh_path();
-    if (io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
+    if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
+        io_.rename_file(fresh.c_str(), damaged_path().c_str()); // else the next change removes it
+        return {};
+    }
+    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
+    if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
         return {};
     }
     const std::error_code error = system_error_code();
     is_unsure = error == std::errc::io_error;
+    if (is_moved && io_.rename_file(damaged_path().c_str(), path_.c_str()) != 0) {
+        is_unsure = true;
+    }
     io_.remove_file(fresh.c_str());
     return error;
 }

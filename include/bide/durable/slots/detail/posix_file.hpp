@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -67,6 +68,24 @@ constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
     return false;
 }
 
+inline std::error_code system_error_code(int error = errno) noexcept {
+    return {error, std::generic_category()};
+}
+
+// A file of ours is a regular one with one name: what has two would have two locks.
+inline std::error_code check_kind(const struct stat& facts) noexcept {
+    if (S_ISREG(facts.st_mode)) {
+        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
+    }
+    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
+                             : S_ISLNK(facts.st_mode) ? ELOOP
+                                                      : EINVAL);
+}
+
+inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 class posix_io {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
     static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
@@ -97,7 +116,7 @@ class posix_io {
         short type;
     };
     static claimed claim(int fd, int how, short type) noexcept {
-        struct flock first{};
+        struct flock first {};
         first.l_type = type;
         first.l_whence = SEEK_SET;
         first.l_len = 1;
@@ -147,6 +166,17 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
+    // Each gets the other's name, in one step.
+    int exchange_files(const char* a, const char* b) noexcept {
+#if defined(__linux__) && defined(RENAME_EXCHANGE)
+        return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+#else
+        static_cast<void>(a);
+        static_cast<void>(b);
+        errno = ENOSYS;
+        return -1;
+#endif
+    }
 
     // Of a symbolic link, about the link. Of the times nothing: a filesystem that was asked for them
     // has to note the time of the next write exactly, and a sync after that takes half as long again.

@@ -2,10 +2,13 @@
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CONNECTION_HPP
 
 // A slot's own connection: opened when it is needed, in a mode in which what is committed is kept.
+// It keeps what SQLite said of the last failure.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
+#include <bide/durable/slots/detail/sqlite_journal.hpp>
+#include <bide/durable/slots/detail/sqlite_place.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
@@ -20,38 +23,21 @@
 
 namespace bide::inline BIDE_ABI {
 
-// How the database file is kept whole.
-enum class sqlite_journal {
-    // A database that has nothing in it yet becomes WAL where that is safe with this SQLite, which
-    // is from 3.51.3 on (and in 3.50.7 and 3.44.6), else `persist`. One that is there already is
-    // left as it is: in WAL mode where that is safe, and refused with sqlite_slot_errc::unsafe_wal
-    // where not; with any rollback journal the slot uses `persist` for its part.
-    automatic,
-
-    // Write-ahead log; faster. The database is converted for all who use it.
-    wal,
-
-    // Rollback journal, a file that is kept. A database in WAL mode is converted for all who use
-    // it, which has to wait until nobody else has it open.
-    persist
-};
-
 namespace detail {
-
-enum class sqlite_sync { normal = 1, full = 2, extra = 3 }; // as PRAGMA synchronous says them
 
 class sqlite_connection final : public sqlite_process::member {
 public:
     struct settings {
         std::string path;
-        std::string table; // quoted
+        std::string table;
+        std::string key;
         sqlite_journal journal = sqlite_journal::automatic;
         std::chrono::milliseconds patience{};
         bool is_synced = true;
     };
 
     explicit sqlite_connection(settings s)
-        : settings_(std::move(s)), texts_(settings_.table), patience_(settings_.patience) {}
+        : settings_(std::move(s)), texts_("main.\"" + settings_.table + '"'), patience_(settings_.patience) {}
     ~sqlite_connection() override {
         if (leave_list()) {
             abandon();
@@ -60,7 +46,7 @@ public:
         }
     }
 
-    const std::string& path() const noexcept { return settings_.path; }
+    const settings& of() const noexcept { return settings_; }
 
     // To begin an operation with: it is open after that, on the file that has the name now.
     // Throws: std::bad_alloc.
@@ -69,15 +55,28 @@ public:
     // Waits as long again.
     void renew_patience() noexcept { patience_.begin(); }
 
-    // An SQLite code: ROW and DONE are good.
-    int read(std::string_view key, slot_snapshot& to, bool& is_sound) {
-        return sqlite_read(select_, key, &patience_, to, is_sound);
+    // How often it was opened.
+    unsigned generation() const noexcept { return generation_; }
+
+    // The code becomes SQLite's. `known` was acknowledged before.
+    // Throws: std::bad_alloc.
+    std::error_code read(sqlite_row& row, int& code);
+    cas_result write(slot_version version, slot_version known, std::string_view value, int& code);
+    // In a transaction: over a row that is damaged.
+    cas_result repair(const sqlite_row& damaged, slot_version known, std::string_view value,
+                      int& code);
+
+    // The error of an SQLite code, or a negative one of ours, which is taken note of.
+    // Throws: std::bad_alloc.
+    std::error_code failed(int code) { return failed(code, db_); }
+    std::error_code failed(int code, sqlite3* on);
+    std::error_code corrupt(const sqlite_row& row) {
+        said_ = row.defect;
+        return make_error_code(durable_errc::corrupt_record);
     }
-    cas_result write(std::string_view key, slot_version version, std::string_view value,
-                     int& code) noexcept {
-        return sqlite_write(version == 0 ? insert_ : update_, key, version, value, &patience_,
-                            code);
-    }
+    // Another error than SQLite's, in words.
+    void say(std::string words) { said_ = std::move(words); }
+    std::string explain() const;
 
     // A statement without values. The first column of its first row, as text, goes to `first`.
     // Throws: std::bad_alloc, if there is a `first`.
@@ -96,13 +95,11 @@ public:
     void close() noexcept;
     void close_inherited() noexcept override;
 
-    static bool is_wal_safe(int version) noexcept {
-        return version >= 3'051'003 || (version >= 3'050'007 && version < 3'051'000) ||
-               (version >= 3'044'006 && version < 3'045'000);
-    }
+    static bool is_wal_safe(int version) noexcept { return is_sqlite_wal_safe(version); }
 
 private:
-    int open();
+    std::error_code open();
+    int set_up();
     int choose_journal(sqlite_journal& taken);
     int become(sqlite_journal wanted);
     int synchronize(sqlite_sync wanted);
@@ -116,6 +113,8 @@ private:
     sqlite_statement select_;
     sqlite_statement insert_;
     sqlite_statement update_;
+    unsigned generation_ = 0;
+    std::string said_; // of the last failure
 };
 
 // ---- Opening
@@ -129,22 +128,26 @@ inline std::error_code sqlite_connection::begin() {
         return {};
     }
     close();
-    const int code = open();
-    if (code != SQLITE_OK) {
+    if (const std::error_code error = open()) {
         close();
-        return sqlite_code(code);
+        return error;
     }
     if (const char* const full = ::sqlite3_db_filename(db_, "main");
         full != nullptr && *full != 0) {
         settings_.path = full; // so that it stays the same when the working directory changes
     }
+    ++generation_;
     return {};
 }
 
-// An SQLite code, or a negative one of ours.
-inline int sqlite_connection::open() {
+inline std::error_code sqlite_connection::open() {
     if (::sqlite3_threadsafe() == 0) {
-        return SQLITE_MISUSE;
+        return failed(SQLITE_MISUSE);
+    }
+    if (const std::error_code error = check_sqlite_place(settings_.path.c_str())) {
+        const char* const words = sqlite_place_words(error);
+        said_ = words != nullptr ? words : error.message();
+        return error;
     }
     patience_.seed(reinterpret_cast<std::uintptr_t>(this));
     // No name is anything but a file's: not a URI, not a database in memory.
@@ -158,8 +161,14 @@ inline int sqlite_connection::open() {
         ::sqlite3_extended_result_codes(db_, 1);
     }
     if (code == SQLITE_OK) {
-        code = ::sqlite3_busy_handler(db_, &sqlite_patience::on_busy, &patience_);
+        code = set_up();
     }
+    return code == SQLITE_OK ? std::error_code() : failed(code);
+}
+
+// An SQLite code, or a negative one of ours.
+inline int sqlite_connection::set_up() {
+    int code = ::sqlite3_busy_handler(db_, &sqlite_patience::on_busy, &patience_);
     if (code == SQLITE_OK) {
         code = execute("PRAGMA mmap_size=0"); // an error of the disk is to be a code, not a signal
     }
@@ -175,14 +184,17 @@ inline int sqlite_connection::open() {
     if (code == SQLITE_OK) {
         code = execute(texts_.create);
     }
+    if (code == SQLITE_OK) {
+        code = sqlite_check_table(db_, "main", settings_.table.c_str());
+    }
     constexpr unsigned kept = SQLITE_PREPARE_PERSISTENT;
     if (code == SQLITE_OK) {
-        code = select_.prepare(db_, texts_.select, kept);
+        code = sqlite_of_table(select_.prepare(db_, texts_.select, kept));
     }
     if (code == SQLITE_OK) {
-        code = insert_.prepare(db_, texts_.insert, kept);
+        code = sqlite_of_table(insert_.prepare(db_, texts_.insert, kept));
     }
-    return code == SQLITE_OK ? update_.prepare(db_, texts_.update, kept) : code;
+    return code == SQLITE_OK ? sqlite_of_table(update_.prepare(db_, texts_.update, kept)) : code;
 }
 
 // `taken` is what is wanted at first, and what was taken at last.
@@ -239,6 +251,69 @@ inline int sqlite_connection::synchronize(sqlite_sync wanted) {
 }
 
 // ---- Being open
+
+inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
+    code = sqlite_read(select_, settings_.key, &patience_, row);
+    if (code != SQLITE_ROW && code != SQLITE_DONE) {
+        return failed(code);
+    }
+    return row.defect.empty() ? std::error_code() : corrupt(row);
+}
+
+inline cas_result sqlite_connection::write(slot_version version, slot_version known,
+                                           std::string_view value, int& code) {
+    cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version,
+                                known, value, &patience_, code);
+    if (r.error) {
+        const std::error_code error = failed(code);
+        r.error = r.error.category() == sqlite_category() ? error : r.error;
+    }
+    return r;
+}
+
+// No version comes again: later than what the damaged row has, unless that has none that can be
+// believed.
+inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_version known,
+                                            std::string_view value, int& code) {
+    const slot_version now = sqlite_first_version();
+    slot_version next = std::max(now, known + 1);
+    if (damaged.claimed < sqlite_last_version - 1) {
+        next = std::max(next, damaged.claimed + 1);
+    }
+    sqlite_statement change;
+    code = change.prepare(db_, texts_.repair);
+    if (code == SQLITE_OK) {
+        const sqlite_binding bound(change, settings_.key, static_cast<std::int64_t>(next), value);
+        code = bound.code() == SQLITE_OK ? change.step(&patience_) : bound.code();
+    }
+    if (code != SQLITE_DONE) {
+        return sqlite_failed(failed(code));
+    }
+    return {cas_status::stored, next, {}, {}};
+}
+
+inline std::error_code sqlite_connection::failed(int code, sqlite3* on) {
+    const int of_sqlite = on == nullptr ? SQLITE_OK : ::sqlite3_extended_errcode(on);
+    const bool is_said = code == static_cast<int>(sqlite_slot_errc::other_table)
+                             ? of_sqlite != SQLITE_OK
+                             : code > 0 && of_sqlite == code;
+    if ((code & 0xff) == SQLITE_CANTOPEN && code > 0 && on != nullptr) {
+        code |= ::sqlite3_system_errno(on) << 16;
+    }
+    const std::error_code error = sqlite_code(code);
+    said_ = error.message();
+    if (const char* const more = is_said ? ::sqlite3_errmsg(on) : nullptr;
+        more != nullptr && said_.find(more) == said_.npos) {
+        said_ += std::string(": ") + more;
+    }
+    return error;
+}
+
+inline std::string sqlite_connection::explain() const {
+    std::string line = "SQLite database " + printable(settings_.path) + ", table " +
+                       settings_.table + ", key \"" + printable(settings_.key) + '"';
+    return said_.empty() ? line : line + ": " + printable(said_);
+}
 
 inline int sqlite_connection::execute(const std::string& text, std::string* first) {
     sqlite_statement statement;

@@ -24,10 +24,17 @@ enum class sqlite_slot_errc {
     other_mode = -2,
 
     // This is a child process that was forked in the midst of an operation.
-    forked = -3
+    forked = -3,
+
+    // The name of the slot's table is that of a view, or of a table with other columns.
+    other_table = -4
 };
 
 namespace detail {
+
+// A code has three parts: SQLite's in bits 0..7, what SQLite extends it by in bits 8..15, and above
+// these, for SQLITE_CANTOPEN, the errno of the system.
+constexpr int sqlite_system_error(int code) noexcept { return code < 0 ? 0 : code >> 16; }
 
 class sqlite_category_type final : public std::error_category {
 public:
@@ -38,23 +45,50 @@ public:
         case sqlite_slot_errc::unsafe_wal: return "WAL mode is not safe with this SQLite";
         case sqlite_slot_errc::other_mode: return "the journal mode cannot be had";
         case sqlite_slot_errc::forked: return "the process was forked in the midst of an operation";
+        case sqlite_slot_errc::other_table: return "the table is not one of locks";
         }
-        std::string text = ::sqlite3_errstr(code);
-        return (code & 0xff) == code ? text : text + " (" + std::to_string(code) + ")";
+        const int of_sqlite = code & 0xffff;
+        std::string text = ::sqlite3_errstr(of_sqlite);
+        if ((of_sqlite & 0xff) != of_sqlite) {
+            text += " (" + std::to_string(of_sqlite) + ")";
+        }
+        if (const int of_system = sqlite_system_error(code)) {
+            text += ": " + std::generic_category().message(of_system);
+        }
+        return text;
     }
 
+    // Those that last are conditions of errc that last.
     std::error_condition default_error_condition(int code) const noexcept override {
         if (code < 0) {
-            return std::make_error_condition(code == static_cast<int>(sqlite_slot_errc::forked)
-                                                 ? std::errc::operation_not_permitted
-                                                 : std::errc::operation_not_supported);
+            switch (static_cast<sqlite_slot_errc>(code)) {
+            case sqlite_slot_errc::forked:
+                return std::make_error_condition(std::errc::operation_not_permitted);
+            case sqlite_slot_errc::other_table:
+                return std::make_error_condition(std::errc::invalid_argument);
+            case sqlite_slot_errc::unsafe_wal:
+            case sqlite_slot_errc::other_mode: break;
+            }
+            return std::make_error_condition(std::errc::operation_not_supported);
+        }
+        if (const int of_system = sqlite_system_error(code)) {
+            return {of_system, std::generic_category()};
         }
         switch (code & 0xff) {
-        case SQLITE_BUSY: return std::make_error_condition(std::errc::timed_out);
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED: return std::make_error_condition(std::errc::timed_out);
         case SQLITE_FULL: return std::make_error_condition(std::errc::no_space_on_device);
         case SQLITE_NOMEM: return std::make_error_condition(std::errc::not_enough_memory);
         case SQLITE_IOERR: return std::make_error_condition(std::errc::io_error);
+        case SQLITE_PERM:
+        case SQLITE_AUTH:
         case SQLITE_READONLY: return std::make_error_condition(std::errc::permission_denied);
+        case SQLITE_CONSTRAINT:
+            return std::make_error_condition(std::errc::operation_not_permitted);
+        case SQLITE_NOTADB:
+        case SQLITE_FORMAT:
+        case SQLITE_CORRUPT: return std::make_error_condition(std::errc::protocol_error);
+        case SQLITE_MISUSE: return std::make_error_condition(std::errc::function_not_supported);
         default: return {code, *this};
         }
     }
@@ -89,7 +123,9 @@ inline bool sqlite_is_harmless(int code) noexcept {
 
 // Of SQLite's extended result codes and of sqlite_slot_errc. SQLITE_BUSY, which is what waiting in
 // vain ends with, compares equal to std::errc::timed_out, SQLITE_FULL to no_space_on_device,
-// SQLITE_READONLY to permission_denied, SQLITE_IOERR to io_error.
+// SQLITE_READONLY, _PERM and _AUTH to permission_denied, SQLITE_IOERR to io_error, SQLITE_NOTADB and
+// SQLITE_CORRUPT to protocol_error. SQLITE_CANTOPEN has the errno of the system in bits 16 and up,
+// where the system said one, and compares equal to that.
 inline const std::error_category& sqlite_category() noexcept {
     static const detail::sqlite_category_type category;
     return category;

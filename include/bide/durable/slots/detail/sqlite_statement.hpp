@@ -109,10 +109,14 @@ public:
     sqlite_binding(const sqlite_statement& of, std::string_view key) noexcept
         : statement_(of.get()), code_(::sqlite3_bind_text(statement_, 1, key.data(),
                                                           static_cast<int>(key.size()), nullptr)) {}
+    // As it is to become, and for an update the version that it has.
     sqlite_binding(const sqlite_statement& of, std::string_view key, std::int64_t version,
-                   std::string_view value) noexcept
+                   std::string_view value, std::int64_t before = 0) noexcept
         : sqlite_binding(of, key) {
         keep(::sqlite3_bind_int64(statement_, 2, version));
+        if (before != 0) {
+            keep(::sqlite3_bind_int64(statement_, 4, before));
+        }
         keep(value.empty()
                  ? ::sqlite3_bind_zeroblob(statement_, 3, 0)
                  : ::sqlite3_bind_blob64(statement_, 3, value.data(), value.size(), nullptr));
@@ -143,83 +147,133 @@ struct sqlite_texts {
           insert("INSERT INTO " + table +
                  " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"),
           update("UPDATE " + table +
-                 " SET version = version + 1, value = ?3 WHERE key = ?1 AND version = ?2") {}
+                 " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4"),
+          repair("UPDATE " + table + " SET version = ?2, value = ?3 WHERE key = ?1") {}
 
     std::string create;
     std::string select;
     std::string insert;
     std::string update;
+    std::string repair;
 };
+
+// The code of preparing a statement, which is the table's fault where that is of another kind.
+inline int sqlite_of_table(int code) noexcept {
+    return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
+}
+
+// What has the name of the table, if anything has, is a table with the columns of locks. An SQLite
+// code, or other_table.
+inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table) noexcept {
+    for (const char* const column : {"key", "version", "value"}) { // of a view it knows none
+        const int code = ::sqlite3_table_column_metadata(db, schema, table, column, nullptr,
+                                                         nullptr, nullptr, nullptr, nullptr);
+        if (code != SQLITE_OK) {
+            return sqlite_of_table(code);
+        }
+    }
+    return SQLITE_OK;
+}
+
+// A row as it was read.
+struct sqlite_row {
+    slot_snapshot there{};  // version 0: none
+    slot_version claimed = 0; // of a row that is damaged, where that has one
+    std::string defect{};   // what no slot can have stored; empty: none
+};
+
+inline constexpr slot_version sqlite_last_version = std::numeric_limits<std::int64_t>::max();
 
 inline cas_result sqlite_failed(std::error_code error) noexcept {
     return {cas_status::failed, 0, {}, error};
 }
 
 // Of a write or a commit that answered this.
-inline cas_result sqlite_failed_with(int code) noexcept {
+inline cas_result sqlite_failed_with(int code, std::error_code error) noexcept {
     return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
             0,
             {},
-            (code & 0xff) == SQLITE_TOOBIG ? make_error_code(durable_errc::too_large)
-                                           : sqlite_code(code)};
+            (code & 0xff) == SQLITE_TOOBIG ? make_error_code(durable_errc::too_large) : error};
 }
 
-// Reads the row; version 0 where there is none. An SQLite code (ROW or DONE: it was read), and
-// whether what is there can have been stored by a slot.
+inline const char* sqlite_type_name(int type) noexcept {
+    switch (type) {
+    case SQLITE_INTEGER: return "INTEGER";
+    case SQLITE_FLOAT: return "REAL";
+    case SQLITE_TEXT: return "TEXT";
+    case SQLITE_BLOB: return "BLOB";
+    default: return "NULL";
+    }
+}
+
+// Reads the row. An SQLite code; ROW or DONE: it was read.
 // Throws: std::bad_alloc.
 inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_patience* patience,
-                       slot_snapshot& to, bool& is_sound) {
+                       sqlite_row& to) {
     const sqlite_binding bound(select, key);
-    is_sound = true;
     const int code = bound.code() == SQLITE_OK ? select.step(patience) : bound.code();
-    if (code == SQLITE_ROW) {
-        sqlite3_stmt* const row = select.get();
-        const std::int64_t version = ::sqlite3_column_int64(row, 0);
-        is_sound = ::sqlite3_column_type(row, 0) == SQLITE_INTEGER && version > 0 &&
-                   ::sqlite3_column_type(row, 1) == SQLITE_BLOB;
-        if (is_sound) {
-            const void* const bytes = ::sqlite3_column_blob(row, 1);
-            const int size = ::sqlite3_column_bytes(row, 1);
-            if (bytes == nullptr && size != 0) {
-                return SQLITE_NOMEM;
-            }
-            to.version = static_cast<slot_version>(version);
-            to.value.assign(static_cast<const char*>(bytes == nullptr ? "" : bytes),
-                            static_cast<std::size_t>(size));
-        }
+    if (code != SQLITE_ROW) {
+        return code;
     }
+    sqlite3_stmt* const row = select.get();
+    if (const int type = ::sqlite3_column_type(row, 0); type != SQLITE_INTEGER) {
+        to.defect = std::string("the version is ") + sqlite_type_name(type) + " and not INTEGER";
+        return code;
+    }
+    const std::int64_t version = ::sqlite3_column_int64(row, 0);
+    if (version <= 0 || static_cast<slot_version>(version) + 1 >= sqlite_last_version) {
+        to.defect = "the version is " + std::to_string(version);
+        return code;
+    }
+    to.claimed = static_cast<slot_version>(version);
+    if (const int type = ::sqlite3_column_type(row, 1); type != SQLITE_BLOB) {
+        to.defect = std::string("the value is ") + sqlite_type_name(type) + " and not BLOB";
+        return code;
+    }
+    const void* const bytes = ::sqlite3_column_blob(row, 1);
+    const int size = ::sqlite3_column_bytes(row, 1);
+    if (bytes == nullptr && size != 0) {
+        return SQLITE_NOMEM;
+    }
+    to.there.version = to.claimed;
+    to.there.value.assign(static_cast<const char*>(bytes == nullptr ? "" : bytes),
+                          static_cast<std::size_t>(size));
     return code;
 }
 
 // The first version of a row: the nanoseconds since 1970, so that a row which was deleted and made
 // again does not come to its old versions.
-inline std::int64_t sqlite_first_version() noexcept {
+inline slot_version sqlite_first_version() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-    return std::max<std::int64_t>(ns, 1);
+    return static_cast<slot_version>(std::max<std::int64_t>(ns, 1));
+}
+
+// The version after this one, and after the last that is known to have been acknowledged.
+inline slot_version sqlite_next_version(slot_version before, slot_version known) noexcept {
+    return std::max(before == 0 ? sqlite_first_version() : before + 1, known + 1);
 }
 
 // `change` is the insert for version 0, else the update. `code` becomes SQLite's.
 inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
-                               std::string_view value, sqlite_patience* patience,
-                               int& code) noexcept {
-    constexpr slot_version last = std::numeric_limits<std::int64_t>::max();
+                               slot_version known, std::string_view value,
+                               sqlite_patience* patience, int& code) noexcept {
     code = SQLITE_DONE;
-    if (version >= last) {
+    const slot_version next = version < sqlite_last_version ? sqlite_next_version(version, known)
+                                                            : sqlite_last_version;
+    if (next >= sqlite_last_version) {
         return {cas_status::conflict, 0, {}, {}};
     }
-    const std::int64_t bound_version =
-        version == 0 ? sqlite_first_version() : static_cast<std::int64_t>(version);
-    const sqlite_binding bound(change, key, bound_version, value);
+    const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
+                               static_cast<std::int64_t>(version));
     code = bound.code() == SQLITE_OK ? change.step(patience) : bound.code();
     if (code != SQLITE_DONE) {
-        return sqlite_failed_with(code);
+        return sqlite_failed_with(code, sqlite_code(code));
     }
     if (::sqlite3_changes(change.connection()) == 0) {
         return {cas_status::conflict, 0, {}, {}};
     }
-    const auto stored = static_cast<slot_version>(bound_version);
-    return {cas_status::stored, version == 0 ? stored : stored + 1, {}, {}};
+    return {cas_status::stored, next, {}, {}};
 }
 
 } // namespace detail

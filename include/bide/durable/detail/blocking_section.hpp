@@ -1,0 +1,35 @@
+#ifndef BIDE_DURABLE_DETAIL_BLOCKING_SECTION_HPP
+#define BIDE_DURABLE_DETAIL_BLOCKING_SECTION_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// This thread is about to wait for a store: where it is a scheduler's worker, another goes on in its
+// place.
+class blocking_section {
+public:
+    blocking_section() noexcept : host_(worker_local<native_platform>::get().host) {
+        if (host_ != nullptr) {
+            host_->blocks();
+        }
+    }
+    blocking_section(const blocking_section&) = delete;
+    blocking_section& operator=(const blocking_section&) = delete;
+    ~blocking_section() {
+        if (host_ != nullptr) {
+            host_->unblocks();
+        }
+    }
+
+private:
+    basic_worker_host<native_platform>* const host_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

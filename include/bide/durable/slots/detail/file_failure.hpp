@@ -1,0 +1,119 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
+
+// What a file slot says of an operation that failed: which file it is about, and in plain words what
+// is wrong with it and what helps.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+enum class file_part { lock, data, fresh, directory };
+
+struct file_failure {
+    std::error_code error{};
+    file_part part = file_part::data;
+
+    // One line. `path`: of the slot. Looks at the file, which may be another one by now.
+    // Throws: std::bad_alloc.
+    std::string explain(const std::string& path) const;
+
+private:
+    std::string of_store() const;
+    std::string of_system(const std::string& file) const;
+    static const char* kind_of(const std::string& file) noexcept;
+};
+
+inline std::string file_failure::explain(const std::string& path) const {
+    if (!error) {
+        return path;
+    }
+    std::string file = path;
+    switch (part) {
+    case file_part::lock: file += ".lock"; break;
+    case file_part::data: break;
+    case file_part::fresh: file += ".new"; break;
+    case file_part::directory: file.erase(file.rfind('/') + 1); break;
+    }
+    if (error == std::errc::no_such_file_or_directory) {
+        file.erase(file.rfind('/') + 1);
+    }
+    return file + ": " + (error.category() == durable_category() ? of_store() : of_system(file));
+}
+
+inline std::string file_failure::of_store() const {
+    switch (static_cast<durable_errc>(error.value())) {
+    case durable_errc::corrupt_record:
+        return "is no file of a slot, or both of its copies of the record are damaged; repair puts "
+               "it aside and makes a new one";
+    case durable_errc::unsupported_record_version:
+        return "was written by a later version of this library, in a format that this one cannot "
+               "read";
+    case durable_errc::unsupported_filesystem:
+        return "is on a filesystem of the network or of a program, where locks of files and syncs "
+               "may not hold";
+    case durable_errc::too_large: return "the record is larger than the slot's max_value";
+    case durable_errc::invalid_argument: return "is no path that can name a file";
+    default: return error.message();
+    }
+}
+
+inline std::string file_failure::of_system(const std::string& file) const {
+    switch (error.value()) {
+    case EMLINK:
+        return "has a second name (hard link): two locks could be taken for one file; remove the "
+               "other name, or copy the file";
+    case ELOOP:
+        return "is a symbolic link, or its path has too many: the lock beside it would be another "
+               "one than that of the file; name the file itself";
+    case EXDEV:
+        return "is mounted here from another place, where its lock is another one; mount the "
+               "directory instead";
+    case EISDIR: return "is a directory, and has to be a file";
+    case EINVAL:
+        if (const char* const kind = kind_of(file)) {
+            return std::string("is ") + kind + ", and has to be a regular file";
+        }
+        return error.message();
+    case ENOENT: return "there is no such directory";
+    case ENOTDIR: return "a part of the path is no directory";
+    case EACCES:
+    case EPERM:
+        return "no permission to open or make it (" + error.message() +
+               "); those who share a lock need to read and to write both " + "of its files";
+    case EROFS: return "is on a filesystem that cannot be written";
+    case ENOSPC:
+    case EDQUOT: return error.message() + ": the file cannot be made, or cannot grow";
+    case ETIMEDOUT:
+        return "another process has it locked, longer than the slot's patience; it may have been "
+               "stopped";
+    default: return error.message();
+    }
+}
+
+inline const char* file_failure::kind_of(const std::string& file) noexcept {
+    struct stat facts;
+    if (posix_io().look_at(file.c_str(), facts) != 0) {
+        return nullptr;
+    }
+    return S_ISFIFO(facts.st_mode)                            ? "a pipe (FIFO)"
+           : S_ISSOCK(facts.st_mode)                          ? "a socket"
+           : S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode) ? "a device"
+                                                              : nullptr;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,255 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_PRESENCE_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_PRESENCE_FILE_HPP
+
+// Marks of presence in a file: each is a write lock on one byte of it, far behind what any file of a
+// slot has in it, and held by an open file description of its own (F_OFD_SETLK, Linux 3.15). The
+// system drops the lock when the last process that has the description open has closed it or ended,
+// and shows it to every process that can open the file, whatever its namespaces are. Where there are
+// no such locks there are no marks.
+//
+// A mark has 53 bits:
+//
+//   bits  0..23   which byte, from 1
+//        24..52   a hash of what tells this file from one that is made in its place: the number of
+//                 its inode, the time of its birth, and its generation where the filesystem has one
+//
+// A byte is drawn at random, and once more if it is taken: two marks that exist at a time differ. A
+// mark whose byte another presence has drawn by now looks present until that one ends.
+//
+// A question is put to the file that has the path by now. Where that is another file than the mark's
+// the answer is unknown: the mark's file was deleted, and its bytes cannot be seen.
+//
+// A process that closes one of its files loses no lock of another description, as it would with
+// POSIX's locks: the file may also be locked in other ways, and read and written.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/posix_file.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The bytes of one file that is open.
+#if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
+struct presence_bytes {
+    static constexpr int byte_bits = 24;
+    static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
+    static constexpr int file_bits = 29;
+    static constexpr std::int64_t largest_mark = (std::int64_t{1} << (byte_bits + file_bits)) - 1;
+    static constexpr std::int64_t first = std::int64_t{1} << 30; // in the file
+
+    // Takes one that is free. 0: an error, which is in errno.
+    static std::int64_t take(int fd) noexcept {
+        constexpr int most_tries = 1'000;
+        const std::int64_t file = file_hash(fd);
+        errno = EOPNOTSUPP;
+        for (int i = 0; file >= 0 && i < most_tries; ++i) {
+            const std::int64_t byte = draw();
+            struct flock lock = lock_on(byte);
+            if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+                return file << byte_bits | byte;
+            }
+            if (errno == EINVAL) { // no such locks
+                errno = EOPNOTSUPP;
+            }
+            if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+                break;
+            }
+        }
+        return 0;
+    }
+
+    // Whether another open file description has it. The descriptor may be a read-only one.
+    static presence ask(int fd, std::int64_t mark) noexcept {
+        const std::int64_t byte = mark & byte_mask;
+        if (byte == 0 || mark > largest_mark || mark >> byte_bits != file_hash(fd)) {
+            return presence::unknown;
+        }
+        struct flock lock = lock_on(byte);
+        if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) {
+            return presence::unknown;
+        }
+        return lock.l_type == F_UNLCK ? presence::no : presence::yes;
+    }
+
+private:
+    static struct flock lock_on(std::int64_t byte) noexcept {
+        struct flock lock {};
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        lock.l_start = static_cast<off_t>(first + byte);
+        lock.l_len = 1;
+        return lock;
+    }
+
+    // Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+    static std::uint64_t mix(std::uint64_t z) noexcept {
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
+
+    static std::int64_t draw() noexcept {
+        std::uint64_t bits = 0;
+        if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+            posix_io io;
+            bits = mix(io.clock_ns() ^ static_cast<std::uint64_t>(io.process()) << 40 ^
+                       static_cast<std::uint64_t>(io.steady_ns()) << 20);
+        }
+        return 1 + static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(byte_mask));
+    }
+
+    // -1: the system does not tell. Nothing is in it that differs between those who share the file:
+    // the device's number is left out, which may be another one after a reboot.
+    static std::int64_t file_hash(int fd) noexcept {
+        struct statx facts;
+        constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
+        if (::statx(fd, "", AT_EMPTY_PATH, wanted, &facts) != 0 ||
+            (facts.stx_mask & STATX_INO) == 0) {
+            return -1;
+        }
+        std::uint64_t hash = mix(facts.stx_ino + 1);
+        if ((facts.stx_mask & STATX_BTIME) != 0) {
+            hash = mix(hash ^ static_cast<std::uint64_t>(facts.stx_btime.tv_sec));
+            hash = mix(hash ^ facts.stx_btime.tv_nsec);
+        }
+        constexpr unsigned long get_generation = _IOR('v', 1, long); // of an int
+        int generation[2] = {0, 0};
+        if (::ioctl(fd, get_generation, generation) == 0) {
+            hash = mix(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
+        }
+        return static_cast<std::int64_t>(hash >> (64 - file_bits));
+    }
+};
+#else
+struct presence_bytes {
+    static std::int64_t take(int) noexcept {
+        errno = EOPNOTSUPP;
+        return 0;
+    }
+    static presence ask(int, std::int64_t) noexcept { return presence::unknown; }
+};
+#endif
+
+class file_presence final : public slot_presence {
+public:
+    file_presence(held_file<posix_io> file, std::int64_t mark) noexcept
+        : file_(std::move(file)), mark_(mark) {}
+
+    std::int64_t mark() const noexcept override { return mark_; }
+    int fd() const noexcept override { return file_.get(); }
+
+private:
+    held_file<posix_io> file_; // closed, never unlocked: a child may have it open
+    std::int64_t mark_;
+};
+
+// The file at a path. No file stays open but a presence's.
+class presence_file {
+public:
+    // Touches no file. The mode is that of a file that is made, less the umask.
+    presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
+
+    // Makes the file where there is none.
+    // Errors: errc::operation_not_supported where marks cannot be seen by all who share the file:
+    // a filesystem of the network, a system without such locks; else the system's.
+    // Throws: std::bad_alloc.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
+        constexpr int most_tries = 100;
+        for (int i = 0; i < most_tries; ++i) {
+            std::error_code error;
+            held_file<posix_io> opened = open(error);
+            const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
+            if (opened && mark == 0) {
+                error = system_error_code();
+            }
+            if (error) {
+                return unexpected{error};
+            }
+            // It may have been removed since: then the others ask another one.
+            struct stat facts;
+            struct stat now;
+            posix_io io;
+            if (opened && io.look_at(opened.get(), facts) == 0 &&
+                io.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
+                return std::shared_ptr<slot_presence>(
+                    std::make_shared<file_presence>(std::move(opened), mark));
+            }
+        }
+        return unexpected{system_error_code(EAGAIN)};
+    }
+
+    // Opens the file to ask, and closes it: a reader's permission is enough.
+    presence is_present(std::int64_t mark) const noexcept {
+        struct stat facts;
+        posix_io io;
+        if (io.look_at(path_.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
+            return presence::unknown;
+        }
+        const held_file<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        return opened && io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
+                                                      : presence::unknown;
+    }
+
+private:
+    static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+    // None, and no error: it comes and goes.
+    held_file<posix_io> open(std::error_code& error) const noexcept {
+        posix_io io;
+        held_file<posix_io> opened(io);
+        struct stat facts;
+        if (io.look_at(path_.c_str(), facts) == 0) { // to open a device may do something
+            error = check_kind(facts);
+        } else if (errno != ENOENT) {
+            error = system_error_code();
+        }
+        if (error) {
+            return opened;
+        }
+        opened.reset(io.open_file(path_.c_str(), how | O_RDWR));
+        if (!opened && errno == ENOENT) {
+            opened.reset(io.open_file(path_.c_str(), how | O_RDWR | O_CREAT, mode_));
+        }
+        if (!opened || io.look_at(opened.get(), facts) != 0) {
+            error = system_error_code();
+        } else if (facts.st_nlink == 0) {
+            opened.reset();
+            return opened;
+        } else {
+            error = check_kind(facts);
+        }
+        if (!error && !io.is_reliable(opened.get())) {
+            error = std::make_error_code(std::errc::operation_not_supported);
+        }
+        if (error) {
+            opened.reset();
+        }
+        return opened;
+    }
+
+    std::string path_;
+    unsigned mode_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

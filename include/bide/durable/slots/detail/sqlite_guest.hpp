@@ -1,0 +1,174 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
+
+// A slot's row inside a transaction of the caller's.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/sqlite_connection.hpp>
+#include <bide/durable/slots/detail/sqlite_error.hpp>
+#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_statement.hpp>
+#include <bide/durable/slots/detail/sqlite_text.hpp>
+#include <bide/durable/slots/detail/sqlite_witness.hpp>
+
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <sqlite3.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+
+// The caller's own connection to the database of the slot, within a transaction that he has begun
+// (BEGIN IMMEDIATE, best).
+struct sqlite_transaction {
+    sqlite3* connection = nullptr;
+    std::string schema = "main"; // as which the database is attached
+};
+
+namespace detail {
+
+class sqlite_guest {
+public:
+    sqlite_guest(sqlite_connection& link, sqlite_witness& witness, const sqlite_transaction& in)
+        : link_(link), witness_(witness), in_(in) {}
+
+    result<slot_snapshot, std::error_code> load() {
+        if (const std::error_code error = begin()) {
+            return unexpected{error};
+        }
+        bool is_absent = false;
+        int code = look_for_table(is_absent);
+        if (is_absent) {
+            return judged({});
+        }
+        sqlite_statement select;
+        if (code == SQLITE_OK) {
+            code = sqlite_of_table(
+                select.prepare(in_.connection, sqlite_texts(table()).select));
+        }
+        sqlite_row row;
+        if (code == SQLITE_OK) {
+            code = sqlite_read(select, link_.of().key, nullptr, row);
+        }
+        if (code != SQLITE_ROW && code != SQLITE_DONE) {
+            return unexpected{failed(code)};
+        }
+        return row.defect.empty() ? judged(std::move(row)) : unexpected{link_.corrupt(row)};
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        if (const std::error_code error = begin()) {
+            return sqlite_failed(error);
+        }
+        const sqlite_texts texts(table());
+        int code = SQLITE_OK;
+        if (version == 0) {
+            code = ::sqlite3_exec(in_.connection, texts.create.c_str(), nullptr, nullptr, nullptr);
+        }
+        if (code == SQLITE_OK) {
+            bool is_absent = false;
+            code = look_for_table(is_absent);
+            if (is_absent) {
+                return {cas_status::conflict, 0, {}, {}};
+            }
+        }
+        sqlite_statement change;
+        if (code == SQLITE_OK) {
+            code = sqlite_of_table(
+                change.prepare(in_.connection, version == 0 ? texts.insert : texts.update));
+        }
+        if (code != SQLITE_OK) {
+            return sqlite_failed(failed(code));
+        }
+        cas_result r = sqlite_write(change, link_.of().key, version, witness_.known(), value,
+                                    nullptr, code);
+        if (r.status == cas_status::indeterminate) {
+            r.status = cas_status::failed; // nothing is, before he commits
+        }
+        if (r.error) {
+            const std::error_code error = failed(code);
+            r.error = r.error.category() == sqlite_category() ? error : r.error;
+        }
+        return r;
+    }
+
+private:
+    std::error_code begin() {
+        const auto bad = make_error_code(durable_errc::invalid_argument);
+        if (in_.connection == nullptr || !is_sqlite_name(in_.schema) ||
+            ::sqlite3_get_autocommit(in_.connection) != 0) {
+            link_.say("no transaction has begun on the caller's connection");
+            return bad;
+        }
+        const char* const name = ::sqlite3_db_filename(in_.connection, in_.schema.c_str());
+        if (name == nullptr) {
+            link_.say("the caller's connection has no database attached as " +
+                      printable(in_.schema));
+            return bad;
+        }
+#if defined(__unix__) || defined(__APPLE__)
+        struct ::stat ours{};
+        struct ::stat his{};
+        if (::stat(link_.of().path.c_str(), &ours) != 0 || ::stat(name, &his) != 0 ||
+            ours.st_dev != his.st_dev || ours.st_ino != his.st_ino) {
+            link_.say("the caller's transaction is on another database: " + printable(name));
+            return bad;
+        }
+#endif
+        witness_.attend_as_guest(name);
+        witness_.recall();
+        return {};
+    }
+
+    // What is known may be later than an old snapshot of the caller's. One that may write is of now.
+    result<slot_snapshot, std::error_code> judged(sqlite_row row) {
+        bool is_current = false;
+#if SQLITE_VERSION_NUMBER >= 3034000
+        is_current =
+            ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
+#endif
+        if (!witness_.judge(row)) {
+            return unexpected{link_.corrupt(row)};
+        }
+        if (!is_current) {
+            row.there.fell_back = row.there.lost_acknowledged = false;
+        }
+        return std::move(row.there);
+    }
+
+    std::string table() const { return '"' + in_.schema + "\".\"" + link_.of().table + '"'; }
+
+    // An SQLite code, or other_table.
+    int look_for_table(bool& is_absent) const {
+        const int code =
+            sqlite_check_table(in_.connection, in_.schema.c_str(), link_.of().table.c_str());
+        if (code == static_cast<int>(sqlite_slot_errc::other_table)) { // or none at all
+            sqlite_statement look;
+            is_absent = look.prepare(in_.connection, "SELECT 1 FROM " + table()) == SQLITE_ERROR;
+        }
+        return code;
+    }
+
+    std::error_code failed(int code) {
+        const int extended = ::sqlite3_extended_errcode(in_.connection);
+        const bool is_same = code > 0 && (extended & 0xff) == (code & 0xff);
+        return link_.failed(is_same ? extended : code, in_.connection);
+    }
+
+    sqlite_connection& link_;
+    sqlite_witness& witness_;
+    const sqlite_transaction& in_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,189 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
+
+// The file beside a database, `<database>-bide`. SQLite makes other names there (-journal, -wal, -shm
+// and -mj...), and copies none of them with a database.
+//
+// In it is a mark for each row: the last version that a slot has acknowledged, and a checksum of its
+// value. A slot leaves it after the commit and reads it before it reads the row. So a row with an
+// earlier version than its mark is one that fell back: SQLite drops, without an error, the end of a
+// log in which a checksum is wrong; a row was deleted; the database was replaced by an older copy.
+// And a row with the version of its mark and another checksum has rotted: pages of SQLite's have no
+// checksums. The marks are not synced; one that is lost or late only tells less.
+//
+// The file is a table of 1,024 buckets, 128 bytes each, found by a hash of table and key. A bucket
+// has four marks of 32 bytes; numbers are little-endian:
+//
+//   bytes  0..7   the hash
+//          8..15  the version
+//         16..19  CRC-32C of the value
+//         20..23  zeros
+//         24..27  CRC-32C of bytes 0..23
+//         28..31  zeros
+//
+// In a full bucket the mark of the earliest version makes room. Two writers of a bucket may
+// overwrite each other's mark, and a mark that is read half written has a wrong checksum.
+//
+// Far behind the table are the bytes that presences lock; see presence_file.hpp.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/crc32c.hpp>
+#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/posix_file.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct sqlite_mark {
+    slot_version version = 0; // 0: none
+    std::uint32_t sum = 0;    // of the value
+};
+
+inline std::uint32_t sqlite_sum(std::string_view value) noexcept {
+    return crc32c(value.data(), value.size());
+}
+
+// FNV-1a (Fowler, Noll, Vo), and a finalizer by Steele, Lea and Flood.
+constexpr std::uint64_t sqlite_mark_hash(std::string_view table, std::string_view key) noexcept {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    const auto add = [&hash](char c) {
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    };
+    for (const char c : table) { // SQLite's tables are the same in capitals
+        add(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    }
+    add('\0');
+    for (const char c : key) {
+        add(c);
+    }
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+    hash ^= hash >> 31;
+    return hash != 0 ? hash : 1;
+}
+
+// The marks of one row. Whatever fails, there are none.
+class sqlite_marks {
+public:
+    static constexpr std::size_t mark_size = 32;
+    static constexpr std::size_t marks_per_bucket = 4;
+    static constexpr std::size_t bucket_size = mark_size * marks_per_bucket;
+    static constexpr std::uint64_t buckets = 1'024;
+
+    sqlite_marks(std::string_view table, std::string_view key) noexcept
+        : hash_(sqlite_mark_hash(table, key)) {}
+
+    // Throws: std::bad_alloc.
+    static std::string path_beside(const std::string& database) { return database + "-bide"; }
+
+#if defined(__unix__) || defined(__APPLE__)
+    bool is_open() const noexcept { return static_cast<bool>(file_); }
+    void close() noexcept { file_.reset(); }
+
+    // Of the database that is there by now. The file is made where it is missing, for those that may
+    // open the database.
+    // Throws: std::bad_alloc.
+    void open(const std::string& database) {
+        posix_io io;
+        const std::string path = path_beside(database);
+        constexpr int how = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        file_.reset();
+        struct ::stat facts;
+        held_file<posix_io> opened(io, io.open_file(path.c_str(), how));
+        if (!opened && errno == ENOENT && io.look_at(database.c_str(), facts) == 0) {
+            opened.reset(io.open_file(path.c_str(), how | O_CREAT | O_EXCL, facts.st_mode & 0666));
+            if (opened && ::geteuid() == 0 && // as SQLite does with what it makes
+                ::fchown(opened.get(), facts.st_uid, facts.st_gid) != 0) {
+                errno = 0;
+            }
+            if (opened) {
+                ::fchmod(opened.get(), facts.st_mode & 0666);
+            } else if (errno == EEXIST) {
+                opened.reset(io.open_file(path.c_str(), how));
+            }
+        }
+        if (opened && io.look_at(opened.get(), facts) == 0 && S_ISREG(facts.st_mode) &&
+            facts.st_nlink == 1 && io.is_reliable(opened.get())) {
+            file_ = std::move(opened);
+        }
+    }
+
+    sqlite_mark get() noexcept {
+        sqlite_mark found;
+        place_ = 0;
+        if (!file_) {
+            return found;
+        }
+        char bytes[bucket_size] = {};
+        posix_io io;
+        if (io.read_at(file_.get(), bytes, bucket_size, bucket()) < 0) {
+            return found;
+        }
+        slot_version earliest = ~slot_version(0);
+        for (std::size_t i = 0; i < marks_per_bucket; ++i) {
+            const char* const at = bytes + i * mark_size;
+            const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c(at, 24);
+            const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
+            const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
+            if (is_mine && version >= found.version && version < most) {
+                found = {version, load_little<std::uint32_t>(at + 16)};
+            }
+            if (is_mine || (version < earliest && earliest != 0)) {
+                place_ = i;
+                earliest = is_mine ? 0 : version;
+            }
+        }
+        return found;
+    }
+
+    // After a get().
+    void set(sqlite_mark mark) noexcept {
+        if (!file_) {
+            return;
+        }
+        char bytes[mark_size] = {};
+        store_little(bytes, hash_);
+        store_little(bytes + 8, std::uint64_t{mark.version});
+        store_little(bytes + 16, mark.sum);
+        store_little(bytes + 24, crc32c(bytes, 24));
+        posix_io io;
+        static_cast<void>(
+            io.write_at(file_.get(), bytes, mark_size, bucket() + place_ * mark_size));
+    }
+
+private:
+    static constexpr slot_version most = slot_version{1} << 62; // the year 2116
+
+    std::uint64_t bucket() const noexcept { return hash_ % buckets * bucket_size; }
+
+    std::uint64_t hash_;
+    std::size_t place_ = 0;
+    held_file<posix_io> file_{posix_io()};
+#else
+    bool is_open() const noexcept { return false; }
+    void close() noexcept {}
+    void open(const std::string&) {}
+    sqlite_mark get() noexcept { return {}; }
+    void set(sqlite_mark) noexcept {}
+
+private:
+    std::uint64_t hash_;
+#endif
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,85 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
+
+// What a path may name, asked before SQLite opens it. SQLite reads what is no regular file, and
+// waits there; and it finds the journal, the log and the shared memory of a database by the path of
+// the database. A file that processes reach by two paths, in two directories or by two names, has
+// two logs: each process then reads and writes a database of its own, without an error.
+//
+// A descriptor of the file is never opened here: closing it would drop the locks that SQLite has on
+// the file in this process.
+
+#include <bide/core/config.hpp>
+
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// In one line, whatever is in it.
+// Throws: std::bad_alloc.
+inline std::string printable(std::string_view text) {
+    std::string line(text);
+    for (char& c : line) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+            c = '?';
+        }
+    }
+    return line;
+}
+
+// Nothing may be there yet. Errors: EISDIR for a directory, EINVAL for what else is no regular file,
+// EMLINK for a file that has a second name, EXDEV for a file that is mounted alone, without its
+// directory; and what the system says of the path.
+inline std::error_code check_sqlite_place(const char* path) noexcept {
+#if defined(__unix__) || defined(__APPLE__)
+    const auto is = [](int error) { return std::error_code(error, std::generic_category()); };
+    struct ::stat facts{};
+    if (::stat(path, &facts) != 0) {
+        return errno == ENOENT || errno == EINTR ? std::error_code() : is(errno);
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        return is(S_ISDIR(facts.st_mode) ? EISDIR : EINVAL);
+    }
+    if (facts.st_nlink > 1) {
+        return is(EMLINK);
+    }
+#if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
+    struct ::statx more{};
+    if (::statx(AT_FDCWD, path, 0, STATX_TYPE, &more) == 0 &&
+        (more.stx_attributes & more.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
+        return is(EXDEV);
+    }
+#endif
+#else
+    static_cast<void>(path);
+#endif
+    return {};
+}
+
+// What check_sqlite_place() found, in words.
+inline const char* sqlite_place_words(std::error_code error) noexcept {
+    if (error == std::errc::too_many_links) {
+        return "the file has a second name (a hard link), which has a journal of its own";
+    }
+    if (error == std::errc::cross_device_link) {
+        return "the file is mounted without its directory: mount the directory";
+    }
+    if (error == std::errc::is_a_directory) {
+        return "this is a directory";
+    }
+    return error == std::errc::invalid_argument ? "this is no regular file" : nullptr;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,147 @@
+#include <bide/durable/record_admin.hpp>
+
+#include <bide/durable/record.hpp>
+
+#include <support/catch.hpp>
+#include <support/record_table.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+using namespace bide::durable;
+using bide::durable_errc;
+using test::is;
+using test::is_refused;
+using test::table;
+using test::who;
+
+TEST_CASE("record_admin: a hold that is taken away is gone, and its holder learns of it") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    const record before = lock.r;
+    REQUIRE_FALSE(force_release(lock.r, a.fence + 1, {1, "ops", "x"}));
+    REQUIRE(lock.r == before);
+    REQUIRE(force_release(lock.r, a.fence, {1001, "ops", "host lost"}));
+    REQUIRE(lock.r.admin == admin_note{1001, "ops", "host lost"});
+    REQUIRE(lock.renew("a", a.fence, 1002).is == renewal::lost);
+    REQUIRE_FALSE(lock.release("a", a.fence).changed);
+    const auto b = lock.acquire("b", 1002);
+    REQUIRE(is(b, standing::granted));
+    REQUIRE(b.fence > a.fence);
+    REQUIRE(lock.r.admin->by == "ops");
+}
+
+TEST_CASE("record_admin: a waiter that is evicted comes back at the end") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    lock.acquire("c", 1000);
+    const record before = lock.r;
+    REQUIRE_FALSE(evict_waiter(lock.r, "a's", {})); // it holds
+    REQUIRE_FALSE(evict_waiter(lock.r, "nobody", {}));
+    REQUIRE(lock.r == before);
+    REQUIRE(evict_waiter(lock.r, "b's", {1001, "ops", "evict"}));
+    REQUIRE(lock.r.admin->what == "evict");
+    REQUIRE(lock.acquire("b", 1002).position == 1);
+    REQUIRE(lock.waiters() == "c b");
+}
+
+TEST_CASE("record_admin: more permits let more in, for who goes by the new number") {
+    table lock;
+    lock.acquire("a", 1000);
+    lock.acquire("b", 1000);
+    REQUIRE(resize(lock.r, 2, {1001, "ops", "resize"}));
+    REQUIRE(lock.r.permits == 2);
+    REQUIRE(lock.r.admin->at == 1001);
+    REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
+    REQUIRE(lock.renew("a", 1, 1002).is == renewal::renewed); // who holds it holds it
+    lock.t.permits = 2;
+    const auto b = lock.acquire("b", 1002);
+    REQUIRE(is(b, standing::granted));
+    REQUIRE(b.lane == 1);
+}
+
+TEST_CASE("record_admin: with fewer permits than are held nobody gets in until enough are released") {
+    table lock(3);
+    for (const char* const name : {"a", "b", "c"}) {
+        lock.acquire(name, 1000);
+    }
+    REQUIRE(resize(lock.r, 1, {}));
+    lock.t.permits = 1;
+    REQUIRE(free_permits(lock.r) == -2);
+    REQUIRE(is(lock.acquire("d", 1001), standing::waiting));
+    lock.release("a", 1);
+    lock.release("b", 2);
+    REQUIRE(is(lock.acquire("d", 1002), standing::waiting));
+    REQUIRE(lock.renew("c", 3, 1002).is == renewal::renewed);
+    lock.release("c", 3);
+    const auto d = lock.acquire("d", 1003);
+    REQUIRE(is(d, standing::granted));
+    REQUIRE(d.lane == 0);
+}
+
+TEST_CASE("record_admin: a waiter that is too heavy since a resize is in nobody's way for ever") {
+    table lock(3);
+    lock.acquire("a", 1000);
+    lock.acquire(who("writer", 3), 1000);
+    resize(lock.r, 2, {});
+    lock.t.permits = 2;
+    REQUIRE(is(lock.acquire("b", 1001), standing::waiting)); // the queue is a queue
+    REQUIRE(is_refused(lock.acquire(who("writer", 3), 1080), durable_errc::too_heavy));
+    REQUIRE(is(lock.acquire("b", 1090), standing::granted));
+}
+
+TEST_CASE("record_admin: a number of permits that cannot be is not taken") {
+    table lock(2);
+    const record before = lock.r;
+    for (const std::int64_t permits : {std::int64_t{0}, std::int64_t{-1}, largest_permits + 1}) {
+        REQUIRE_FALSE(resize(lock.r, permits, {}));
+        REQUIRE(lock.r == before);
+    }
+}
+
+TEST_CASE("record_admin: a repaired record is empty, and gives out no token below the one given") {
+    table lock(2);
+    lock.r = repair(lock.t, 500, {1000, "ops", "repair"});
+    REQUIRE(lock.r.holders.empty());
+    REQUIRE(lock.r.waiters.empty());
+    REQUIRE(lock.r.permits == 2);
+    REQUIRE(lock.r.admin->what == "repair");
+    REQUIRE(lock.acquire("a", 1000).fence == 500);
+    REQUIRE(repair(lock.t, -3, {}).fence == 1);
+    REQUIRE(repair(lock.t, std::numeric_limits<std::int64_t>::max(), {}).fence == largest_number);
+}
+
+TEST_CASE("record_admin: what was acknowledged and lost is made up for by a holder of all, for a lease") {
+    table lock(3);
+    const auto a = lock.acquire("a", 1000);
+    lock.r.holders[0].lease_ms = 250; // the longest that there is a sign of
+    const std::int64_t next = lock.r.fence;
+    record same = lock.r;
+    make_up_for_lost(lock.r, true, lock.t, 1000, {});
+    make_up_for_lost(same, true, lock.t, 1000, {});
+    REQUIRE(lock.r == same); // for all who come across it
+    REQUIRE(lock.holders() == "a of a record that was damaged");
+    REQUIRE(lock.r.fence == next + fence_leap);
+    REQUIRE(lock.r.holders[1].fence == next);
+    REQUIRE(lock.r.holders[1].lane != lock.r.holders[0].lane);
+
+    lock.release("a", a.fence);
+    REQUIRE(is(lock.acquire("b", 1001), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1080), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1160), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1240), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1250), standing::granted));
+    REQUIRE(lock.r.holders[0].fence == next + fence_leap);
+}
+
+TEST_CASE("record_admin: what was lost before it was acknowledged makes the tokens leap, and no more") {
+    table lock;
+    lock.acquire("a", 1000);
+    const record before = lock.r;
+    make_up_for_lost(lock.r, false, lock.t, 1000, {});
+    REQUIRE(lock.r.holders == before.holders);
+    REQUIRE(lock.r.fence == before.fence + fence_leap);
+}

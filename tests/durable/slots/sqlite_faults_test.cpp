@@ -1,0 +1,990 @@
+// What hands and containers do to a database of locks: who is there, what was lost, what is wrong.
+
+#include <bide/durable/slots/sqlite.hpp>
+
+#include <support/catch.hpp>
+#include <support/children.hpp>
+#include <support/containers.hpp>
+#include <support/gate.hpp>
+#include <support/sqlite_databases.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/mount.h>
+#endif
+
+using namespace std::chrono_literals;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::presence;
+using bide::relaxed_sqlite_slot;
+using bide::slot_snapshot;
+using bide::slot_version;
+using bide::sqlite_journal;
+using bide::sqlite_slot;
+using bide::sqlite_slot_errc;
+using bide::sqlite_slot_options;
+using bide::sqlite_transaction;
+using test::exists;
+using test::in_mode;
+using test::put;
+using test::soon;
+using test::value_of;
+using database = test::sqlite_database;
+using directory = test::sqlite_directory;
+
+namespace {
+
+// As the locks see it: not worth another try.
+bool lasts(std::error_code error) {
+    for (const std::errc e :
+         {std::errc::permission_denied, std::errc::operation_not_permitted,
+          std::errc::no_such_file_or_directory, std::errc::not_a_directory,
+          std::errc::is_a_directory, std::errc::too_many_links,
+          std::errc::too_many_symbolic_link_levels, std::errc::cross_device_link,
+          std::errc::invalid_argument, std::errc::protocol_error,
+          std::errc::read_only_file_system, std::errc::filename_too_long,
+          std::errc::operation_not_supported, std::errc::function_not_supported}) {
+        if (error == e) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != text.npos;
+}
+
+// Runs it in a child process, and answers its report; a child that does not end is killed.
+std::string in_child(const std::function<std::string()>& what) {
+    test::children child(1, [&](int, auto) { return what(); });
+    return child.reports()[0];
+}
+
+std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_bytes(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+void copy(const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+}
+
+} // namespace
+
+// ---- Who is there
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+
+TEST_CASE("sqlite_slot: a presence is seen until the last descriptor of it is closed") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    sqlite_slot other(dir / "a.db", "other"); // the marks are of the database
+    auto mine = s.be_present();
+    auto his = other.be_present();
+    REQUIRE(mine);
+    REQUIRE(his);
+    const std::int64_t mark = (*mine)->mark();
+    CHECK(mark > 0);
+    CHECK(mark < std::int64_t{1} << 53);
+    CHECK(mark != (*his)->mark());
+    CHECK((::fcntl((*mine)->fd(), F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK(s.is_present(mark) == presence::yes);
+    CHECK(other.is_present(mark) == presence::yes);
+    CHECK(in_child([&] {
+              sqlite_slot of_child(dir / "a.db", "k");
+              return std::to_string(static_cast<int>(of_child.is_present(mark)));
+          }) == std::to_string(static_cast<int>(presence::yes)));
+
+    test::shared_with_children<std::atomic<bool>> may_end;
+    test::children child(1, [&](int, auto) {
+        return test::eventually([&] { return may_end->load(); }) ? "" : "! late";
+    });
+    mine->reset(); // the child has it still
+    CHECK(other.is_present(mark) == presence::yes);
+    *may_end = true;
+    CHECK(child.reports()[0] == "");
+    CHECK(other.is_present(mark) == presence::no);
+    CHECK(other.is_present((*his)->mark()) == presence::yes);
+}
+
+TEST_CASE("sqlite_slot: a program that inherits the descriptor keeps the presence") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    auto mine = s.be_present();
+    REQUIRE(mine);
+    const std::int64_t mark = (*mine)->mark();
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const pid_t program = ::fork();
+    if (program == 0) {
+        ::dup2(ends[0], 0);
+        ::close(ends[1]);
+        ::fcntl((*mine)->fd(), F_SETFD, 0);
+        ::execlp("cat", "cat", static_cast<char*>(nullptr));
+        ::_exit(127);
+    }
+    ::close(ends[0]);
+    mine->reset();
+    CHECK(s.is_present(mark) == presence::yes);
+    ::close(ends[1]); // and so it ends
+    int status = -1;
+    ::waitpid(program, &status, 0);
+    CHECK(status == 0);
+    CHECK(s.is_present(mark) == presence::no);
+}
+
+TEST_CASE("sqlite_slot: the presence of a process that is killed ends, one that is stopped stays") {
+    directory dir;
+    test::shared_with_children<std::atomic<std::int64_t>> mark;
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        sqlite_slot s(dir / "a.db", "k");
+        const auto mine = s.be_present();
+        *mark = mine ? (*mine)->mark() : -1;
+        for (;;) {
+            ::pause();
+        }
+    }
+    REQUIRE(test::eventually([&] { return mark->load() != 0; }));
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK(s.is_present(*mark) == presence::yes);
+    int status = 0;
+    ::kill(holder, SIGSTOP);
+    ::waitpid(holder, &status, WUNTRACED);
+    CHECK(s.is_present(*mark) == presence::yes);
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, &status, 0);
+    CHECK(s.is_present(*mark) == presence::no);
+}
+
+TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    const auto mine = s.be_present();
+    REQUIRE(mine);
+    const std::int64_t mark = (*mine)->mark();
+    for (const std::int64_t no_mark : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 53}) {
+        CHECK(s.is_present(no_mark) == presence::unknown);
+    }
+
+    copy(dir / "a.db", dir / "alone.db");
+    CHECK(sqlite_slot(dir / "alone.db", "k").is_present(mark) == presence::unknown);
+    copy(dir / "a.db", dir / "both.db");
+    copy(dir / "a.db-bide", dir / "both.db-bide");
+    CHECK(sqlite_slot(dir / "both.db", "k").is_present(mark) == presence::unknown);
+    REQUIRE(database(dir / "a.db").run("VACUUM INTO '" + dir / "vacuumed.db" + "'") == SQLITE_OK);
+    sqlite_slot vacuumed(dir / "vacuumed.db", "k");
+    CHECK(value_of(vacuumed) == "x");
+    CHECK(vacuumed.is_present(mark) == presence::unknown);
+    CHECK(s.is_present(mark) == presence::yes);
+
+    std::filesystem::rename(dir / "a.db-bide", dir / "elsewhere");
+    CHECK(s.is_present(mark) == presence::unknown);
+    const auto next = sqlite_slot(dir / "a.db", "k").be_present(); // makes it anew
+    REQUIRE(next);
+    CHECK(s.is_present(mark) == presence::unknown);
+    CHECK(s.is_present((*next)->mark()) == presence::yes);
+    std::filesystem::rename(dir / "elsewhere", dir / "a.db-bide");
+    CHECK(s.is_present(mark) == presence::yes);
+    CHECK(s.is_present((*next)->mark()) == presence::unknown);
+}
+
+TEST_CASE("sqlite_slot: a database that is made anew has the marks that were there") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    REQUIRE(put(s, "x") != 0);
+    const auto mine = s.be_present();
+    REQUIRE(mine);
+    ::unlink((dir / "a.db").c_str());
+    ::unlink((dir / "a.db-journal").c_str());
+    CHECK(s.is_present((*mine)->mark()) == presence::yes);
+    sqlite_slot t(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    REQUIRE(put(t, "y") != 0);
+    CHECK(t.is_present((*mine)->mark()) == presence::yes);
+}
+
+TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be present") {
+    directory dir;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+        REQUIRE(put(s, "old") != 0);
+    }
+    const bool is_there = GENERATE(false, true);
+    if (!is_there) {
+        ::unlink((dir / "a.db-bide").c_str());
+    } else {
+        REQUIRE(::chmod((dir / "a.db-bide").c_str(), 0444) == 0);
+    }
+    REQUIRE(::chmod((dir / "a.db").c_str(), 0666) == 0);
+    REQUIRE(::chmod((dir / "a.db-journal").c_str(), 0666) == 0);
+    REQUIRE(::chmod((dir / "").c_str(), 0555) == 0);
+    const std::string said = in_child([&]() -> std::string {
+        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to anything
+            return "cannot";
+        }
+        sqlite_slot s(dir / "a.db", "k");
+        if (value_of(s) != "old" || put(s, "new") == 0) {
+            return "the slot does not work: " + s.explain();
+        }
+        const auto none = s.be_present();
+        if (none || none.error() != std::errc::operation_not_supported) {
+            return "be_present: " + (none ? std::string("is") : none.error().message());
+        }
+        return s.is_present(77) == presence::unknown ? "good" : "known";
+    });
+    REQUIRE(::chmod((dir / "").c_str(), 0755) == 0);
+    if (said == "cannot") {
+        WARN("skipped: there is no user here that may not write");
+        return;
+    }
+    CHECK(said == "good");
+}
+
+TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") {
+    directory dir;
+    const mode_t before = ::umask(077);
+    database(dir / "a.db").run("CREATE TABLE work (x)");
+    CHECK(::chmod((dir / "a.db").c_str(), 0664) == 0);
+    relaxed_sqlite_slot relaxed(dir / "a.db", "k"); // leaves no marks of its own accord
+    CHECK(put(relaxed, "x") != 0);
+    CHECK_FALSE(exists(dir / "a.db-bide"));
+    CHECK(relaxed.be_present());
+    ::umask(before);
+    struct stat facts{};
+    REQUIRE(::stat((dir / "a.db-bide").c_str(), &facts) == 0);
+    CHECK((facts.st_mode & 0777) == 0664);
+
+    // Nothing is opened there but a regular file.
+    ::unlink((dir / "a.db-bide").c_str());
+    REQUIRE(::symlink((dir / "a.db").c_str(), (dir / "a.db-bide").c_str()) == 0);
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK(put(s, "y") != 0);
+    CHECK_FALSE(s.be_present());
+    CHECK(database(dir / "a.db").ask("PRAGMA integrity_check") == "ok");
+    ::unlink((dir / "a.db-bide").c_str());
+    REQUIRE(::mkfifo((dir / "a.db-bide").c_str(), 0666) == 0);
+    sqlite_slot t(dir / "a.db", "k");
+    CHECK(put(t, "z") != 0);
+    CHECK_FALSE(t.be_present());
+    CHECK(t.is_present(77) == presence::unknown);
+}
+
+#endif
+
+// ---- In containers
+
+#if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
+
+TEST_CASE("sqlite_slot: containers see each other's presences, at whatever path") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    REQUIRE(::mkdir((dir / "here").c_str(), 0755) == 0);
+    REQUIRE(::mkdir((dir / "there").c_str(), 0755) == 0);
+    const test::container one(dir, {});
+    test::container_shape other;
+    other.boot_id = "00000000-0000-4000-8000-000000000002";
+    other.boottime_s = 100'000;
+    const test::container two(dir, other);
+    if (!one.is_running() || !two.is_running()) {
+        WARN("skipped: " << one.trouble() << two.trouble());
+        return;
+    }
+    struct state {
+        std::atomic<std::int64_t> mark{0};
+        std::atomic<int> seen{0};
+        std::atomic<int> ready{0};
+        std::atomic<bool> may_end{false};
+        std::atomic<int> errors{0};
+    };
+    test::shared_with_children<state> shared;
+    constexpr int each = 200;
+    const auto add = [&](sqlite_slot& s) {
+        ++shared->ready;
+        if (!test::eventually([&] { return shared->ready == 2; })) {
+            ++shared->errors;
+        }
+        for (int i = 0; i < each; ++i) {
+            const auto r = s.update_locked([](const slot_snapshot& from) {
+                return std::to_string(std::atol(from.value.c_str()) + 1);
+            });
+            shared->errors += r.status == cas_status::stored ? 0 : 1;
+        }
+    };
+    const pid_t holder = one.fork();
+    if (holder == 0) {
+        ::alarm(60);
+        sqlite_slot s(dir / "here/a.db", "k", in_mode(journal));
+        const auto mine = s.be_present();
+        shared->mark = mine ? (*mine)->mark() : -1;
+        add(s);
+        for (;;) {
+            ::pause();
+        }
+    }
+    const pid_t contender = two.fork();
+    if (contender == 0) {
+        ::alarm(60);
+        if (::mount((dir / "here").c_str(), (dir / "there").c_str(), nullptr, MS_BIND, nullptr) !=
+            0) {
+            ::_exit(71);
+        }
+        sqlite_slot s(dir / "there/a.db", "k", in_mode(journal));
+        test::eventually([&] { return shared->mark != 0; });
+        shared->seen = 1 + static_cast<int>(s.is_present(shared->mark));
+        add(s);
+        test::eventually([&] { return shared->may_end.load(); });
+        ::_exit(s.is_present(shared->mark) == presence::no ? 0 : 1);
+    }
+    REQUIRE(holder > 0);
+    REQUIRE(contender > 0);
+    sqlite_slot s(dir / "here/a.db", "k", in_mode(journal));
+    CHECK(test::eventually([&] { return value_of(s) == std::to_string(2 * each); }));
+    CHECK(shared->errors == 0);
+    CHECK(shared->mark > 0);
+    CHECK(shared->seen == 1 + static_cast<int>(presence::yes));
+    CHECK(s.is_present(shared->mark) == presence::yes); // nor is the test in either
+    int status = 0;
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, &status, 0);
+    shared->may_end = true;
+    ::waitpid(contender, &status, 0);
+    CHECK(status == 0);
+    CHECK(s.is_present(shared->mark) == presence::no);
+}
+
+#endif
+
+#if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
+
+// Each side would have a log and a journal of its own.
+TEST_CASE("sqlite_slot: a database that is mounted without its directory is refused") {
+    directory dir;
+    REQUIRE(::mkdir((dir / "other").c_str(), 0755) == 0);
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    std::ofstream(dir / "other/a.db").close();
+    const std::string said = in_child([&]() -> std::string {
+        if (::unshare(CLONE_NEWNS) != 0 ||
+            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount((dir / "a.db").c_str(), (dir / "other/a.db").c_str(), nullptr, MS_BIND,
+                    nullptr) != 0) {
+            return "cannot";
+        }
+        sqlite_slot t(dir / "other/a.db", "k");
+        const auto none = t.load();
+        if (none || none.error() != std::errc::cross_device_link || !lasts(none.error())) {
+            return "load: " + (none ? none->value : none.error().message());
+        }
+        if (t.compare_exchange(0, "y").status != cas_status::failed ||
+            !has(t.explain(), "mount the directory")) {
+            return "explain: " + t.explain();
+        }
+        return exists(dir / "other/a.db-wal") || exists(dir / "other/a.db-bide") ? "made" : "good";
+    });
+    if (said == "cannot") {
+        WARN("skipped: nothing can be mounted here");
+        return;
+    }
+    CHECK(said == "good");
+    CHECK(value_of(s) == "x");
+}
+
+#endif
+
+// ---- What no slot has stored
+
+TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "the key");
+    slot_version latest = put(s, "x");
+    REQUIRE(latest != 0);
+    database db(dir / "a.db");
+    // As a program may have made it, without the checks.
+    REQUIRE(db.run("DROP TABLE bide_lock; CREATE TABLE bide_lock (key TEXT PRIMARY KEY, version, "
+                   "value)") == SQLITE_OK);
+    struct damage {
+        const char* row;
+        const char* words;
+    };
+    const damage all[] = {
+        {"1700000000000000000, 'text'", "the value is TEXT"},
+        {"1700000000000000000, 7", "the value is INTEGER"},
+        {"1700000000000000000, NULL", "the value is NULL"},
+        {"1700000000000000000, 0.5", "the value is REAL"},
+        {"'text', x'00'", "the version is TEXT"},
+        {"NULL, x'00'", "the version is NULL"},
+        {"1.5, x'00'", "the version is REAL"},
+        {"x'05', x'00'", "the version is BLOB"},
+        {"0, x'00'", "the version is 0"},
+        {"-3, x'00'", "the version is -3"},
+        {"9223372036854775807, x'00'", "the version is 9223372036854775807"},
+        {"4000000000000000000, 'text'", "the value is TEXT"},
+    };
+    for (const damage& d : all) {
+        INFO(d.row);
+        REQUIRE(db.run(std::string("INSERT OR REPLACE INTO bide_lock VALUES ('the key', ") +
+                       d.row + ")") == SQLITE_OK);
+        CHECK(s.load().error() == durable_errc::corrupt_record);
+        for (const char* const part : {"a.db", "table bide_lock", "key \"the key\"", d.words}) {
+            INFO(s.explain());
+            CHECK(has(s.explain(), part));
+        }
+        const auto damaged = s.load();
+        const auto r = s.replace_damaged("repaired");
+        REQUIRE(r.status == cas_status::stored);
+        CHECK(r.version > latest);
+        const auto there = s.load();
+        REQUIRE(there);
+        CHECK(there->version == r.version);
+        CHECK(there->value == "repaired");
+        CHECK_FALSE(there->lost_acknowledged);
+        latest = r.version;
+
+        // Not once more, and not what is sound.
+        const auto again = s.replace_damaged("again");
+        CHECK(again.status == cas_status::conflict);
+        REQUIRE(again.current);
+        CHECK(again.current->value == "repaired");
+        latest = s.compare_exchange(latest, "on").version;
+        CHECK(latest != 0);
+    }
+    sqlite_slot none(dir / "a.db", "not there");
+    CHECK(none.replace_damaged("x").status == cas_status::conflict);
+    CHECK(none.load()->version == 0);
+    sqlite_slot_options small;
+    small.max_value = 3;
+    CHECK(sqlite_slot(dir / "a.db", "the key", small).replace_damaged("long").error ==
+          durable_errc::too_large);
+}
+
+TEST_CASE("sqlite_slot: of many that repair a row one does") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    REQUIRE(database(dir / "a.db")
+                .run("PRAGMA ignore_check_constraints=1; UPDATE bide_lock SET value = 'text'") ==
+            SQLITE_OK);
+    test::children crew(6, [&](int, auto gate) {
+        sqlite_slot mine(dir / "a.db", "k");
+        gate();
+        const auto r = mine.replace_damaged("repaired");
+        return std::to_string(static_cast<int>(r.status));
+    });
+    crew.go();
+    int stored = 0;
+    for (const std::string& report : crew.reports()) {
+        const int status = std::atoi(report.c_str());
+        CHECK((status == static_cast<int>(cas_status::stored) ||
+               status == static_cast<int>(cas_status::conflict)));
+        stored += status == static_cast<int>(cas_status::stored) ? 1 : 0;
+    }
+    CHECK(stored == 1);
+    CHECK(value_of(s) == "repaired");
+}
+
+TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
+    directory dir;
+    const char* const what =
+        GENERATE("CREATE TABLE bide_lock (mine)", "CREATE TABLE bide_lock (key, version)",
+                 "CREATE TABLE bide_lock (key, version INTEGER, value BLOB)", // key is not unique
+                 "CREATE TABLE w (key, version, value); "
+                 "CREATE VIEW bide_lock AS SELECT key, version, value FROM w",
+                 "CREATE VIEW bide_lock AS SELECT 1 AS one",
+                 "CREATE TABLE w (key, version, value); "
+                 "CREATE VIEW bide_lock AS SELECT key, version, value FROM w; "
+                 "CREATE TRIGGER t INSTEAD OF INSERT ON bide_lock BEGIN SELECT 1; END");
+    INFO(what);
+    database db(dir / "a.db");
+    REQUIRE(db.run(what) == SQLITE_OK);
+    sqlite_slot s(dir / "a.db", "k");
+    const std::error_code error = s.load().error();
+    CHECK(lasts(error));
+    CHECK(error == sqlite_slot_errc::other_table);
+    CHECK(has(s.explain(), "table bide_lock"));
+    CHECK(has(s.explain(), "not one of locks"));
+    CHECK(s.compare_exchange(0, "x").error == error);
+    CHECK(s.replace_damaged("x").status == cas_status::failed);
+    CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).status == cas_status::failed);
+
+    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    sqlite_transaction in{db.get()};
+    const bool has_columns = std::string(what).find("BLOB") != std::string::npos;
+    if (!has_columns) { // else what is in it can be read
+        CHECK(s.load_in(in).error() == sqlite_slot_errc::other_table);
+    }
+    CHECK(s.compare_exchange_in(in, 0, "x").status == cas_status::failed);
+    CHECK(lasts(s.compare_exchange_in(in, 0, "x").error));
+    CHECK(db.run("COMMIT") == SQLITE_OK);
+}
+
+// ---- What was lost
+
+namespace {
+
+// A process that stores these values and is gone without a word: in WAL mode its log stays.
+slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal journal, int values) {
+    test::shared_with_children<std::atomic<slot_version>> last;
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+        ::alarm(60);
+        sqlite_slot s(path, "k", in_mode(journal));
+        for (int i = 1; i <= values; ++i) {
+            *last = put(s, "value " + std::to_string(i));
+        }
+        ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(writer, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? last->load() : 0;
+}
+
+} // namespace
+
+// SQLite takes what is wrong for the end of the log, and says nothing.
+TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what was acknowledged") {
+    const auto how = GENERATE(0, 1, 2);
+    directory dir;
+    const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
+    REQUIRE(last != 0);
+    std::string log = bytes_of(dir / "a.db-wal");
+    switch (how) {
+    case 0: log.resize(log.size() - 100); break; // cut
+    case 1: log[log.rfind("value 9")] ^= 0x20; break;
+    case 2: log.resize(log.rfind("value 7")); break; // and one more
+    }
+    write_bytes(dir / "a.db-wal", log);
+    ::unlink((dir / "a.db-shm").c_str());
+
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
+    const auto there = s.load();
+    REQUIRE(there);
+    CHECK(there->value == (how == 2 ? "value 6" : "value 8"));
+    CHECK(there->version < last);
+    CHECK(there->fell_back);
+    CHECK(there->lost_acknowledged);
+    bool was_told = false;
+    CHECK(s.update_locked([&](const slot_snapshot& from) {
+               was_told = from.lost_acknowledged;
+               return std::optional<std::string>();
+           }).status == cas_status::stored);
+    CHECK(was_told);
+    {
+        database db(dir / "a.db");
+        sqlite_transaction in{db.get()};
+        REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+        CHECK(s.load_in(in)->lost_acknowledged);
+        REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
+    }
+    CHECK(s.load()->lost_acknowledged); // until something is stored
+
+    // No version comes again: not the one that was lost, with another value.
+    const auto r = s.compare_exchange(there->version, "after");
+    CHECK(r.status == cas_status::stored);
+    CHECK(r.version > last);
+    CHECK(s.compare_exchange(last, "late").status == cas_status::conflict);
+    CHECK(s.load()->value == "after");
+    CHECK_FALSE(s.load()->fell_back);
+    CHECK_FALSE(s.load()->lost_acknowledged);
+    CHECK_FALSE(sqlite_slot(dir / "a.db", "other").load()->lost_acknowledged);
+}
+
+TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost the row") {
+    directory dir;
+    const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
+    REQUIRE(last != 0);
+    std::string log = bytes_of(dir / "a.db-wal");
+    log[100] ^= 1; // in the first page
+    write_bytes(dir / "a.db-wal", log);
+    ::unlink((dir / "a.db-shm").c_str());
+
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
+    const auto there = s.load();
+    REQUIRE(there);
+    CHECK(there->version == 0);
+    CHECK_FALSE(there->fell_back); // it may have been deleted
+    CHECK(there->lost_acknowledged);
+    const auto r = s.compare_exchange(0, "after");
+    CHECK(r.status == cas_status::stored);
+    CHECK(r.version > last);
+    CHECK_FALSE(s.load()->lost_acknowledged);
+}
+
+TEST_CASE("sqlite_slot: an earlier copy in the database's place is known to be one") {
+    directory dir;
+    slot_version last = 0;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+        REQUIRE(put(s, "first") != 0);
+        copy(dir / "a.db", dir / "backup");
+        last = put(s, "second");
+    }
+    std::filesystem::rename(dir / "backup", dir / "a.db");
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    CHECK(value_of(s) == "first");
+    CHECK(s.load()->lost_acknowledged);
+    CHECK(put(s, "third") > last);
+    CHECK_FALSE(s.load()->lost_acknowledged);
+}
+
+TEST_CASE("sqlite_slot: a value that has rotted is corrupt, and can be replaced") {
+    directory dir;
+    const std::string before(300, 'v');
+    slot_version last = 0;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+        REQUIRE(put(s, "first") != 0);
+        last = put(s, before);
+    }
+    std::string bytes = bytes_of(dir / "a.db");
+    const std::size_t at = bytes.find(before);
+    REQUIRE(at != bytes.npos);
+    bytes[at + 150] ^= 1;
+    write_bytes(dir / "a.db", bytes);
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    CHECK(s.load().error() == durable_errc::corrupt_record);
+    CHECK(has(s.explain(), "not the one that was stored"));
+    CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).error ==
+          durable_errc::corrupt_record);
+    database db(dir / "a.db");
+    sqlite_transaction in{db.get()};
+    REQUIRE(db.run("BEGIN") == SQLITE_OK);
+    CHECK(s.load_in(in).error() == durable_errc::corrupt_record);
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    const auto r = s.replace_damaged("good");
+    CHECK(r.status == cas_status::stored);
+    CHECK(r.version > last);
+    CHECK(value_of(s) == "good");
+}
+
+TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    REQUIRE(put(s, "x") != 0);
+    const std::string marks = bytes_of(dir / "a.db-bide");
+    REQUIRE(marks.size() > 32);
+    slot_version last = put(s, "y");
+
+    write_bytes(dir / "a.db-bide", marks); // late
+    sqlite_slot t(dir / "a.db", "k");
+    CHECK(value_of(t) == "y");
+    CHECK_FALSE(t.load()->lost_acknowledged);
+
+    std::string damaged = bytes_of(dir / "a.db-bide");
+    for (std::size_t i = 0; i < damaged.size(); i += 7) {
+        damaged[i] = static_cast<char>(damaged[i] ^ 0x55);
+    }
+    write_bytes(dir / "a.db-bide", damaged);
+    CHECK(value_of(t) == "y");
+    CHECK_FALSE(t.load()->lost_acknowledged);
+    CHECK(put(t, "z") == last + 1);
+
+    // What the caller commits in a transaction has none; what an old snapshot shows is not lost.
+    database db(dir / "a.db");
+    sqlite_transaction in{db.get()};
+    last = t.load()->version;
+    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    CHECK(t.compare_exchange_in(in, last, "in").status == cas_status::stored);
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    CHECK(value_of(t) == "in");
+    CHECK_FALSE(t.load()->lost_acknowledged);
+
+    // A disk on which they cannot be made.
+    ::unlink((dir / "a.db-bide").c_str());
+    REQUIRE(::mkdir((dir / "a.db-bide").c_str(), 0755) == 0);
+    sqlite_slot u(dir / "a.db", "k");
+    CHECK(put(u, "u") != 0);
+    CHECK(value_of(u) == "u");
+    CHECK_FALSE(u.load()->lost_acknowledged);
+}
+
+TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
+    REQUIRE(put(s, "old") != 0);
+    database db(dir / "a.db");
+    REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
+    REQUIRE(put(s, "new") != 0);
+    sqlite_transaction in{db.get()};
+    const auto there = s.load_in(in);
+    REQUIRE(there);
+    CHECK(there->value == "old");
+    CHECK_FALSE(there->fell_back);
+    CHECK_FALSE(there->lost_acknowledged);
+    CHECK(s.compare_exchange_in(in, there->version, "x").error == std::errc::timed_out);
+}
+
+TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
+    using bide::detail::sqlite_marks;
+    directory dir;
+    write_bytes(dir / "a.db", "");
+    constexpr unsigned rows = 3'000;
+    std::vector<std::unique_ptr<sqlite_marks>> all;
+    for (unsigned i = 0; i < 30; ++i) { // each with its own descriptor
+        all.push_back(std::make_unique<sqlite_marks>("t", "key " + std::to_string(i)));
+        all.back()->open(dir / "a.db");
+        CHECK(all.back()->get().version == 0);
+        all.back()->set({100 + i, i});
+    }
+    for (unsigned i = 30; i < rows; ++i) {
+        sqlite_marks row("t", "key " + std::to_string(i));
+        row.open(dir / "a.db");
+        static_cast<void>(row.get());
+        row.set({100 + i, i});
+    }
+    unsigned kept = 0;
+    for (unsigned i = 0; i < rows; ++i) {
+        sqlite_marks row("T", "key " + std::to_string(i));
+        row.open(dir / "a.db");
+        const auto found = row.get();
+        REQUIRE((found.version == 0 || (found.version == 100 + i && found.sum == i)));
+        kept += found.version != 0 ? 1u : 0u;
+    }
+    CHECK(kept > rows * 8 / 10);
+    CHECK(std::filesystem::file_size(dir / "a.db-bide") <=
+          sqlite_marks::buckets * sqlite_marks::bucket_size);
+    sqlite_marks other("u", "key 1");
+    other.open(dir / "a.db");
+    CHECK(other.get().version == 0);
+}
+
+// Readers and writers of one row that race: what is loaded was never lost.
+TEST_CASE("sqlite_slot: nothing is called lost while others store") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    sqlite_slot made(dir / "a.db", "k", in_mode(journal));
+    REQUIRE(put(made, "0") != 0);
+    test::shared_with_children<std::atomic<int>> writing;
+    *writing = 2;
+    test::children crew(5, [&](int i, auto gate) -> std::string {
+        sqlite_slot s(dir / "a.db", "k", in_mode(journal));
+        database db(dir / "a.db");
+        sqlite_transaction in{db.get()};
+        gate();
+        for (int n = 0; i < 2 ? n < 300 : writing->load() > 0; ++n) {
+            slot_snapshot seen;
+            if (i < 2) {
+                const auto r = s.update_locked([&](const slot_snapshot& from) {
+                    seen = from;
+                    return std::string(50, static_cast<char>('a' + n % 26));
+                });
+                if (r.status != cas_status::stored) {
+                    return "! " + s.explain();
+                }
+            } else {
+                const bool inside = i == 4;
+                static_cast<void>(inside && db.run("BEGIN") == SQLITE_OK);
+                auto there = inside ? s.load_in(in) : s.load();
+                static_cast<void>(inside && db.run("COMMIT") == SQLITE_OK);
+                if (!there && there.error() != std::errc::timed_out) {
+                    return "! " + s.explain();
+                }
+                seen = there ? *there : slot_snapshot();
+            }
+            if (seen.fell_back || seen.lost_acknowledged) {
+                return "! lost";
+            }
+        }
+        *writing -= i < 2 ? 1 : 0;
+        return "good";
+    });
+    for (const std::string& report : crew.reports()) {
+        CHECK(report == "good");
+    }
+}
+
+// ---- What is wrong with the place
+
+TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, in words") {
+    directory dir;
+    const auto refused = [&](const std::string& path, std::errc as, const std::string& words) {
+        INFO(path);
+        sqlite_slot s(path, "k");
+        const std::string before = s.explain();
+        CHECK(has(before, path));
+        const auto r = s.load();
+        REQUIRE_FALSE(r);
+        CHECK(r.error() == as);
+        CHECK(lasts(r.error()));
+        CHECK(s.compare_exchange(0, "x").status == cas_status::failed);
+        CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).error == as);
+        CHECK(s.replace_damaged("x").error == as);
+        INFO(s.explain());
+        CHECK(has(s.explain(), path));
+        CHECK(has(s.explain(), words));
+    };
+    refused(dir / "none/a.db", std::errc::no_such_file_or_directory,
+            "unable to open database file");
+    refused(dir / "none/a.db", std::errc::no_such_file_or_directory, "No such file or directory");
+    write_bytes(dir / "file", "");
+    refused(dir / "file/a.db", std::errc::not_a_directory, "Not a directory");
+    REQUIRE(::mkdir((dir / "directory").c_str(), 0755) == 0);
+    refused(dir / "directory", std::errc::is_a_directory, "directory");
+    REQUIRE(::mkfifo((dir / "fifo").c_str(), 0666) == 0);
+    refused(dir / "fifo", std::errc::invalid_argument, "no regular file");
+    REQUIRE(::symlink((dir / "loop").c_str(), (dir / "loop").c_str()) == 0);
+    refused(dir / "loop", std::errc::too_many_symbolic_link_levels, "");
+    refused(dir / std::string(300, 'n'), std::errc::filename_too_long, "");
+    {
+        sqlite_slot s(dir / "first.db", "k");
+        REQUIRE(put(s, "x") != 0);
+    }
+    REQUIRE(::link((dir / "first.db").c_str(), (dir / "second.db").c_str()) == 0);
+    refused(dir / "second.db", std::errc::too_many_links, "second name");
+    refused(dir / "first.db", std::errc::too_many_links, "second name");
+    ::unlink((dir / "second.db").c_str());
+    CHECK(value_of(sqlite_slot(dir / "first.db", "k")) == "x");
+    write_bytes(dir / "text", std::string(8'192, 'g'));
+    refused(dir / "text", std::errc::protocol_error, "file is not a database");
+
+    // By a symbolic link it is the same database, with the same files beside it.
+    REQUIRE(::symlink((dir / "first.db").c_str(), (dir / "directory/link.db").c_str()) == 0);
+    sqlite_slot linked(dir / "directory/link.db", "k");
+    CHECK(value_of(linked) == "x");
+    CHECK(put(linked, "y") != 0);
+    CHECK_FALSE(exists(dir / "directory/link.db-bide"));
+    CHECK(exists(dir / "first.db-bide"));
+    CHECK(value_of(sqlite_slot(dir / "first.db", "k")) == "y");
+}
+
+TEST_CASE("sqlite_slot: a damaged database says so") {
+    directory dir;
+    {
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+        REQUIRE(put(s, "x") != 0);
+    }
+    std::string bytes = bytes_of(dir / "a.db");
+    REQUIRE(bytes.size() >= 8'192);
+    std::string no_schema = bytes;
+    no_schema.replace(100, 100, 100, '\xff');
+    write_bytes(dir / "a.db", no_schema);
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK((s.load().error().value() & 0xff) == SQLITE_CORRUPT);
+    CHECK(lasts(s.load().error()));
+    CHECK(has(s.explain(), "malformed"));
+    std::string no_row = bytes;
+    no_row.replace(4'096, 4'096, 4'096, '\xff');
+    write_bytes(dir / "b.db", no_row);
+    sqlite_slot t(dir / "b.db", "k");
+    CHECK((t.load().error().value() & 0xff) == SQLITE_CORRUPT);
+    const auto r = t.compare_exchange(0, "x");
+    CHECK(r.status == cas_status::failed);
+    CHECK((r.error.value() & 0xff) == SQLITE_CORRUPT);
+    CHECK(has(t.explain(), "malformed"));
+    CHECK(t.replace_damaged("x").status == cas_status::failed);
+}
+
+TEST_CASE("sqlite_slot: explains itself in one line, and what was the matter last") {
+    directory dir;
+    sqlite_slot s(dir / "a\nb.db", "a\nkey", soon());
+    REQUIRE(put(s, "x") != 0);
+    CHECK(s.explain() == "SQLite database " + dir / "a?b.db" + ", table bide_lock, key \"a?key\"");
+    database db(dir / "a\nb.db");
+    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+    CHECK(s.compare_exchange(s.load()->version, "y").error == std::errc::timed_out);
+    CHECK(has(s.explain(), ": database is locked"));
+    REQUIRE(db.run("COMMIT") == SQLITE_OK);
+    REQUIRE(db.run("CREATE TRIGGER no BEFORE UPDATE ON bide_lock BEGIN "
+                   "SELECT raise(ABORT, 'the shop is closed'); END") == SQLITE_OK);
+    const auto r = s.compare_exchange(s.load()->version, "y");
+    CHECK(r.status == cas_status::failed);
+    CHECK(lasts(r.error));
+    CHECK(has(s.explain(), "the shop is closed"));
+    sqlite_transaction in{db.get()};
+    CHECK_FALSE(s.load_in(in));
+    CHECK(has(s.explain(), "no transaction"));
+}
+
+// ---- Others that hold on
+
+// 120 seconds would be the patience of the test's frame; the slot's is 50 ms.
+TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped, is given up") {
+    const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
+    directory dir;
+    sqlite_slot_options options = in_mode(journal);
+    {
+        sqlite_slot s(dir / "a.db", "k", options);
+        REQUIRE(put(s, "old") != 0);
+    }
+    test::shared_with_children<std::atomic<int>> locked;
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        database db(dir / "a.db");
+        *locked = db.run("BEGIN EXCLUSIVE; UPDATE bide_lock SET version = version + 1") == SQLITE_OK
+                      ? 1
+                      : 2;
+        for (;;) {
+            ::pause();
+        }
+    }
+    REQUIRE(test::eventually([&] { return locked->load() == 1; }));
+    int status = 0;
+    ::kill(holder, SIGSTOP);
+    ::waitpid(holder, &status, WUNTRACED);
+    options.patience = 50ms;
+    sqlite_slot s(dir / "a.db", "k", options);
+    const auto begin = std::chrono::steady_clock::now();
+    if (journal == sqlite_journal::wal) {
+        CHECK(value_of(s) == "old");
+    } else {
+        CHECK(s.load().error() == std::errc::timed_out);
+    }
+    CHECK(s.compare_exchange(1, "x").error == std::errc::timed_out);
+    CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).error == std::errc::timed_out);
+    CHECK(s.replace_damaged("x").error == std::errc::timed_out);
+    // SQLite's own waits would be ten seconds each.
+    CHECK(std::chrono::steady_clock::now() - begin < 10s);
+    CHECK_FALSE(lasts(s.replace_damaged("x").error));
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, &status, 0);
+    CHECK(value_of(s) == "old");
+    CHECK(put(s, "new") != 0);
+    CHECK(value_of(s) == "new");
+}
+
+TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses nothing") {
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
+    REQUIRE(put(s, "persist") != 0);
+    {
+        database db(dir / "a.db");
+        REQUIRE(db.ask("PRAGMA journal_mode=WAL") == "wal");
+    }
+    CHECK(value_of(s) == "persist");
+    CHECK(put(s, "wal") != 0);
+    CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal))) == "wal");
+    CHECK(put(s, "again") != 0);
+    CHECK_FALSE(s.load()->lost_acknowledged);
+}

@@ -1,0 +1,101 @@
+// As durable_crash_stress.cpp, with the processes in two containers: neither sees the other one's
+// processes, boot id or clock. Needs root, and a kernel with time namespaces.
+//
+//   BIDE_CRASH_KILLS=2000 BIDE_CRASH_PAUSES=200 durable_crash_containers_stress
+
+#include <support/catch.hpp>
+
+#if defined(__linux__)
+
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/sqlite.hpp>
+#include <support/crash_harness.hpp>
+#include <support/server_process.hpp>
+
+#include <chrono>
+#include <string>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+test::crash_options by_liveness() {
+    test::crash_options o;
+    o.in_containers = true;
+    o.hear_environment();
+    return o;
+}
+
+test::crash_options by_lease() {
+    test::crash_options o;
+    o.in_containers = true;
+    o.process_bound = false;
+    o.lease = 100ms;
+    o.waiter_ttl = 100ms;
+    o.kills = 6;
+    o.pauses = 1;
+    o.hear_environment();
+    return o;
+}
+
+auto file_in(const test::temp_directory& in) {
+    return [path = in.path() + "/lock"] { return bide::slot_ref(bide::file_slot(path)); };
+}
+auto sqlite_in(const test::temp_directory& in) {
+    return [path = in.path() + "/db"] { return bide::slot_ref(bide::sqlite_slot(path, "lock")); };
+}
+
+} // namespace
+
+TEST_CASE("durable locks: two containers, over a file_slot, found out by liveness") {
+    if (test::has_containers()) {
+        const test::temp_directory in("crash");
+        test::check_survival("file,containers,liveness", file_in(in), by_liveness());
+    }
+}
+
+TEST_CASE("durable locks: two containers, over a file_slot, found out by the lease") {
+    if (test::has_containers()) {
+        const test::temp_directory in("crash");
+        test::check_survival("file,containers,lease", file_in(in), by_lease());
+    }
+}
+
+TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by liveness") {
+    if (test::has_containers()) {
+        const test::temp_directory in("crash");
+        test::check_survival("sqlite,containers,liveness", sqlite_in(in), by_liveness());
+    }
+}
+
+TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by the lease") {
+    if (test::has_containers()) {
+        const test::temp_directory in("crash");
+        test::check_survival("sqlite,containers,lease", sqlite_in(in), by_lease());
+    }
+}
+
+// ---- whether the harness would see it
+
+TEST_CASE("crash harness: containers that go by their own clocks are found out") {
+    if (!test::has_containers()) {
+        return;
+    }
+    const test::temp_directory in("crash");
+    test::crash_options o;
+    o.in_containers = true;
+    o.has_clock_of_its_own = true;
+    o.process_bound = false;
+    o.kills = 10'000; // at most
+    o.pauses = 0;
+    o.ends_with_overlap = true;
+    const test::crash_report found = test::crash_storm("file,own clocks", file_in(in), o);
+    INFO(found.summary("own clocks") << '\n' << found.all_faults());
+    CHECK(found.overlaps > 0);
+}
+
+#else
+
+TEST_CASE("durable locks: kills and pauses in containers are tried on Linux only") {}
+
+#endif
