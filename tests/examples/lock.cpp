@@ -244,16 +244,32 @@ private:
     outcome all_;
 };
 
+// Whether the record still has the hold; where it cannot be read, too.
+bool is_there(bide::durable_semaphore& lock, const durable_guard& held) {
+    const auto seen = lock.inspect();
+    if (!seen || !*seen)
+        return true;
+    const auto& holders = (*seen)->live.holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const auto& h) { return h.fence == held.fence(); });
+}
+
 // True: lost before.
-bool release(const options& o, const bide::durable_semaphore& lock, durable_guard& held,
-             inbox& events, bool hands_over) {
+bool release(const options& o, bide::durable_semaphore& lock, durable_guard& held, inbox& events,
+             bool hands_over) {
     using answer = bide::result<bool, std::error_code>; // of hand_over()
     const auto end = steady::now() + call_limit;
     const auto released = in_time(
         events,
-        [&held, hands_over]() -> answer {
-            if (hands_over)
-                return held.hand_over();
+        [&lock, &held, hands_over]() -> answer {
+            if (hands_over) {
+                if (!is_there(lock, held))
+                    return bide::unexpected{make_error_code(bide::durable_errc::lock_lost)};
+                auto left = held.hand_over();
+                // The descriptor is closed before the record changes: the next holder may have
+                // found it closed, and have changed the record.
+                return left || left.error() != bide::durable_errc::lock_lost ? left : answer(false);
+            }
             if (auto done = held.release(); !done)
                 return bide::unexpected{done.error()};
             return false;
