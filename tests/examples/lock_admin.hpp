@@ -179,15 +179,16 @@ inline int release(const administration& by) {
 
 inline int resize(const administration& by) {
     const options& o = by.o;
-    if (by.ask([admin = by.admin(), &o]() mutable { return admin.resize(o.permits, o.reason); }))
-        return 0;
-    const auto seen = by.look();
-    if (!seen)
+    if (const auto seen = by.look()) {
+        const std::int64_t held = seen->live.permits - seen->free;
+        if (held > o.permits)
+            throw failure{EX_CONFIG, o.name + ": not resized: holders have " +
+                                         std::to_string(held) + " of " +
+                                         std::to_string(seen->live.permits) + " permits"};
+    }
+    if (!by.ask([admin = by.admin(), &o]() mutable { return admin.resize(o.permits, o.reason); }))
         throw failure{1, o.name + ": never used; its first holder sets the permits"};
-    throw failure{EX_CONFIG, o.name + ": not resized: holders have " +
-                                 std::to_string(seen->live.permits - seen->free) + " of " +
-                                 std::to_string(seen->live.permits) + " permits, and " +
-                                 std::to_string(o.permits) + " would not hold them"};
+    return 0;
 }
 
 inline int repair(const administration& by) {

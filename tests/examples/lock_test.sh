@@ -423,7 +423,7 @@ if [ "$(uname)" = Linux ]; then
 # It is not in the command's group, it ignores SIGTERM, and its parent is gone.
 stray='setsid sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE \$\$ > held
     while :; do sleep 99; done" & '
-for then in 'wait' 'while :; do sleep 99; done'; do
+for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     in_background --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
     held # lane: its pid
