@@ -16,6 +16,7 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -560,22 +561,31 @@ TEST_CASE("durable locks: observed leases hold between clocks that are an hour a
     }
 }
 
-TEST_CASE("durable locks: a lease of another boot is over, and one of this boot is not") {
+TEST_CASE("durable locks: a lease of another boot is waited for, for its length and not by its time") {
     memory_slot memory;
     bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
     bide::durable_ticket ticket = lock.ticket("before the crash");
     REQUIRE(lock.try_acquire(ticket)->acquired);
     CHECK_FALSE(lock.try_acquire());
 
-    change_record(memory, [](bide::durable::record& r) { r.holders.at(0).from.boot = "another"; });
-    answer next = lock.try_acquire();
-    REQUIRE(next);
-    CHECK(next->fence() > ticket.fence);
-    CHECK_FALSE(*lock.renew(ticket));
-    CHECK(next->release());
+    for (const std::int64_t off_by : {-3'600'000LL, 3'600'000'000LL}) { // its clock was another one
+        change_record(memory, [&](bide::durable::record& r) {
+            r.holders.at(0).from.boot = "another";
+            r.holders.at(0).lease_ms = 100;
+            r.holders.at(0).expires_at = std::max<std::int64_t>(
+                bide::durable::boottime_ms() + off_by, 0);
+        });
+        CHECK_FALSE(lock.try_acquire()); // it has just been seen for the first time
+        answer next = lock.acquire();
+        REQUIRE(next);
+        CHECK(next->fence() > ticket.fence);
+        CHECK_FALSE(*lock.renew(ticket));
+        CHECK(next->release());
+        REQUIRE(lock.try_acquire(ticket)->acquired);
+    }
 }
 
-TEST_CASE("durable locks: who waits of another boot keeps nobody waiting") {
+TEST_CASE("durable locks: a waiter of another boot keeps its place for its time, and no longer") {
     memory_slot memory;
     bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
     bide::durable_ticket holder = lock.ticket("holder");
@@ -585,8 +595,12 @@ TEST_CASE("durable locks: who waits of another boot keeps nobody waiting") {
     REQUIRE(*lock.release(holder));
     CHECK_FALSE(lock.try_acquire());
 
-    change_record(memory, [](bide::durable::record& r) { r.waiters.at(0).from.boot = "another"; });
-    CHECK(lock.try_acquire());
+    change_record(memory, [](bide::durable::record& r) {
+        r.waiters.at(0).from.boot = "another";
+        r.waiters.at(0).ttl_ms = 100;
+    });
+    CHECK_FALSE(lock.try_acquire());
+    CHECK(lock.acquire());
 }
 
 TEST_CASE("durable locks: a time that cannot be meant is refused, and changes nothing") {

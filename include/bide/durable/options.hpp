@@ -58,7 +58,9 @@ struct durable_options {
     bool auto_renew = true;
     scheduler* renew_on = nullptr;
 
-    // Whether the tickets that acquire() makes itself are bound to this process.
+    // Whether the tickets that acquire() makes itself are bound to this process. Contenders in other
+    // containers see by a mark of the slot's that it has ended, which is a file of this process: one
+    // that closes files it did not open gives up what it holds.
     bool process_bound = true;
 
     // The name on these tickets; "<host>:<pid>" where it is empty.

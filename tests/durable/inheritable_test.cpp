@@ -1,0 +1,272 @@
+// Holds that children inherit, and what a lock does where its record was lost or damaged: over files,
+// as the marks and the damage are the file slot's. (The rules alone: expiry_test, record_admin_test.)
+
+#include <bide/core/errc.hpp>
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/record.hpp>
+#include <bide/durable/slots/file.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <support/catch.hpp>
+#include <support/temp_directory.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace std::chrono_literals;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::errc;
+using bide::file_slot;
+
+bide::durable_options with_lease(std::chrono::milliseconds lease) {
+    bide::durable_options o;
+    o.lease = lease;
+    o.poll_most = 50ms;
+    return o;
+}
+
+bide::acquire_request inheritable() {
+    bide::acquire_request r;
+    r.inheritable = true;
+    return r;
+}
+
+// A program that has the file open until it is ended.
+class heir {
+public:
+    explicit heir(int file) {
+        int ready[2];
+        if (::pipe(ready) != 0) {
+            std::abort();
+        }
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            ::fcntl(file, F_SETFD, 0);
+            ::dup2(ready[1], 1);
+            ::execlp("sh", "sh", "-c", "echo; exec sleep 60", nullptr);
+            ::_exit(127);
+        }
+        ::close(ready[1]);
+        char some = 0;
+        if (::read(ready[0], &some, 1) != 1) {
+            std::abort();
+        }
+        ::close(ready[0]);
+    }
+    heir(const heir&) = delete;
+    heir& operator=(const heir&) = delete;
+    ~heir() { end(); }
+    void end() {
+        if (pid_ > 0) {
+            ::kill(pid_, SIGKILL);
+            ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+        }
+    }
+
+private:
+    pid_t pid_;
+};
+
+// The newest of the two pages of a file slot's file.
+void flip_a_bit(const std::string& path) {
+    std::FILE* const file = std::fopen(path.c_str(), "r+b");
+    REQUIRE(file != nullptr);
+    std::fseek(file, 0, SEEK_END);
+    const long page = std::ftell(file) / 2;
+    std::uint64_t versions[2] = {0, 0};
+    for (long i = 0; i < 2; ++i) { // see slots/detail/file_pages.hpp: the version is at byte 8
+        std::fseek(file, i * page + 8, SEEK_SET);
+        REQUIRE(std::fread(&versions[i], 8, 1, file) == 1);
+    }
+    const long newest = versions[1] > versions[0] ? page : 0;
+    std::fseek(file, newest + 40, SEEK_SET);
+    const int byte = std::fgetc(file);
+    std::fseek(file, newest + 40, SEEK_SET);
+    std::fputc(byte ^ 4, file);
+    std::fclose(file);
+}
+
+} // namespace
+
+#if defined(__linux__)
+
+TEST_CASE("inheritable: the hold lasts as long as a child has its descriptor open, and no lease ends it") {
+    const test::temp_directory in("inherits");
+    durable_mutex mine(file_slot(in / "lock"), with_lease(100ms));
+    durable_mutex theirs(file_slot(in / "lock"), with_lease(100ms));
+    auto held = mine.acquire(inheritable());
+    REQUIRE(held);
+    REQUIRE(held->descriptor() >= 0);
+    REQUIRE(held->is_held());
+    heir child(held->descriptor());
+    REQUIRE(held->hand_over().value());
+    const std::int64_t begin = bide::durable::boottime_ms();
+    while (bide::durable::boottime_ms() < begin + 250) { // longer than the lease and its drift
+        REQUIRE(theirs.try_acquire().error() == errc::timeout);
+        std::this_thread::sleep_for(20ms);
+    }
+    child.end();
+    REQUIRE(theirs.acquire()); // long before any other test's time is up
+}
+
+TEST_CASE("inheritable: without a child that has the descriptor, handing over is a release") {
+    const test::temp_directory in("hands-over");
+    durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+    auto held = lock.acquire(inheritable());
+    REQUIRE(held);
+    REQUIRE_FALSE(held->hand_over().value());
+    REQUIRE(lock.inspect().value()->live.holders.empty());
+    auto again = lock.acquire(inheritable());
+    REQUIRE(again->release());
+    REQUIRE(lock.try_acquire());
+}
+
+TEST_CASE("inheritable: a holder that was killed with its children has left nothing") {
+    const test::temp_directory in("is-killed");
+    int told[2];
+    REQUIRE(::pipe(told) == 0);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+        const auto held = lock.acquire(inheritable());
+        static_cast<void>(!::write(told[1], "x", held ? 1 : 0));
+        for (;;) {
+            ::pause();
+        }
+    }
+    char some = 0;
+    REQUIRE(::read(told[0], &some, 1) == 1);
+    ::close(told[0]);
+    ::close(told[1]);
+    durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+    REQUIRE(lock.try_acquire().error() == errc::timeout);
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, nullptr, 0);
+    REQUIRE(lock.try_acquire());
+}
+
+TEST_CASE("inheritable: a hold that is taken away is lost, by its next renewal") {
+    const test::temp_directory in("is-taken");
+    durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+    auto held = lock.acquire(inheritable());
+    REQUIRE(held->renew());
+    REQUIRE(lock.admin("ops").force_release(held->fence(), "").value());
+    REQUIRE(held->renew().error() == durable_errc::lock_lost);
+    REQUIRE(held->lost().stop_requested());
+    REQUIRE(held->release().error() == durable_errc::lock_lost);
+}
+
+TEST_CASE("inheritable: a ticket that is bound to the process is so when its lock is gone") {
+    const test::temp_directory in("is-bound");
+    {
+        durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+        auto held = lock.acquire();
+        REQUIRE(held->ticket().process_bound);
+        held->detach();
+    }
+    durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
+    const auto seen = lock.inspect().value();
+    REQUIRE(seen->live.holders.size() == 1);
+    const std::int64_t mark = seen->live.holders[0].from.mark;
+    REQUIRE(mark != 0);
+    REQUIRE(file_slot(in / "lock").is_present(mark) == bide::presence::yes);
+}
+
+#endif
+
+TEST_CASE("inheritable: a slot that keeps no marks refuses it at once, and leaves no trace") {
+    const bide::memory_slot slot;
+    durable_mutex lock(slot);
+    REQUIRE(lock.acquire(inheritable()).error() == std::errc::operation_not_supported);
+    REQUIRE_FALSE(lock.inspect().value().has_value());
+    bide::acquire_request with_ticket = inheritable();
+    with_ticket.ticket = lock.ticket();
+    REQUIRE(lock.acquire(with_ticket).error() == std::errc::operation_not_supported);
+}
+
+TEST_CASE("durable_mutex: the tokens grow though the record was deleted") {
+    const test::temp_directory in("deleted");
+    std::int64_t last = 0;
+    for (int i = 0; i < 3; ++i) {
+        durable_mutex lock(file_slot(in / "lock"));
+        for (int k = 0; k < 20; ++k) {
+            const auto held = lock.acquire();
+            REQUIRE(held);
+            REQUIRE(held->fence() > last);
+            last = held->fence();
+        }
+        REQUIRE(std::remove((in / "lock").c_str()) == 0);
+    }
+}
+
+TEST_CASE("durable_mutex: a flipped bit in the newest value gives no second holder for a lease") {
+    const test::temp_directory in("rots");
+    bide::durable_options o = with_lease(1h);
+    o.auto_renew = false;
+    durable_mutex lock(file_slot(in / "lock"), o);
+    REQUIRE(lock.acquire()->release());
+    auto held = lock.acquire();
+    REQUIRE(held);
+    flip_a_bit(in / "lock");
+
+    durable_mutex other(file_slot(in / "lock"), o);
+    REQUIRE(other.try_acquire().error() == errc::timeout);
+    const auto seen = other.inspect().value();
+    REQUIRE(seen->live.holders.size() == 1);
+    REQUIRE(seen->live.holders[0].fence >= held->fence());
+    REQUIRE(seen->free == 0);
+    // It is in the record: another one does not begin to wait anew.
+    REQUIRE(durable_mutex(file_slot(in / "lock"), o).inspect().value()->live.holders ==
+            seen->live.holders);
+    REQUIRE(held->renew().error() == durable_errc::lock_lost); // what it had is not known any more
+    REQUIRE(other.admin("ops").force_release(seen->live.holders[0].fence, "").value());
+    const auto next = other.try_acquire();
+    REQUIRE(next);
+    REQUIRE(next->fence() > held->fence());
+}
+
+TEST_CASE("durable_mutex: a file that is damaged is repaired, and its tokens go on") {
+    const test::temp_directory in("repairs");
+    durable_mutex lock(file_slot(in / "lock"));
+    const auto held = lock.acquire();
+    std::FILE* const file = std::fopen((in / "lock").c_str(), "wb");
+    REQUIRE(std::fputs("nothing of the kind", file) >= 0);
+    std::fclose(file);
+    durable_mutex other(file_slot(in / "lock"));
+    REQUIRE(other.acquire().error() == durable_errc::corrupt_record);
+    REQUIRE(other.explain().find(in / "lock") != std::string::npos);
+    REQUIRE(other.admin("ops").repair(1, "").value());
+    const auto next = other.try_acquire();
+    REQUIRE(next);
+    REQUIRE(next->fence() > held->fence());
+    REQUIRE_FALSE(other.admin("ops").repair(1, "").value()); // it can be read
+}
+
+TEST_CASE("durable_semaphore: an adopter's permits are taken when the lock is free, else refused") {
+    const bide::memory_slot slot;
+    bide::durable_semaphore three(slot, 3);
+    auto held = three.acquire();
+    bide::durable_options o;
+    o.adopt_permits = true;
+    bide::durable_semaphore five(slot, 5, o);
+    REQUIRE(five.try_acquire(5).error() == durable_errc::permits_mismatch);
+    REQUIRE(held->release());
+    auto all = five.try_acquire(5);
+    REQUIRE(all);
+    REQUIRE(three.try_acquire().error() == durable_errc::permits_mismatch);
+}
