@@ -64,7 +64,7 @@ private:
                                 (n = ::recv(fd, some, sizeof some, 0)) > 0;) {
                     request.append(some, static_cast<std::size_t>(n));
                 }
-                requests_ += request.empty() ? 0 : 1;
+                requests_ += !request.empty() && is_whole_(request) ? 1 : 0;
                 ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
             }
             ::shutdown(fd, SHUT_WR);
