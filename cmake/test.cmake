@@ -14,7 +14,7 @@ if(apt_get AND dpkg_query)
     foreach(
         package IN ITEMS
         g++ make catch2 nlohmann-json3-dev
-        libsqlite3-dev libpq-dev libhiredis-dev libcurl4-openssl-dev
+        libsqlite3-dev libpq-dev libhiredis-dev libssl-dev libcurl4-openssl-dev
     )
         execute_process(
             COMMAND ${dpkg_query} --show --showformat "\${db:Status-Status}" ${package}

@@ -4,7 +4,7 @@
 #   bide::durable           nlohmann_json    the locks; the slots memory and file
 #   bide::durable_sqlite    SQLite3          slots/sqlite.hpp
 #   bide::durable_postgres  libpq            slots/postgres.hpp
-#   bide::durable_redis     hiredis          slots/redis.hpp
+#   bide::durable_redis     hiredis          slots/redis.hpp; with TLS where OpenSSL is found
 #   bide::durable_etcd      libcurl          slots/etcd.hpp
 
 function(bide_durable_component name)
@@ -46,6 +46,11 @@ if(TARGET nlohmann_json::nlohmann_json)
             TARGET bide::durable_redis
             PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${bide_hiredis_include}
         )
+        find_package(OpenSSL 1.1.1 QUIET)
+        if(TARGET OpenSSL::SSL)
+            target_link_libraries(bide::durable_redis INTERFACE OpenSSL::SSL OpenSSL::Crypto)
+            target_compile_definitions(bide::durable_redis INTERFACE BIDE_DURABLE_OPENSSL)
+        endif()
     endif()
 
     find_package(CURL QUIET)

@@ -6,6 +6,7 @@
 
 #include <support/server_process.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -38,8 +39,13 @@ inline std::string asks_port(std::uint16_t port, std::string_view request, std::
         ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(request.size())) {
         char some[4096];
-        for (ssize_t n;
-             answer.find(until) == answer.npos && (n = ::recv(fd, some, sizeof some, 0)) > 0;) {
+        for (ssize_t n = 0; answer.find(until) == answer.npos;) {
+            do { // one that was stopped meanwhile is told of an interruption
+                n = ::recv(fd, some, sizeof some, 0);
+            } while (n < 0 && errno == EINTR);
+            if (n <= 0) {
+                break;
+            }
             answer.append(some, static_cast<std::size_t>(n));
         }
     }
@@ -118,6 +124,38 @@ protected:
     bool was_ready_ = false;
 };
 
+// A certificate that has signed itself, and its key: PEM files.
+struct certificate {
+    std::string cert;
+    std::string key;
+
+    // The openssl tool is there. Says on stderr that a test is skipped where it is not.
+    static bool available() {
+        if (!program().empty()) {
+            return true;
+        }
+        std::fputs("skipped: there is no openssl\n", stderr);
+        return false;
+    }
+
+    // With these names: "DNS:localhost,IP:127.0.0.1". Empty where that fails.
+    static certificate make(const temp_directory& in, const std::string& name,
+                            const std::string& names) {
+        const certificate made{in.path() + "/" + name + ".pem", in.path() + "/" + name + ".key"};
+        const bool is_made =
+            runs({{program(), "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                   "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=" + name,
+                   "-addext", "subjectAltName=" + names, "-keyout", made.key, "-out", made.cert},
+                  in.path() + "/log"});
+        return is_made ? made : certificate();
+    }
+
+private:
+    static std::string program() {
+        return find_program({"/usr/bin/openssl", "/usr/local/bin/openssl"});
+    }
+};
+
 class redis_server : public kv_server<redis_server> {
 public:
     static constexpr const char* name = "redis-server";
@@ -126,8 +164,15 @@ public:
         return find_program({"/usr/bin/redis-server", "/usr/local/bin/redis-server"});
     }
 
-    // More arguments: {"--requirepass", "secret"}.
-    explicit redis_server(std::vector<std::string> more = {}) : more_(std::move(more)) {}
+    // More arguments: {"--requirepass", "secret"}. With a certificate it listens at one more port,
+    // with TLS, and clients need a certificate that it trusts: its own, say.
+    explicit redis_server(std::vector<std::string> more = {}, std::optional<certificate> tls = {})
+        : more_(std::move(more)), tls_(std::move(tls)) {}
+
+    std::uint16_t tls_port() {
+        port();
+        return tls_port_;
+    }
 
     std::string unix_socket() const { return directory() + "/socket"; }
 
@@ -168,6 +213,14 @@ private:
                                      "no",
                                      "--repl-diskless-sync-delay",
                                      "0"};
+        if (tls_) {
+            for (const std::string& word :
+                 {std::string("--tls-port"), std::to_string(tls_port_),
+                  std::string("--tls-cert-file"), tls_->cert, std::string("--tls-key-file"),
+                  tls_->key, std::string("--tls-ca-cert-file"), tls_->cert}) {
+                all.push_back(word);
+            }
+        }
         all.insert(all.end(), more_.begin(), more_.end());
         return all;
     }
@@ -181,9 +234,14 @@ private:
         return yes;
     }
 
-    void moves() { port_ = free_port(); }
+    void moves() {
+        port_ = free_port();
+        tls_port_ = free_port();
+    }
 
     std::vector<std::string> more_;
+    std::optional<certificate> tls_;
+    std::uint16_t tls_port_ = free_port();
 };
 
 class etcd_server : public kv_server<etcd_server> {
@@ -192,14 +250,10 @@ public:
 
     static std::string program() { return find_program({"/usr/bin/etcd", "/usr/local/bin/etcd"}); }
 
-    // The server's certificate, which clients must have too, and its key: PEM files.
-    struct tls {
-        std::string cert;
-        std::string key;
-    };
-
     etcd_server() = default;
-    explicit etcd_server(tls files) : tls_(std::move(files)) {}
+
+    // With TLS. Clients need a certificate that it trusts, its own say.
+    explicit etcd_server(certificate tls) : tls_(std::move(tls)) {}
 
     std::string endpoint() {
         const std::uint16_t at = port();
@@ -277,7 +331,7 @@ private:
 
     std::uint16_t peers_ = free_port();
     std::uint16_t health_ = free_port(); // with TLS: who asks for it has none
-    std::optional<tls> tls_;
+    std::optional<certificate> tls_;
 };
 
 } // namespace test

@@ -20,6 +20,8 @@
 //   BIDE_RECYCLE_FRAMES      user or      1: coroutine frames are recycled; 0: each is its own
 //                            sched/...    allocation, as sanitizers want it (frame_memory.hpp); the
 //                                         two may be mixed in a program
+//   BIDE_DURABLE_OPENSSL     user or CMake defined: OpenSSL is linked, and redis_slot speaks TLS; in
+//                                          all files of a program, or in none
 //   BIDE_THROW(exception)    here          throw, or say what was thrown and terminate
 //   BIDE_VERSION_*           version.hpp   three numbers
 

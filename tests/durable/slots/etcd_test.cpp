@@ -5,24 +5,30 @@
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
+#include <support/on_time.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_faults.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netdb.h>
 
 using namespace std::chrono_literals;
@@ -35,6 +41,7 @@ using test::etcd_server;
 using test::flaky_proxy;
 
 static_assert(bide::cas_slot<etcd_slot>);
+static_assert(bide::shared_store_slot<etcd_slot> && bide::explaining_slot<etcd_slot>);
 static_assert(!bide::clocked_slot<etcd_slot> && !bide::watchable_slot<etcd_slot>);
 static_assert(!std::is_copy_constructible_v<etcd_slot>);
 static_assert(std::is_nothrow_move_constructible_v<etcd_slot>);
@@ -139,12 +146,19 @@ std::string wrong(const std::string& status, const std::string& message) {
 
 } // namespace
 
-// In the system's place: there is no other name.
-extern "C" int getaddrinfo(const char* name, const char*, const addrinfo*, addrinfo**) {
+// In the system's place: there is no other name, only addresses.
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* wanted,
+                           addrinfo** answer) {
+    using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
     if (name != nullptr && std::string_view(name) == "hangs.invalid") {
         names().hang();
     }
-    return EAI_NONAME;
+    in_addr address{};
+    if (name == nullptr || ::inet_pton(AF_INET, name, &address) != 1) {
+        return EAI_NONAME;
+    }
+    const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+    return real == nullptr ? EAI_FAIL : real(name, service, wanted, answer);
 }
 
 TEST_CASE("etcd_slot: base64 is what others read and write") {
@@ -194,9 +208,43 @@ TEST_CASE("etcd_slot: refuses a place that cannot be meant") {
     CHECK_THROWS_AS(etcd_slot("http://localhost:2379", ""), std::system_error);
     CHECK_THROWS_AS(etcd_slot("", "key"), std::system_error);
     CHECK_THROWS_AS(etcd_slot(std::vector<std::string>(), "key"), std::system_error);
-    CHECK(etcd_slot("http://not a name/", "key").load().error());
-    CHECK(etcd_slot("gopher+://127.0.0.1:1", "key").load().error().category() ==
-          bide::detail::curl_category());
+    for (const char* const url :
+         {"localhost", "localhost:2379", "127.0.0.1:2379", "//localhost", "http:///", "http://",
+          "gopher+://localhost", "ftp://localhost", "http:localhost", "http://not a name/",
+          "http://localhost:0", "http://localhost:65536", "http://localhost:abc", "http://[::1",
+          "http://[hidden]", "http://localhost?hidden", "http://localhost#hidden",
+          "http://user:hidden@", "http://user:hid@den@host", "http://user:hid/den@host",
+          "http://user:hidden%00@host", "http://user:hidden%zz@host", "http://user:hidden%@host",
+          "http://ho%00st", "http://good\\@hidden", "http://:hidden@host",
+          "http://user:hidden@a b"}) {
+        CAPTURE(url);
+        std::error_code error;
+        std::string words;
+        try {
+            etcd_slot(url, "key");
+        } catch (const std::system_error& refused) {
+            error = refused.code();
+            words = refused.what();
+        }
+        CHECK(error == std::errc::invalid_argument);
+        CHECK(words.find("bide::etcd_slot: ") == 0);
+        CHECK(words.find("hidden") == words.npos);
+        CHECK(words.find("den") == words.npos);
+    }
+    const std::vector<std::string> two{"http://me:hidden@one", "http://you:hidden@two"};
+    CHECK_THROWS_AS(etcd_slot(two, "key"), std::system_error);
+}
+
+TEST_CASE("etcd_slot: what an endpoint says goes before the options, and no password is told") {
+    etcd_slot_options options;
+    options.user = "nobody";
+    options.password = "hidden";
+    CHECK(etcd_slot("http://host:2379/", "a key", options).explain() ==
+          "etcd at http://host:2379, user nobody, key a key");
+    const std::vector<std::string> two{"https://me:hid%64en@[::1]:1", "http://two:2"};
+    CHECK(etcd_slot(two, "key\n", options).explain() ==
+          "etcd at https://[::1]:1,http://two:2, user me, key key");
+    CHECK(etcd_slot("https://me@host", "key", options).store() == "etcd at https://host, user me");
 }
 
 TEST_CASE("etcd_slot: a lost reply to a load is asked for again") {
@@ -254,7 +302,8 @@ TEST_CASE("etcd_slot: another endpoint is tried where that stores nothing twice"
     CHECK(slot.load()->value == "first"); // of the other one
     CHECK(proxy.connections() == 1);
 
-    etcd_slot anew(both, key, within(500ms));
+    // On a connection of its own, and so the first endpoint is asked first.
+    etcd_slot anew = etcd_slot(both, key, within(500ms)).for_renewals();
     const cas_result sent = anew.compare_exchange(first.version, "swallowed");
     CHECK(sent.status == cas_status::indeterminate); // it is not for the other one
     CHECK(anew.compare_exchange(first.version, "second").status == cas_status::stored);
@@ -279,6 +328,8 @@ TEST_CASE("etcd_slot: an answer that is no answer says what may have been stored
     const std::string head = R"({"header":{"revision":"7"})";
     const std::vector<row> rows = {
         {wrong("503 Service Unavailable", "etcdserver: no leader"), unsure, later, later},
+        {wrong("400 Bad Request", "etcdserver: authentication is not enabled"), sure, denied,
+         denied},
         {wrong("503 Service Unavailable", "etcdserver: request timed out"), unsure, later, later},
         {wrong("504 Gateway Timeout", "context deadline exceeded"), unsure, timed_out, timed_out},
         {wrong("500 Internal Server Error", "what"), unsure, storage, storage},
@@ -292,6 +343,14 @@ TEST_CASE("etcd_slot: an answer that is no answer says what may have been stored
         {wrong("400 Bad Request", "etcdserver: user name is empty"), sure, denied, denied},
         {wrong("403 Forbidden", "etcdserver: permission denied"), sure, denied, denied},
         {wrong("401 Unauthorized", "etcdserver: invalid auth token"), sure, denied, denied},
+        {http("401 Unauthorized", "<html>"), sure, denied, denied},
+        {http("407 Proxy Authentication Required", ""), sure, denied, denied},
+        {http("400 Bad Request", "Client sent an HTTP request to an HTTPS server."), sure, protocol,
+         protocol},
+        {http("301 Moved Permanently", ""), sure, protocol, protocol},
+        {http("405 Method Not Allowed", "{}"), sure, protocol, protocol},
+        {"garbage\r\n", unsure, protocol, protocol},
+        {"+PONG\r\n", unsure, protocol, protocol},
         {http("404 Not Found", "Not Found"), sure, protocol, protocol},
         {http("200 OK", ""), unsure, protocol, protocol},
         {http("200 OK", "<html>"), unsure, protocol, protocol},
@@ -384,29 +443,20 @@ TEST_CASE("etcd_slot: logs in, and again when it was forgotten") {
 }
 
 TEST_CASE("etcd_slot: speaks TLS with whom it is told to trust") {
-    const std::string openssl = test::find_program({"/usr/bin/openssl"});
-    if (!etcd_server::available() || openssl.empty()) {
+    if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
     const test::watchdog limit;
     const test::temp_directory files("tls");
-    const std::string cert = files.path() + "/cert.pem";
-    const std::string key = files.path() + "/key.pem";
-    REQUIRE(test::runs(
-        {{openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-          "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
-          "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert},
-         files.path() + "/log"}));
-    etcd_server server(etcd_server::tls{cert, key});
+    const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
+    REQUIRE(!mine.cert.empty());
+    etcd_server server(mine);
     flaky_proxy proxy(server.port());
     const std::string endpoint = "https://127.0.0.1:" + std::to_string(proxy.port());
     etcd_slot_options options;
-    const cas_result stranger = etcd_slot(endpoint, "key", options).compare_exchange(0, "value");
-    CHECK(stranger.status == cas_status::failed);
-    CHECK(stranger.error.category() == bide::detail::curl_category());
-    options.ca_file = cert;
-    options.cert_file = cert;
-    options.key_file = key;
+    options.ca_file = mine.cert;
+    options.cert_file = mine.cert;
+    options.key_file = mine.key;
     etcd_slot slot(endpoint, "key", options);
     const cas_result first = slot.compare_exchange(0, "first");
     REQUIRE(first.status == cas_status::stored);
@@ -423,4 +473,282 @@ TEST_CASE("etcd_slot: speaks TLS with whom it is told to trust") {
     const cas_result conflict = slot.compare_exchange(first.version, "parent");
     CHECK(conflict.status == cas_status::conflict);
     CHECK(proxy.connections() == before + 1); // the child's
+}
+
+namespace {
+
+// Who may do what, as etcd's gateway is told.
+void enable_logins(etcd_server& server) {
+    for (const auto& [what, body] :
+         {std::pair{"user/add", R"({"name":"root","password":"hidden"})"},
+          std::pair{"role/add", R"({"name":"root"})"},
+          std::pair{"user/grant", R"({"user":"root","role":"root"})"},
+          std::pair{"user/add", R"({"name":"guest","password":"hid@den"})"},
+          std::pair{"enable", "{}"}}) {
+        REQUIRE(server.posts(std::string("/v3/auth/") + what, body).find("200 OK") !=
+                std::string::npos);
+    }
+}
+
+} // namespace
+
+TEST_CASE("etcd_slot: takes a user in its URL, and says what the server says of a wrong one") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    etcd_server server;
+    const std::string place = "127.0.0.1:" + std::to_string(server.port());
+    etcd_slot useless("http://root:hidden@" + place, "key");
+    CHECK(useless.load().error() == std::errc::permission_denied);
+    CHECK(useless.explain() == "etcd at http://" + place +
+                                   ", user root, key key: etcdserver: authentication is not enabled");
+    enable_logins(server);
+    const auto fails = [&](const std::string& login, const char* words) {
+        CAPTURE(login);
+        etcd_slot slot("http://" + login + place, "key");
+        CHECK(slot.load().error() == std::errc::permission_denied);
+        const cas_result stored = slot.compare_exchange(0, "x");
+        CHECK(stored.status == cas_status::failed);
+        CHECK(stored.error == std::errc::permission_denied);
+        const std::string said = slot.explain();
+        CAPTURE(said);
+        CHECK(said.find("etcd at http://" + place) == 0);
+        CHECK(said.find(words) != said.npos);
+        CHECK(said.find("hid") == said.npos);
+    };
+    fails("", "key key: etcdserver: user name is empty");
+    fails("root:hid@", "authentication failed, invalid user ID or password");
+    fails("stranger:hidden@", "authentication failed, invalid user ID or password");
+    fails("guest:hid%40den@", "key key: etcdserver: permission denied");
+    etcd_slot slot("http://root:hidden@" + place, "key");
+    CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
+}
+
+TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last") {
+    if (!etcd_server::available() || !test::certificate::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    const test::temp_directory files("tls");
+    const auto mine = test::certificate::make(files, "mine", "DNS:etcd.example");
+    const auto right = test::certificate::make(files, "right", "IP:127.0.0.1");
+    REQUIRE(!mine.cert.empty());
+    REQUIRE(!right.cert.empty());
+    etcd_server server(right);
+    etcd_server elsewhere(mine);
+    etcd_slot_options good;
+    good.ca_file = right.cert;
+    good.cert_file = right.cert;
+    good.key_file = right.key;
+    etcd_slot works(server.endpoint(), "key", good);
+    REQUIRE(works.compare_exchange(0, "value").status == cas_status::stored);
+
+    const auto fails = [&](const std::string& to, const etcd_slot_options& options, std::errc error) {
+        etcd_slot one(to, "key", options);
+        cas_result stored;
+        const auto took = test::time_of([&] { stored = one.compare_exchange(0, "x"); });
+        const std::string said = one.explain();
+        CAPTURE(said);
+        CHECK(took < 5s); // half its patience
+        CHECK(stored.status == cas_status::failed);
+        CHECK(stored.error == error);
+        CHECK(said.find("etcd at " + to + ", key key: ") == 0);
+        CHECK(said.size() > to.size() + 30); // it says why
+        CHECK(one.load().error() == error);
+    };
+    // A server that refuses a certificate hangs up. Where libcurl is still sending it may not see
+    // why before another call.
+    const auto fails_in_the_end = [&](const etcd_slot_options& options) {
+        etcd_slot one(server.endpoint(), "key", options);
+        CHECK(test::eventually([&] { return one.load().error() == std::errc::permission_denied; }));
+        CHECK(one.explain().find("certificate") != std::string::npos);
+        CHECK(one.compare_exchange(0, "x").status != cas_status::stored);
+    };
+    const auto denied = std::errc::permission_denied;
+    fails(server.endpoint(), etcd_slot_options(), denied); // an authority of nobody's
+    etcd_slot_options changed = good;
+    changed.ca_file = mine.cert;
+    fails(server.endpoint(), changed, denied);
+    changed = good;
+    changed.cert_file.clear();
+    changed.key_file.clear();
+    fails_in_the_end(changed); // it asks for a certificate
+    changed.cert_file = mine.cert;
+    changed.key_file = mine.key;
+    fails_in_the_end(changed); // and trusts not this one
+    changed = good;
+    changed.ca_file = mine.cert;
+    changed.cert_file = mine.cert;
+    changed.key_file = mine.key;
+    fails(elsewhere.endpoint(), changed, denied); // another host's name
+    changed = good;
+    changed.ca_file = files.path() + "/nothing";
+    fails(server.endpoint(), changed, std::errc::invalid_argument);
+    changed = good;
+    changed.key_file = files.path() + "/nothing";
+    fails(server.endpoint(), changed, std::errc::invalid_argument);
+
+    const std::string port = std::to_string(server.port());
+    fails("http://127.0.0.1:" + port, good, std::errc::protocol_error);
+    const std::string plain = std::to_string(shared_server().port());
+    fails("https://127.0.0.1:" + plain, good, std::errc::protocol_error);
+}
+
+TEST_CASE("etcd_slot: tells the cluster's revision, whether the key is there or not") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    etcd_slot slot(shared_server().endpoint(), fresh_key());
+    const auto absent = slot.load();
+    REQUIRE(absent.has_value());
+    CHECK(absent->version == 0);
+    REQUIRE(absent->counter.has_value());
+    CHECK(*absent->counter >= 1);
+
+    const cas_result first = slot.compare_exchange(0, "first");
+    REQUIRE(first.status == cas_status::stored);
+    const auto there = slot.load();
+    REQUIRE(there.has_value());
+    REQUIRE(there->counter.has_value());
+    CHECK(*there->counter >= static_cast<std::int64_t>(there->version));
+    CHECK(*there->counter > *absent->counter);
+
+    const cas_result conflict = slot.compare_exchange(0, "mine");
+    REQUIRE(conflict.status == cas_status::conflict);
+    CHECK(conflict.current.value().counter.value_or(0) >= *there->counter);
+
+    etcd_store store;
+    store.fresh();
+    etcd_slot other(shared_server().endpoint(), store.key);
+    REQUIRE(other.compare_exchange(0, "gone").status == cas_status::stored);
+    const auto before = other.load();
+    store.erase();
+    const auto after = other.load();
+    REQUIRE(after.has_value());
+    CHECK(after->version == 0);
+    CHECK(after->counter.value_or(0) > before->counter.value_or(0));
+}
+
+// Why the head of its header says what to do then.
+TEST_CASE("etcd_slot: a restored backup forgets, and counts from there again") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    etcd_server server;
+    etcd_slot slot(server.endpoint(), "key");
+    const cas_result first = slot.compare_exchange(0, "first");
+    REQUIRE(first.status == cas_status::stored);
+    server.kill9();
+    namespace fs = std::filesystem;
+    const fs::path data = server.directory() + "/data";
+    const fs::path backup = server.directory() + "/backup";
+    fs::copy(data, backup, fs::copy_options::recursive);
+    server.restart();
+    const cas_result second = slot.compare_exchange(first.version, "second");
+    REQUIRE(second.status == cas_status::stored);
+    server.kill9();
+    fs::remove_all(data);
+    fs::copy(backup, data, fs::copy_options::recursive);
+    server.restart();
+    const auto seen = slot.load();
+    REQUIRE(seen.has_value());
+    CHECK(seen->value == "first");
+    CHECK(seen->version == first.version);
+    CHECK(seen->counter.value_or(0) < static_cast<std::int64_t>(second.version));
+    CHECK(slot.compare_exchange(second.version, "mine").status == cas_status::conflict);
+    CHECK(slot.compare_exchange(first.version, "other").version == second.version); // again
+}
+
+TEST_CASE("etcd_slot: all slots of a store share a connection for calls and one for renewals") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    std::vector<etcd_slot> calls;
+    std::vector<etcd_slot> renewals;
+    for (int i = 0; i < 150; ++i) {
+        calls.emplace_back(url(proxy.port()), fresh_key(), within(20s));
+        renewals.push_back(calls.back().for_renewals());
+    }
+    CHECK(calls.front().store() == renewals.back().store());
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (std::size_t i = t; i < calls.size(); i += 4) {
+                const cas_result stored = calls[i].compare_exchange(0, std::to_string(i));
+                const auto seen = renewals[i].load();
+                failures += stored.status == cas_status::stored && seen &&
+                                    seen->value == std::to_string(i)
+                                ? 0
+                                : 1;
+            }
+        });
+    }
+    for (std::thread& each : threads) {
+        each.join();
+    }
+    CHECK(failures.load() == 0);
+    CHECK(proxy.connections() == 2);
+    calls.clear();
+    renewals.clear();
+    etcd_slot later(url(proxy.port()), fresh_key(), within(20s));
+    CHECK(later.load().has_value());
+    CHECK(proxy.connections() == 3); // the others went with their last slot
+}
+
+TEST_CASE("etcd_slot: a call that hangs stalls no renewal, and the next call waits its time only") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    etcd_slot slow(url(proxy.port()), fresh_key(), within(3s));
+    etcd_slot other(url(proxy.port()), fresh_key(), within(200ms));
+    etcd_slot renewal = slow.for_renewals();
+    REQUIRE(test::eventually([&] { return slow.load() && renewal.load(); }));
+    proxy.hang();
+    std::atomic<bool> has_begun{false};
+    std::thread hangs([&] {
+        has_begun = true;
+        static_cast<void>(slow.load());
+    });
+    while (!has_begun) {
+        std::this_thread::yield();
+    }
+    // Either this one waits for its turn or it hangs itself.
+    cas_result waited;
+    const auto took = test::time_of([&] { waited = other.compare_exchange(0, "value"); });
+    CHECK(waited.error == std::errc::timed_out);
+    CHECK(took <= 300ms);
+    proxy.forward(); // for new bytes only
+    const auto renewed = test::time_of([&] { CHECK(renewal.load().has_value()); });
+    CHECK(renewed < 1s);
+    hangs.join();
+}
+
+TEST_CASE("etcd_slot: no operation exceeds its patience where the server hangs") {
+    if (!etcd_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    etcd_server server;
+    const auto patience = 300ms;
+    const std::string endpoint = server.endpoint();
+    etcd_slot warm(endpoint, "key", within(patience));
+    REQUIRE(test::eventually([&] { return warm.load().has_value(); }));
+    server.freeze();
+    etcd_slot two({endpoint, endpoint}, "key", within(patience));
+    for (etcd_slot* const slot : {&warm, &warm, &two}) {
+        CHECK(test::time_of([&] { CHECK(slot->load().error() == std::errc::timed_out); }) <=
+              patience + 100ms);
+        cas_result stored;
+        CHECK(test::time_of([&] { stored = slot->compare_exchange(0, "x"); }) <= patience + 100ms);
+        CHECK(stored.error == std::errc::timed_out);
+    }
+    server.thaw();
 }

@@ -5,10 +5,12 @@
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
+#include <support/on_time.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_faults.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -16,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -30,6 +33,7 @@ using test::flaky_proxy;
 using test::redis_server;
 
 static_assert(bide::clocked_slot<redis_slot> && bide::watchable_slot<redis_slot>);
+static_assert(bide::shared_store_slot<redis_slot> && bide::explaining_slot<redis_slot>);
 static_assert(!bide::locked_slot<redis_slot>);
 static_assert(!std::is_copy_constructible_v<redis_slot>);
 static_assert(std::is_nothrow_move_constructible_v<redis_slot>);
@@ -88,6 +92,37 @@ struct redis_store {
     std::error_code nobody = system_code(ECONNREFUSED);
 };
 
+// With TLS.
+struct secret_store {
+    using slot = redis_slot;
+    static constexpr std::size_t limit = std::size_t{1} << 20;
+    static constexpr bool processes = true;
+    static constexpr int scale = 8;
+    static constexpr bool greets = true;
+
+    secret_store(redis_server& on, test::certificate with)
+        : server(on), mine(std::move(with)) {}
+
+    slot open() { return open_at(port(), 10s); }
+    slot open_at(std::uint16_t at, std::chrono::milliseconds patience) {
+        redis_slot_options options = within(patience);
+        options.notify = true;
+        options.ca_file = mine.cert;
+        options.cert_file = mine.cert;
+        options.key_file = mine.key;
+        return redis_slot("rediss://localhost:" + std::to_string(at), key, options);
+    }
+    std::uint16_t port() { return server.tls_port(); }
+    void fresh() { key = fresh_key(); }
+    void kill9() { server.kill9(); }
+    void restart() { server.restart(); }
+
+    redis_server& server;
+    test::certificate mine;
+    std::string key = fresh_key();
+    std::error_code nobody = system_code(ECONNREFUSED);
+};
+
 } // namespace
 
 TEST_CASE("redis_slot: keeps what every slot promises") {
@@ -113,6 +148,46 @@ TEST_CASE("redis_slot: refuses a place that cannot be meant") {
     redis_slot_options options;
     options.unix_socket = "/nowhere";
     CHECK_NOTHROW(redis_slot("", 0, "key", options));
+}
+
+TEST_CASE("redis_slot: a URL that cannot be meant is refused, and not quoted") {
+    for (const char* const url :
+         {"", "host", "http://host", "redis://", "redis://host:0", "redis://host/one",
+          "redis://host/-1", "redis://host/0/1", "redis://user@host", "redis://user:@host",
+          "redis://user:hidden@host:abc", "redis://user:hidden@@host", "redis://u:%zzhidden@host",
+          "redis://user:hidden@host/2147483648", "rediss://user:hidden@host/x"}) {
+        CAPTURE(url);
+        std::error_code error;
+        std::string words;
+        try {
+            redis_slot(url, "key");
+        } catch (const std::system_error& refused) {
+            error = refused.code();
+            words = refused.what();
+        }
+        CHECK(error == std::errc::invalid_argument);
+        CHECK(words.find("bide::redis_slot: the URL") == 0);
+        CHECK(words.find("hidden") == words.npos);
+    }
+    CHECK_THROWS_AS(redis_slot("redis://host", ""), std::system_error);
+    redis_slot_options options;
+    options.password = "hidden";
+    CHECK_NOTHROW(redis_slot("redis://user@host", "key", options)); // the password is elsewhere
+}
+
+TEST_CASE("redis_slot: what a URL says goes before the options, and no password is told") {
+    redis_slot_options options;
+    options.user = "nobody";
+    options.password = "hidden";
+    options.database = 7;
+    CHECK(redis_slot("redis://host", "a key", options).explain() ==
+          "redis at host:6379, database 7, user nobody, key a key");
+    CHECK(redis_slot("redis://me:hid%64en@[::1]:1/3", "a\nkey\x01", options).explain() ==
+          "redis at [::1]:1, database 3, user me, key a key");
+    CHECK(redis_slot("rediss://:hidden@host/0", "key").store() == "redis (TLS) at host:6379");
+    options.unix_socket = "/socket";
+    CHECK(redis_slot("", 0, "key", options).store() ==
+          "redis at /socket, database 7, user nobody");
 }
 
 TEST_CASE("redis_slot: a value too large for the network's buffers is stored or certainly not") {
@@ -228,7 +303,7 @@ TEST_CASE("redis_slot: logs in, chooses its database, and takes a socket of the 
     options.database = 0;
     CHECK(redis_slot("", 0, "key", options).load()->value == "zero");
     options.database = 1'000;
-    CHECK(redis_slot("", 0, "key", options).load().error() == durable_errc::storage_error);
+    CHECK(redis_slot("", 0, "key", options).load().error() == std::errc::invalid_argument);
 }
 
 TEST_CASE("redis_slot: a full server stores nothing, and says so") {
@@ -253,9 +328,12 @@ TEST_CASE("redis_slot: a server that has too many clients was certainly not aske
     }
     const test::watchdog limit;
     redis_server server({"--maxclients", "1"});
-    redis_slot first = slot_at(server.port(), "key");
+    const std::uint16_t port = server.port();
+    redis_slot_options another_place; // and so another connection
+    another_place.unix_socket = server.unix_socket();
+    redis_slot first("", 0, "key", another_place);
     REQUIRE(test::eventually([&] { return first.load().has_value(); })); // the last one has left
-    const cas_result refused = slot_at(server.port(), "key").compare_exchange(0, "value");
+    const cas_result refused = slot_at(port, "key").compare_exchange(0, "value");
     CHECK(refused.status == cas_status::failed);
     CHECK(refused.error == std::errc::resource_unavailable_try_again);
     CHECK(first.compare_exchange(0, "value").status == cas_status::stored);
@@ -287,6 +365,7 @@ TEST_CASE("redis_slot: an answer that is no answer says what may have been store
     const auto later = std::make_error_code(std::errc::resource_unavailable_try_again);
     const auto denied = std::make_error_code(std::errc::permission_denied);
     const auto gone = std::make_error_code(std::errc::connection_reset);
+    const auto no_such = std::make_error_code(std::errc::operation_not_supported);
     const std::error_code storage = durable_errc::storage_error;
     const std::error_code corrupt = durable_errc::corrupt_record;
     const std::vector<row> rows = {
@@ -296,7 +375,11 @@ TEST_CASE("redis_slot: an answer that is no answer says what may have been store
         {"-OOM command not allowed when used memory > 'maxmemory'\r\n", sure, storage, storage},
         {"-MISCONF Errors writing to the AOF file\r\n", sure, storage, storage},
         {"-NOREPLICAS Not enough good replicas to write.\r\n", sure, storage, storage},
-        {"-MOVED 3999 127.0.0.1:6381\r\n", sure, storage, storage},
+        {"-MOVED 3999 127.0.0.1:6381\r\n", sure, no_such, no_such},
+        {"-ASK 3999 127.0.0.1:6381\r\n", sure, later, later},
+        {"-NOAUTH Authentication required.\r\n", sure, denied, denied},
+        {"-ERR ACL failure in script: @user_script: 17\r\n", sure, denied, denied},
+        {"-ERR unknown command `EVALSHA`\r\n", sure, no_such, no_such},
         {"-ERR Error running script (call to f_6b): @user_script:17: -READONLY You can't\r\n", sure,
          storage, storage},
         {"-ERR somebody in between did not get an answer\r\n", unsure, durable_errc::indeterminate,
@@ -371,3 +454,439 @@ TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had 
     CHECK(other.version != acknowledged.version);
     CHECK(at_replica.compare_exchange(acknowledged.version, "mine").status == cas_status::conflict);
 }
+
+TEST_CASE("redis_slot: takes a URL, and says what the server says of a wrong login") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_server server({"--requirepass", "p@ss/word"});
+    const std::string place = "127.0.0.1:" + std::to_string(server.port());
+    for (const std::string login : {"", ":p@", ":hidden@", "me:hidden@", "default:hidden@"}) {
+        CAPTURE(login);
+        redis_slot slot("redis://" + login + place, "key");
+        CHECK(slot.load().error() == std::errc::permission_denied);
+        CHECK(slot.compare_exchange(0, "x").error == std::errc::permission_denied);
+        CHECK(slot.compare_exchange(0, "x").status == cas_status::failed);
+        CHECK(slot.server_now().error() == std::errc::permission_denied);
+        const std::string words = slot.explain();
+        CHECK(words.find("redis at " + place) == 0);
+        CHECK(words.find("key key: " + std::string(login.empty() ? "NOAUTH " : "WRONGPASS ")) !=
+              words.npos);
+        CHECK(words.find("hidden") == words.npos);
+    }
+    redis_slot slot("redis://:p%40ss%2Fword@" + place + "/2", "key");
+    CHECK(slot.compare_exchange(0, "two").status == cas_status::stored);
+    redis_slot_options options;
+    options.password = "p@ss/word";
+    options.database = 2;
+    CHECK(slot_at(server.port(), "key", options).load()->value == "two");
+    redis_slot none("redis://default:p%40ss%2Fword@" + place + "/1000", "key");
+    CHECK(none.load().error() == std::errc::invalid_argument);
+    CHECK(none.explain().find("DB index is out of range") != std::string::npos);
+
+    redis_server open;
+    redis_slot useless("redis://:hidden@127.0.0.1:" + std::to_string(open.port()), "key");
+    CHECK(useless.load().error() == std::errc::permission_denied); // it knows no password
+    CHECK(useless.explain().find("hidden") == std::string::npos);
+    CHECK(useless.watch().error() == std::errc::operation_not_supported);
+}
+
+TEST_CASE("redis_slot: what a user may not do lasts") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_server server;
+    server.says("ACL SETUSER none on >hidden allkeys -@all");
+    server.says("ACL SETUSER reader on >hidden allkeys +eval +evalsha +script +time +type +hmget");
+    server.says("ACL SETUSER elsewhere on >hidden ~other +@all");
+    const std::string place = "@127.0.0.1:" + std::to_string(server.port());
+    for (const std::string user : {"none", "reader", "elsewhere"}) {
+        CAPTURE(user);
+        redis_slot slot("redis://" + user + ":hidden" + place, "key");
+        const cas_result stored = slot.compare_exchange(0, "value");
+        CHECK(stored.status == cas_status::failed);
+        CHECK(stored.error == std::errc::permission_denied);
+        const std::string words = slot.explain();
+        CAPTURE(words);
+        CHECK(words.find(user == "reader" ? "can't run this command" : "NOPERM ") != words.npos);
+        CHECK(words.find("hidden") == words.npos);
+    }
+    server.says("ACL SETUSER enough on >hidden ~key resetchannels &key.changed +eval +evalsha "
+                "+script +time +type +hmget +hset +persist +publish +subscribe");
+    redis_slot_options options;
+    options.notify = true;
+    redis_slot slot("redis://enough:hidden" + place, "key", options);
+    CHECK(slot.watch().has_value());
+    CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
+    CHECK(slot.load()->value == "value");
+}
+
+TEST_CASE("redis_slot: says which kind of value it found instead of its own") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    const std::string key = "wrong";
+    shared_server().says("SET wrong text");
+    redis_slot slot = slot_at(shared_server().port(), key);
+    CHECK(slot.load().error() == durable_errc::corrupt_record);
+    CHECK(slot.explain().find("key wrong: the key holds what no slot has written: a string") !=
+          std::string::npos);
+}
+
+TEST_CASE("redis_slot: a server that speaks something else is named at once, and lasts") {
+    const test::watchdog limit;
+    const std::pair<std::string, std::string> rows[] = {
+        {"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n",
+         "the server does not speak Redis's protocol, but HTTP: HTTP/1.1 400 Bad Request"},
+        {"220 mail.example ESMTP\r\n", "the server does not speak Redis's protocol"},
+        {std::string("\x15\x03\x01\x00\x02\x02\x46", 7),
+         "the server speaks TLS at this port, and rediss:// is for that"},
+        {"-ERR unknown command 'AUTH', with args beginning with: 'me' 'hidden' \r\n",
+         "-ERR (its words quote the password)"},
+    };
+    for (const auto& [answer, words] : rows) {
+        CAPTURE(words);
+        test::canned_server server({answer});
+        redis_slot slot("redis://me:hidden@127.0.0.1:" + std::to_string(server.port()), "key");
+        const std::error_code error = slot.load().error();
+        const std::string said = words[0] == '-' ? words.substr(1) : words;
+        CHECK(error == (words[0] == '-' ? std::errc::operation_not_supported
+                                        : std::errc::protocol_error));
+        CHECK(slot.explain() == slot.store() + ", key key: " + said);
+    }
+}
+
+// A fresh record draws its first tokens from it.
+TEST_CASE("redis_slot: the server's clock is there where the key is not") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_slot slot = slot_at(shared_server().port(), fresh_key());
+    const auto absent = slot.load();
+    REQUIRE(absent.has_value());
+    REQUIRE(absent->server_ms.has_value());
+    CHECK(*absent->server_ms > 1'700'000'000'000);
+    const cas_result conflict = slot.compare_exchange(7, "value");
+    REQUIRE(conflict.status == cas_status::conflict);
+    CHECK(conflict.current.value().server_ms.has_value());
+}
+
+// A record that is deleted under its holder admits another one; its versions are new ones all the
+// same.
+TEST_CASE("redis_slot: after FLUSHALL the key is fresh, and no version comes again") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_server server;
+    redis_slot slot = slot_at(server.port(), "key");
+    const cas_result first = slot.compare_exchange(0, "first");
+    REQUIRE(first.status == cas_status::stored);
+    server.says("FLUSHALL");
+    CHECK(slot.load()->version == 0);
+    CHECK(slot.compare_exchange(first.version, "mine").status == cas_status::conflict);
+    const cas_result second = slot.compare_exchange(0, "second");
+    REQUIRE(second.status == cas_status::stored);
+    CHECK(second.version > first.version);
+    CHECK(slot.compare_exchange(first.version, "mine").status == cas_status::conflict);
+}
+
+TEST_CASE("redis_slot: all slots of a store share a connection for calls and one for renewals") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    std::vector<redis_slot> calls;
+    std::vector<redis_slot> renewals;
+    for (int i = 0; i < 150; ++i) {
+        calls.push_back(slot_at(proxy.port(), fresh_key(), within(20s)));
+        renewals.push_back(calls.back().for_renewals());
+    }
+    CHECK(calls.front().store() == renewals.back().store());
+    bool all_work = true;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        const cas_result stored = calls[i].compare_exchange(0, std::to_string(i));
+        const auto seen = renewals[i].load();
+        all_work = all_work && stored.status == cas_status::stored && seen &&
+                   seen->value == std::to_string(i) &&
+                   renewals[i].compare_exchange(stored.version, "renewed").status ==
+                       cas_status::stored;
+    }
+    CHECK(all_work);
+    CHECK(proxy.connections() == 2);
+
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (std::size_t i = t; i < calls.size(); i += 4) {
+                const auto seen = calls[i].load();
+                failures += seen && seen->value == "renewed" ? 0 : 1;
+            }
+        });
+    }
+    for (std::thread& each : threads) {
+        each.join();
+    }
+    CHECK(failures.load() == 0);
+    CHECK(proxy.connections() == 2);
+
+    calls.clear();
+    renewals.clear();
+    redis_slot later = slot_at(proxy.port(), fresh_key(), within(20s));
+    CHECK(later.load().has_value());
+    CHECK(proxy.connections() == 3); // the others went with their last slot
+}
+
+TEST_CASE("redis_slot: all watches of a store share a connection, and each hears of its own key") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    redis_slot_options options = within(20s);
+    options.notify = true;
+    struct watched {
+        redis_slot slot;
+        std::unique_ptr<bide::slot_watch> watch;
+    };
+    std::vector<watched> all;
+    for (int i = 0; i < 50; ++i) {
+        redis_slot slot = slot_at(proxy.port(), fresh_key(), options);
+        auto watch = slot.watch();
+        REQUIRE(watch.has_value());
+        all.push_back({std::move(slot), *std::move(watch)});
+    }
+    CHECK(proxy.connections() == 1);
+    redis_slot again = slot_at(proxy.port(), fresh_key(), options);
+    const auto first = again.watch();
+    auto second = again.watch();
+    REQUIRE(first.has_value());
+    REQUIRE(second.has_value());
+    for (const std::size_t i : {std::size_t{7}, std::size_t{49}, std::size_t{0}}) {
+        REQUIRE(all[i].slot.compare_exchange(0, "value").status == cas_status::stored);
+        CHECK(test::is_readable(all[i].watch->fd(), 10'000));
+        for (std::size_t j = 0; j < all.size(); ++j) {
+            CHECK((j == i || !test::is_readable(all[j].watch->fd(), 0)));
+        }
+        CHECK(!all[i].watch->drain());
+        CHECK(!test::is_readable(all[i].watch->fd(), 0));
+    }
+    second->reset(); // the other one of that key goes on
+    const cas_result stored = again.compare_exchange(0, "value");
+    REQUIRE(stored.status == cas_status::stored);
+    CHECK(test::is_readable((*first)->fd(), 10'000));
+    CHECK(!(*first)->drain());
+    CHECK(proxy.connections() == 2); // watches, and calls
+
+    proxy.cut();
+    for (const watched& each : all) {
+        CHECK(test::is_readable(each.watch->fd(), 10'000));
+        CHECK(each.watch->drain());
+    }
+    all.front().watch = all.front().slot.watch().value();
+    REQUIRE(all.front().slot.load().has_value());
+    REQUIRE(all.front()
+                .slot.compare_exchange(all.front().slot.load()->version, "next")
+                .status == cas_status::stored);
+    CHECK(test::is_readable(all.front().watch->fd(), 10'000));
+    CHECK(!all.front().watch->drain());
+}
+
+TEST_CASE("redis_slot: a call that hangs stalls no renewal, and the next call waits its time only") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    flaky_proxy proxy(shared_server().port());
+    redis_slot slow = slot_at(proxy.port(), fresh_key(), within(3s));
+    redis_slot other = slot_at(proxy.port(), fresh_key(), within(200ms));
+    redis_slot renewal = slow.for_renewals();
+    REQUIRE(test::eventually([&] { return slow.load() && renewal.load(); }));
+    proxy.hang();
+    std::atomic<bool> has_begun{false};
+    std::thread hangs([&] {
+        has_begun = true;
+        static_cast<void>(slow.load());
+    });
+    while (!has_begun) {
+        std::this_thread::yield();
+    }
+    // Either this one waits for its turn or it hangs itself.
+    cas_result waited;
+    const auto took = test::time_of([&] { waited = other.compare_exchange(0, "value"); });
+    CHECK(waited.error == std::errc::timed_out);
+    CHECK(took <= 300ms);
+    proxy.forward(); // for new bytes only
+    const auto renewed = test::time_of([&] { CHECK(renewal.load().has_value()); });
+    CHECK(renewed < 1s);
+    hangs.join();
+}
+
+TEST_CASE("redis_slot: no operation exceeds its patience where the server hangs") {
+    if (!redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    redis_server server;
+    const auto patience = 250ms;
+    redis_slot_options options = within(patience);
+    options.notify = true;
+    const std::uint16_t port = server.port();
+    redis_slot warm = slot_at(port, "key", options);
+    REQUIRE(test::eventually([&] { return warm.load().has_value(); }));
+    server.freeze(); // it takes connections still, as the system does that
+    const auto is_in_time = [&](auto call) { return test::time_of(call) <= patience + 100ms; };
+    for (int i = 0; i < 2; ++i) { // on a connection that was there, and on none
+        CHECK(is_in_time([&] { CHECK(warm.load().error() == std::errc::timed_out); }));
+        CHECK(is_in_time([&] { CHECK(!warm.compare_exchange(0, "x").version); }));
+        CHECK(is_in_time([&] { CHECK(warm.server_now().error() == std::errc::timed_out); }));
+        CHECK(is_in_time([&] { CHECK(warm.watch().error() == std::errc::timed_out); }));
+    }
+    server.thaw();
+}
+
+#if defined(BIDE_DURABLE_OPENSSL)
+
+TEST_CASE("redis_slot: keeps what every slot promises over TLS") {
+    if (!redis_server::available() || !test::certificate::available()) {
+        return;
+    }
+    const test::temp_directory files("tls");
+    const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
+    REQUIRE(!mine.cert.empty());
+    redis_server server({}, mine);
+    secret_store store{server, mine};
+    SECTION("in peace") { test::check_slot(store); }
+    SECTION("in trouble") { test::check_slot_faults(store); }
+}
+
+TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for") {
+    if (!redis_server::available() || !test::certificate::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    const test::temp_directory files("tls");
+    const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
+    const auto other = test::certificate::make(files, "other", "DNS:localhost,IP:127.0.0.1");
+    REQUIRE(!mine.cert.empty());
+    REQUIRE(!other.cert.empty());
+    redis_server server({"--requirepass", "hidden"}, mine);
+    const std::string port = std::to_string(server.tls_port());
+    const std::string url = "rediss://:hidden@localhost:" + port;
+    redis_slot_options good;
+    good.ca_file = mine.cert;
+    good.cert_file = mine.cert;
+    good.key_file = mine.key;
+    redis_slot slot(url, "key", good);
+    REQUIRE(slot.compare_exchange(0, "value").status == cas_status::stored);
+    CHECK(redis_slot(url, "key", good).load()->value == "value");
+    CHECK(slot.explain() == "redis (TLS) at localhost:" + port + ", key key");
+
+    const auto fails = [&](const std::string& to, const redis_slot_options& options,
+                           std::errc error, const char* words) {
+        CAPTURE(words);
+        redis_slot one(to, "key", options);
+        bide::cas_result stored;
+        const auto took = test::time_of([&] { stored = one.compare_exchange(0, "x"); });
+        CHECK(took < 5s); // half its patience
+        CHECK(stored.status == cas_status::failed);
+        CHECK(stored.error == error);
+        const std::string said = one.explain();
+        CAPTURE(said);
+        CHECK(said.find(words) != said.npos);
+        CHECK(said.find("hidden") == said.npos);
+    };
+    const auto denied = std::errc::permission_denied;
+    fails("rediss://:hidden@127.0.0.1:" + port, good, denied, "IP address mismatch");
+    redis_slot_options changed = good;
+    changed.ca_file = other.cert;
+    fails(url, changed, denied, "certificate is not trusted: self-signed certificate");
+    changed.ca_file.clear(); // the system's
+    fails(url, changed, denied, "certificate is not trusted: self-signed certificate");
+    changed = good;
+    changed.cert_file = other.cert;
+    changed.key_file = other.key;
+    fails(url, changed, denied, "wants a certificate of the client");
+    changed.cert_file.clear();
+    changed.key_file.clear();
+    fails(url, changed, denied, "wants a certificate of the client");
+    changed = good;
+    changed.key_file = other.key;
+    fails(url, changed, std::errc::invalid_argument, "key values mismatch");
+    changed.key_file = mine.cert;
+    fails(url, changed, std::errc::invalid_argument, "the key in ");
+    changed.key_file = files.path() + "/nothing";
+    fails(url, changed, std::errc::no_such_file_or_directory, "the key in ");
+    changed = good;
+    changed.ca_file = files.path() + "/nothing";
+    fails(url, changed, std::errc::no_such_file_or_directory, "the authorities in ");
+    changed.ca_file = mine.key;
+    fails(url, changed, std::errc::invalid_argument, "the authorities in ");
+
+    // One side speaks TLS.
+    const std::string plain = std::to_string(server.port());
+    const auto protocol = std::errc::protocol_error;
+    fails("rediss://:hidden@localhost:" + plain, good, protocol, "does not speak TLS");
+    fails("redis://:hidden@localhost:" + port, good, protocol, "speaks TLS at this port");
+    fails("redis://localhost:" + port, good, protocol, "speaks TLS at this port");
+    test::canned_server web({"HTTP/1.0 400 Bad Request\r\n\r\n"});
+    fails("rediss://localhost:" + std::to_string(web.port()), good, protocol,
+          "does not speak TLS");
+    CHECK(redis_slot("rediss://localhost:" + std::to_string(test::free_port()), "key", good)
+              .load()
+              .error() == std::errc::connection_refused);
+}
+
+TEST_CASE("redis_slot: a handshake that hangs ends in time") {
+    if (!redis_server::available() || !test::certificate::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    const test::temp_directory files("tls");
+    const auto mine = test::certificate::make(files, "mine", "IP:127.0.0.1");
+    REQUIRE(!mine.cert.empty());
+    redis_server server({}, mine);
+    flaky_proxy proxy(server.tls_port());
+    redis_slot_options options;
+    options.ca_file = mine.cert;
+    options.cert_file = mine.cert;
+    options.key_file = mine.key;
+    for (const auto patience : {100ms, 700ms}) { // before and after a server is asked for plain text
+        options.patience = patience;
+        redis_slot slot("rediss://127.0.0.1:" + std::to_string(proxy.port()), "key", options);
+        proxy.hang();
+        cas_result stored;
+        const auto took = test::time_of([&] { stored = slot.compare_exchange(0, "x"); });
+        CHECK(took <= patience + 100ms);
+        CHECK(stored.status == cas_status::failed);
+        CHECK(stored.error == std::errc::timed_out);
+        proxy.forward();
+        CHECK(test::eventually([&] { return slot.load().has_value(); }));
+        proxy.hang(); // the handshake is over
+        const auto later = test::time_of([&] { stored = slot.compare_exchange(0, "x"); });
+        CHECK(later <= patience + 100ms);
+        CHECK(stored.status == cas_status::indeterminate);
+        proxy.forward();
+        proxy.cut();
+        proxy.trickle();
+        const auto slow = test::time_of([&] { CHECK(!slot.load()); });
+        CHECK(slow <= patience + 100ms);
+        proxy.forward();
+    }
+}
+
+#else
+
+TEST_CASE("redis_slot: without OpenSSL TLS is refused, and lasts") {
+    redis_slot slot("rediss://localhost", "key");
+    CHECK(slot.load().error() == std::errc::function_not_supported);
+    CHECK(slot.explain().find("TLS: this program was built without OpenSSL") != std::string::npos);
+}
+
+#endif

@@ -10,7 +10,13 @@
 // cluster's history: when a backup is restored, or a member of a version before 3.4.32 or 3.5.13 is
 // killed at the wrong moment of a compaction whose last revision is a deletion. So nothing here
 // deletes, nobody should, and a lock draws its fencing tokens from its record and not from the
-// version.
+// version; those of a fresh record begin with the revision.
+//
+// A restored backup forgets what was acknowledged after it was made. Then two may hold a lock, and
+// versions and tokens that were given out come again. So: end all holders before a restore, restore
+// with a raised revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete
+// the keys of locks.
+// A key that is deleted under its holder admits another one.
 //
 // Both operations go through the majority: what load() answers is committed. etcd has no clock that
 // it would tell, so locks observe leases instead. There is no watch: a lock asks again now and
@@ -19,17 +25,18 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/etcd_http.hpp>
+#include <bide/durable/slots/detail/etcd_client.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
+#include <bide/durable/slots/detail/etcd_place.hpp>
+#include <bide/durable/slots/detail/shared_connections.hpp>
+#include <bide/durable/slots/detail/store_words.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -65,196 +72,152 @@ public:
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
-    // An endpoint is "http://10.0.0.1:2379", with https if it is that; all are of one cluster. The
-    // first operation connects to one, and another one is tried where that does not answer. Nothing
-    // but slots may write to the key. After fork() the child connects anew; a handle of libcurl is
-    // leaked there.
+    // An endpoint is "http://10.0.0.1:2379", with https if it is that; all are of one cluster. In
+    // "https://user:password@host:2379" user and password are percent-encoded, go before the
+    // options, and are not sent as a part of the URL. The first operation connects to one, and
+    // another one is tried where that does not answer. Nothing but slots may write to the key.
+    // After fork() the child connects anew; a handle of libcurl is leaked there.
     // libcurl is initialised with the first operation: a program that uses it elsewhere too, and a
     // version before 7.84, calls curl_global_init() itself before it starts threads. The sockets to
     // etcd are close-on-exec; a pair that libcurl makes to wake itself may not be, and a program
     // that is started should close what it does not know.
-    // Throws: std::system_error (invalid_argument) where the key or an endpoint is empty, or there
-    // is none; std::bad_alloc.
+    // Throws: std::system_error (invalid_argument) where the key is empty, or an endpoint is no such
+    // URL, in words that quote nothing of it; std::bad_alloc.
     etcd_slot(std::vector<std::string> endpoints, std::string key, etcd_slot_options options = {});
     etcd_slot(std::string endpoint, std::string key, etcd_slot_options options = {})
         : etcd_slot(std::vector<std::string>{std::move(endpoint)}, std::move(key),
                     std::move(options)) {}
 
+    etcd_slot(etcd_slot&&) noexcept = default;
+    etcd_slot& operator=(etcd_slot&&) noexcept = default;
+
     // Blocks, both: for a round trip to the majority, at most `patience`. Errors are the system's,
-    // or timed_out, where nobody can be reached; libcurl's (TLS, mostly); permission_denied; what
-    // is not etcd's gateway is protocol_error. Throws, both: std::bad_alloc.
+    // or timed_out, where nobody can be reached, and libcurl's. These last until somebody changes
+    // something; libcurl's codes compare equal to them:
+    //   permission_denied  the cluster does not let us in, or one side refuses the other's
+    //                      certificate
+    //   protocol_error     it is not etcd's gateway, or only one side uses TLS
+    //   invalid_argument   a file of certificates or keys is missing or cannot be read
+    // Throws, both: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
     // A conflict brings the current value along. Indeterminate is what was sent and not answered,
     // or answered with what may have come after the fact: no leader, timed out.
     cas_result compare_exchange(slot_version version, std::string_view value);
 
+    // The cluster, for people. Its slots share one connection for calls, in turn, and one for
+    // renewals.
+    std::string store() const { return client_.of().place.name(); }
+    etcd_slot for_renewals() const { return etcd_slot(*this, for_renewals_t()); }
+
+    // Where this is, and what was said of the last operation that failed.
+    std::string explain() const;
+
 private:
-    // The body of an answer, or why there is none, and whether something may have been stored.
-    struct answer {
-        std::string body{};
-        std::error_code error{};
-        bool may_have_stored = false;
-    };
+    struct for_renewals_t {};
+    static constexpr const char* no_etcd = "not an answer of etcd's gateway";
 
-    struct failure {
-        std::error_code error;
-        bool is_certain; // nothing was done
-        bool is_login;   // the token is of no use any more
-    };
-    static failure failure_of(long status, std::string_view body);
+    etcd_slot(const etcd_slot& of, for_renewals_t)
+        : key_(of.key_), patience_(of.patience_), max_value_(of.max_value_),
+          client_({of.client_.of().place, true}) {}
 
-    answer call(const char* what, std::string_view body, bool may_repeat);
-    detail::http_answer post(const char* what, std::string_view body, bool may_repeat,
-                             std::size_t left, deadline end);
-    std::error_code log_in(std::size_t left, deadline end);
+    static void refuse(const char* words);
+    static detail::etcd_place place_of(std::vector<std::string> endpoints, etcd_slot_options o);
+    static slot_snapshot seen(detail::etcd_value found);
+    detail::etcd_result call(const char* what, const std::string& body, bool may_repeat);
 
-    std::vector<std::string> endpoints_;
-    std::size_t at_ = 0; // the one that is asked first
+    // What explain() is to say, from here on.
+    std::error_code failed(std::error_code error, std::string words = {});
+
     std::string key_;
-    etcd_slot_options options_;
-    std::string token_;
-    detail::etcd_http http_;
+    std::chrono::milliseconds patience_;
+    std::size_t max_value_;
+    detail::shared_connection<detail::etcd_client> client_;
+    std::string said_; // of the last operation that failed
 };
 
 // ---- implementation
 
 inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                             etcd_slot_options options)
-    : endpoints_(std::move(endpoints)), key_(std::move(key)), options_(std::move(options)) {
-    bool is_meant = !key_.empty() && !endpoints_.empty();
-    for (std::string& endpoint : endpoints_) {
-        while (!endpoint.empty() && endpoint.back() == '/') {
-            endpoint.pop_back();
-        }
-        is_meant = is_meant && !endpoint.empty();
-    }
-    if (!is_meant) {
-        BIDE_THROW(
-            std::system_error(make_error_code(durable_errc::invalid_argument), "bide::etcd_slot"));
+    : key_(std::move(key)), patience_(options.patience), max_value_(options.max_value),
+      client_({place_of(std::move(endpoints), std::move(options)), false}) {
+    if (key_.empty()) {
+        refuse("the key is empty");
     }
 }
 
-inline etcd_slot::failure etcd_slot::failure_of(long status, std::string_view body) {
-    const std::string message = detail::etcd_answer(body).message();
-    const auto says = [&](const char* part) { return message.find(part) != message.npos; };
-    if (says("too large") || says("larger than max")) {
-        return {make_error_code(durable_errc::too_large), true, false};
-    }
-    const bool is_login = status == 401 || says("revision of auth store is old");
-    if (is_login || status == 403 || says("user name is empty") || says("authentication failed") ||
-        says("permission denied")) {
-        return {std::make_error_code(std::errc::permission_denied), true, is_login};
-    }
-    switch (status) {
-    case 404:
-    case 405: return {std::make_error_code(std::errc::protocol_error), true, false};
-    case 400:
-    case 413:
-    case 429: return {make_error_code(durable_errc::storage_error), true, false};
-    case 503: {
-        const auto later = std::errc::resource_unavailable_try_again;
-        return {std::make_error_code(later), false, false};
-    }
-    case 408:
-    case 504: return {std::make_error_code(std::errc::timed_out), false, false};
-    default: return {make_error_code(durable_errc::storage_error), false, false};
-    }
+inline void etcd_slot::refuse([[maybe_unused]] const char* words) {
+    BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
+                                 std::string("bide::etcd_slot: ") + words));
 }
 
-inline detail::http_answer etcd_slot::post(const char* what, std::string_view body, bool may_repeat,
-                                           std::size_t left, deadline end) {
-    const std::int64_t now = native_platform::now();
-    const std::int64_t share = (end.steady_ns() - now) / static_cast<std::int64_t>(left);
-    const deadline shared_end = deadline::at_ns(now + share);
-    detail::http_request request{endpoints_[at_] + options_.path + what,
-                                 body,
-                                 token_,
-                                 may_repeat,
-                                 2 * options_.max_value + (std::size_t{4} << 20),
-                                 shared_end,
-                                 may_repeat ? shared_end : end};
-    return http_.post(request, {options_.ca_file, options_.cert_file, options_.key_file});
+inline detail::etcd_place etcd_slot::place_of(std::vector<std::string> endpoints,
+                                              etcd_slot_options o) {
+    detail::etcd_place place{
+        std::move(endpoints),
+        std::move(o.user),
+        std::move(o.password),
+        {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
+        std::move(o.path)};
+    if (const char* const words = detail::read_etcd_endpoints(place)) {
+        refuse(words);
+    }
+    return place;
 }
 
-inline std::error_code etcd_slot::log_in(std::size_t left, deadline end) {
-    token_.clear();
-    const detail::http_answer got =
-        post("/auth/authenticate", detail::etcd_login(options_.user, options_.password), true, left,
-             end);
-    if (got.error) {
-        return got.error;
-    }
-    if (got.status != 200) {
-        return failure_of(got.status, got.body).error;
-    }
-    token_ = detail::etcd_answer(got.body).token();
-    for (const char each : token_) {
-        if (each <= ' ' || each > '~') {
-            token_.clear(); // it would be more than a header
-            break;
-        }
-    }
-    return token_.empty() ? std::make_error_code(std::errc::protocol_error) : std::error_code();
+inline std::string etcd_slot::explain() const {
+    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
 }
 
-// Goes on to the next endpoint where that cannot store anything twice.
-inline etcd_slot::answer etcd_slot::call(const char* what, std::string_view body, bool may_repeat) {
-    const deadline end = deadline::after(options_.patience);
-    answer last;
-    bool has_logged_in = false;
-    for (std::size_t left = endpoints_.size(); left > 0;) {
-        std::error_code error;
-        if (!options_.user.empty() && token_.empty()) {
-            has_logged_in = true;
-            error = log_in(left, end);
-            last = {{}, error, false};
-        }
-        if (!error) {
-            detail::http_answer got = post(what, body, may_repeat, left, end);
-            if (!got.error && got.status == 200) {
-                return {std::move(got.body), {}, true};
-            }
-            const failure why = got.error ? failure{got.error, !got.was_sent, false}
-                                          : failure_of(got.status, got.body);
-            if (why.is_login && !options_.user.empty() && !has_logged_in) {
-                token_.clear();
-                continue;
-            }
-            last = {{}, why.error, !why.is_certain};
-            if (!got.error && why.is_certain) {
-                return last;
-            }
-        }
-        at_ = (at_ + 1) % endpoints_.size();
-        --left;
-        if (last.may_have_stored && !may_repeat) {
-            return last;
-        }
+inline std::error_code etcd_slot::failed(std::error_code error, std::string words) {
+    said_ = !words.empty() ? std::move(words) : error.message();
+    return error;
+}
+
+inline detail::etcd_result etcd_slot::call(const char* what, const std::string& body,
+                                           bool may_repeat) {
+    const deadline end = deadline::after(patience_);
+    const auto turn = client_.get().take(
+        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns())));
+    if (!turn) {
+        return {{}, std::make_error_code(std::errc::timed_out), false, "the connection is in use"};
     }
-    return last;
+    const std::size_t longest = 2 * max_value_ + (std::size_t{4} << 20);
+    return turn->call({what, body, may_repeat, longest}, end);
+}
+
+inline slot_snapshot etcd_slot::seen(detail::etcd_value found) {
+    slot_snapshot there{.version = found.revision, .value = std::move(found.bytes)};
+    if (found.counter) {
+        there.counter = static_cast<std::int64_t>(*found.counter);
+    }
+    return there;
 }
 
 inline result<slot_snapshot, std::error_code> etcd_slot::load() {
-    const answer got = call("/kv/range", detail::etcd_range(key_), true);
+    detail::etcd_result got = call("/kv/range", detail::etcd_range(key_), true);
     if (got.error) {
-        return unexpected{got.error};
+        return unexpected{failed(got.error, std::move(got.words))};
     }
     auto value = detail::etcd_answer(got.body).range();
     if (!value) {
-        return unexpected{std::make_error_code(std::errc::protocol_error)};
+        return unexpected{failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
     }
-    return slot_snapshot{.version = value->revision, .value = std::move(value->bytes)};
+    return seen(*std::move(value));
 }
 
 inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_view value) {
-    if (value.size() > options_.max_value) {
-        return {cas_status::failed, 0, {}, make_error_code(durable_errc::too_large)};
+    if (value.size() > max_value_) {
+        return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
     }
-    const answer got = call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
+    detail::etcd_result got =
+        call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
     if (got.error) {
-        return {
-            got.may_have_stored ? cas_status::indeterminate : cas_status::failed, 0, {}, got.error};
+        return {got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
+                0,
+                {},
+                failed(got.error, std::move(got.words))};
     }
     const detail::etcd_answer read(got.body);
     if (read.is_stored()) {
@@ -262,12 +225,12 @@ inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_
             return {cas_status::stored, *revision, {}, {}};
         }
     } else if (auto found = read.instead()) {
-        return {cas_status::conflict,
-                0,
-                slot_snapshot{.version = found->revision, .value = std::move(found->bytes)},
-                {}};
+        return {cas_status::conflict, 0, seen(*std::move(found)), {}};
     }
-    return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::protocol_error)};
+    return {cas_status::indeterminate,
+            0,
+            {},
+            failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
 }
 
 } // namespace bide::inline BIDE_ABI

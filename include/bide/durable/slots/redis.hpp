@@ -12,14 +12,22 @@
 // as it gets: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`,
 // `min-replicas-to-write 1` where there are replicas, and fencing tokens checked by the resource.
 //
+// A key that is deleted under its holder, by FLUSHALL say, admits another holder at once. Versions
+// and tokens go on from the server's clock all the same: a stale token stays a stale one.
+//
 // A version is the server's time in microseconds when the value was stored, or one more than the
 // version before where the clock lags behind that. So a key that was deleted and made again, or a
 // replica that missed writes, does not come to a version for the second time, as long as the clocks
 // of the servers are not set back by as much. Versions end below 2^53.
 //
-// Not for Redis Cluster's redirections, Sentinel's addresses or TLS: give it a name or a local
-// proxy that leads to the master. A replica answers neither operation, its values may be old; its
-// connection is closed, so that the next operation looks the name up again.
+// Not for Redis Cluster's redirections or Sentinel's addresses: give it a name or a local proxy that
+// leads to the master. A replica answers neither operation, its values may be old; its connection
+// is closed, so that the next operation looks the name up again.
+//
+// TLS takes OpenSSL (link -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL in all files of the
+// program; the CMake component bide::durable_redis has both where OpenSSL was found. Elsewhere a
+// slot that is to use TLS answers function_not_supported. The server's certificate and its name are
+// always verified.
 //
 // A user with few rights needs these commands: eval, evalsha, script, time, type, hmget, hset,
 // persist, and publish and subscribe where changes are told.
@@ -30,31 +38,28 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/redis_connection.hpp>
+#include <bide/durable/slots/detail/redis_client.hpp>
+#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/redis_record.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
+#include <bide/durable/slots/detail/redis_watch.hpp>
+#include <bide/durable/slots/detail/shared_connections.hpp>
+#include <bide/durable/slots/detail/store_words.hpp>
 
-#include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
-
-#include <sys/socket.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
 
 struct redis_slot_options {
-    // Connects to this socket, and the host and the port are not looked at.
+    // Connects to this socket, without TLS, and the host and the port are not looked at.
     std::string unix_socket{};
 
     // Of Redis 6 and later; empty: the default user. No password: nobody logs in.
@@ -62,6 +67,12 @@ struct redis_slot_options {
     std::string password{};
 
     int database = 0;
+
+    // PEM files. Empty: the system's authorities, no certificate of our own, and its key beside it.
+    bool uses_tls = false;
+    std::string ca_file{};
+    std::string cert_file{};
+    std::string key_file{};
 
     // Each change is published on a channel, the key's name with ".changed" behind it, and watch()
     // listens there. All who share the slot set it, or none.
@@ -86,10 +97,25 @@ public:
     // port from 1 to 65535 nor a socket; std::bad_alloc.
     redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
 
+    // The same at redis://[user][:password@]host[:port][/database], or rediss:// for TLS. User and
+    // password are percent-encoded; an IPv6 address is in brackets; the port is 6379 where there is
+    // none. What the URL says goes before the options.
+    // Throws: std::system_error (invalid_argument) whose words say what is wrong with the URL and
+    // quote nothing of it; std::bad_alloc.
+    redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
+
+    redis_slot(redis_slot&&) noexcept = default;
+    redis_slot& operator=(redis_slot&&) noexcept = default;
+
     // Blocks, all of them: for a round trip, at most `patience`. A server that cannot be reached
     // answers the system's error, or timed_out; one that is busy or loading its data
-    // resource_unavailable_try_again; one that does not let us in permission_denied. Where the key
-    // holds anything that no slot has written it is durable_errc::corrupt_record.
+    // resource_unavailable_try_again. Where the key holds anything that no slot has written it is
+    // durable_errc::corrupt_record. These last until somebody changes something:
+    //   permission_denied        the server does not let us in, or one side refuses the other's
+    //                            certificate
+    //   protocol_error           it is no Redis, or only one side uses TLS
+    //   invalid_argument         there is no such database
+    //   operation_not_supported  it lacks a command, or is a cluster's and sends us elsewhere
     // Throws, all of them: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
@@ -99,284 +125,176 @@ public:
 
     result<std::int64_t, std::error_code> server_now();
 
-    // A connection of its own. Fails with operation_not_supported where the options do not say
-    // notify. It belongs to the process that made it: in a child its drain() fails.
+    // The watches of a store share one more connection, and a thread that listens there. Fails with
+    // operation_not_supported where the options do not say notify. It belongs to the process that
+    // made it: in a child its drain() fails.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
+    // The server and the database, for people. Its slots share one connection for calls, in turn,
+    // and one for renewals.
+    std::string store() const { return client_.of().place.name(); }
+    redis_slot for_renewals() const { return redis_slot(*this, for_renewals_t()); }
+
+    // Where this is, and what was said of the last operation that failed.
+    std::string explain() const;
+
 private:
-    class subscription;
+    struct for_renewals_t {};
 
-    // A reply that is no error, or why there is none, and whether the server may have acted.
-    struct answer {
-        detail::redis_reply reply{};
-        std::error_code error{};
-        bool may_have_stored = false;
-    };
+    redis_slot(const redis_slot& of, for_renewals_t)
+        : key_(of.key_), options_(of.options_), client_({of.client_.of().place, true}) {}
 
-    deadline end_of_patience() const noexcept { return deadline::after(options_.patience); }
-    std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
-    detail::redis_place place() const {
-        return {host_,
-                port_,
-                options_.unix_socket,
-                options_.user,
-                options_.password,
-                options_.database};
+    static detail::redis_place place_of(std::string host, int port, redis_slot_options& options);
+    static detail::redis_place place_at(std::string_view url, redis_slot_options& options);
+    static std::chrono::steady_clock::time_point steady(deadline end) noexcept {
+        return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns()));
     }
+    redis_slot(detail::redis_place place, std::string key, redis_slot_options options);
 
-    std::error_code ready(deadline end);
-    answer ask(const std::vector<std::string_view>& words, deadline end);
-    answer run(std::initializer_list<std::string_view> arguments);
+    std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
+    detail::redis_answer run(std::initializer_list<std::string_view> arguments);
 
-    // Digits that make a version.
-    static std::optional<slot_version> number_in(const redisReply& text) noexcept;
-    static result<detail::redis_found, std::error_code> read(const redisReply& reply,
-                                                             slot_snapshot& into);
+    // What explain() is to say, from here on.
+    std::error_code failed(std::error_code error, std::string words = {});
 
-    std::string host_;
-    int port_;
     std::string key_;
-    redis_slot_options options_;
-    detail::redis_connection connection_;
-    std::string name_; // what the server of the connection calls the script; empty: it does not
+    redis_slot_options options_; // what makes the place is with the client
+    detail::shared_connection<detail::redis_client> client_;
+    std::string said_; // of the last operation that failed
 };
 
 // ---- implementation
 
-// Messages are thrown away unread.
-class redis_slot::subscription final : public slot_watch {
-public:
-    explicit subscription(detail::redis_connection connection) noexcept
-        : connection_(std::move(connection)) {}
+inline detail::redis_place redis_slot::place_of(std::string host, int port,
+                                                redis_slot_options& o) {
+    return {std::move(host),
+            port,
+            std::move(o.unix_socket),
+            std::move(o.user),
+            std::move(o.password),
+            o.database,
+            o.uses_tls,
+            {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)}};
+}
 
-    int fd() const noexcept override { return connection_.fd(); }
-
-    std::error_code drain() noexcept override {
-        if (connection_.owner() != ::getpid()) {
-            return std::make_error_code(std::errc::operation_not_permitted);
-        }
-        for (;;) {
-            char some[4096];
-            const ssize_t n = ::recv(connection_.fd(), some, sizeof some, MSG_DONTWAIT);
-            if (n == 0) {
-                return std::make_error_code(std::errc::connection_reset);
-            }
-            if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-                return {};
-            }
-            if (n < 0 && errno != EINTR) {
-                return detail::last_system_error();
-            }
-        }
+inline detail::redis_place redis_slot::place_at(std::string_view url, redis_slot_options& options) {
+    auto place = detail::redis_place_at(url, place_of({}, 0, options));
+    if (!place) {
+        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
+                                     std::string("bide::redis_slot: ") + place.error().words));
     }
+    return *std::move(place);
+}
 
-private:
-    detail::redis_connection connection_;
-};
+inline redis_slot::redis_slot(detail::redis_place place, std::string key,
+                              redis_slot_options options)
+    : key_(std::move(key)), options_(std::move(options)), client_({std::move(place), false}) {
+    const detail::redis_place& there = client_.of().place;
+    const char* const words =
+        key_.empty() ? "the key is empty"
+        : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
+            ? "the port is not from 1 to 65535"
+            : nullptr;
+    if (words != nullptr) {
+        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
+                                     std::string("bide::redis_slot: ") + words));
+    }
+}
 
 inline redis_slot::redis_slot(std::string host, int port, std::string key,
                               redis_slot_options options)
-    : host_(std::move(host)), port_(port), key_(std::move(key)), options_(std::move(options)) {
-    if (key_.empty() || (options_.unix_socket.empty() && (port_ < 1 || port_ > 65'535))) {
-        BIDE_THROW(
-            std::system_error(make_error_code(durable_errc::invalid_argument), "bide::redis_slot"));
-    }
+    : redis_slot(place_of(std::move(host), port, options), std::move(key), options) {}
+
+inline redis_slot::redis_slot(std::string_view url, std::string key, redis_slot_options options)
+    : redis_slot(place_at(url, options), std::move(key), options) {}
+
+inline std::string redis_slot::explain() const {
+    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
 }
 
-inline std::error_code redis_slot::ready(deadline end) {
-    if (connection_.is_usable()) {
-        return {};
-    }
-    auto script = detail::redis_connection::request({"SCRIPT", "LOAD", detail::redis_script});
-    if (!script) {
-        return script.error();
-    }
-    std::vector<detail::redis_reply> replies;
-    if (const std::error_code error = connection_.open(place(), {*script}, replies, end)) {
-        return error;
-    }
-    name_ = detail::is_redis_text(*replies[0]) ? detail::redis_text(*replies[0]) : "";
-    return {};
+inline std::error_code redis_slot::failed(std::error_code error, std::string words) {
+    said_ = !words.empty() ? std::move(words) : error.message();
+    return error;
 }
 
-inline redis_slot::answer redis_slot::ask(const std::vector<std::string_view>& words,
-                                          deadline end) {
-    const auto request = detail::redis_connection::request(words);
-    if (!request) {
-        return {{}, request.error(), false};
+inline detail::redis_answer redis_slot::run(std::initializer_list<std::string_view> arguments) {
+    const deadline end = deadline::after(options_.patience);
+    const auto turn = client_.get().take(steady(end));
+    if (!turn) {
+        return {{}, std::make_error_code(std::errc::timed_out), false, "the connection is in use"};
     }
-    if (const std::error_code error = connection_.send(*request, end)) {
-        connection_.drop();
-        return {{}, error, false};
-    }
-    auto reply = connection_.receive(end);
-    if (!reply) {
-        connection_.drop();
-        return {{}, reply.error(), true};
-    }
-    return {*std::move(reply), {}, true};
-}
-
-inline redis_slot::answer redis_slot::run(std::initializer_list<std::string_view> arguments) {
-    const deadline end = end_of_patience();
-    if (const std::error_code error = ready(end)) {
-        return {{}, error, false};
-    }
-    for (;;) {
-        std::vector<std::string_view> words{"EVAL", detail::redis_script, "1", key_};
-        if (!name_.empty()) {
-            words[0] = "EVALSHA";
-            words[1] = name_;
-        }
-        words.insert(words.end(), arguments);
-        answer got = ask(words, end);
-        if (got.error || got.reply->type != REDIS_REPLY_ERROR) {
-            return got;
-        }
-        const std::string_view text = detail::redis_text(*got.reply);
-        if (!name_.empty() && text.substr(0, 9) == "NOSCRIPT ") {
-            name_.clear(); // somebody made the server forget it
-            continue;
-        }
-        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
-            connection_.drop();
-        }
-        return {{}, detail::redis_error(*got.reply), !detail::is_certain_redis_error(*got.reply)};
-    }
-}
-
-inline std::optional<slot_version> redis_slot::number_in(const redisReply& text) noexcept {
-    constexpr slot_version last = (slot_version{1} << 53) - 1;
-    const std::string_view digits = detail::redis_text(text);
-    slot_version version = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), version);
-    if (!detail::is_redis_text(text) || error != std::errc() ||
-        end != digits.data() + digits.size() || version == 0 || version > last ||
-        digits.front() == '0') {
-        return std::nullopt;
-    }
-    return version;
-}
-
-// What the script answered. An error: not what ours does, or not what a slot stores.
-inline result<detail::redis_found, std::error_code> redis_slot::read(const redisReply& reply,
-                                                                     slot_snapshot& into) {
-    using detail::redis_found;
-    const auto bad = unexpected{std::make_error_code(std::errc::protocol_error)};
-    if (reply.type != REDIS_REPLY_ARRAY || reply.elements < 2 ||
-        reply.element[0]->type != REDIS_REPLY_INTEGER ||
-        reply.element[1]->type != REDIS_REPLY_INTEGER) {
-        return bad;
-    }
-    const auto found = static_cast<redis_found>(reply.element[0]->integer);
-    into.server_ms = reply.element[1]->integer;
-    if (found == redis_found::nothing) {
-        return found;
-    }
-    if (found == redis_found::garbage) {
-        return unexpected{make_error_code(durable_errc::corrupt_record)};
-    }
-    const bool has_value = found == redis_found::record;
-    if ((!has_value && found != redis_found::stored) || reply.elements < (has_value ? 4u : 3u)) {
-        return bad;
-    }
-    const std::optional<slot_version> version = number_in(*reply.element[2]);
-    if (!version) {
-        return unexpected{make_error_code(durable_errc::corrupt_record)};
-    }
-    into.version = *version;
-    if (has_value) {
-        if (!detail::is_redis_text(*reply.element[3])) {
-            return bad;
-        }
-        into.value = detail::redis_text(*reply.element[3]);
-    }
-    return found;
+    return turn->run(key_, arguments, end);
 }
 
 inline result<slot_snapshot, std::error_code> redis_slot::load() {
-    const answer got = run({});
+    detail::redis_answer got = run({});
     if (got.error) {
-        return unexpected{got.error};
+        return unexpected{failed(got.error, std::move(got.words))};
     }
-    slot_snapshot seen;
-    if (const auto found = read(*got.reply, seen); !found) {
-        return unexpected{found.error()};
+    detail::redis_record read = detail::read_redis_record(*got.reply);
+    if (read.error) {
+        return unexpected{failed(read.error, std::move(read.words))};
     }
-    return seen;
+    return std::move(read.seen);
 }
 
 inline cas_result redis_slot::compare_exchange(slot_version version, std::string_view value) {
     if (value.size() > options_.max_value) {
-        return {cas_status::failed, 0, {}, make_error_code(durable_errc::too_large)};
+        return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
     }
-    const answer got = run({std::to_string(version), value, channel()});
-    if (got.error && !got.may_have_stored) {
-        return {cas_status::failed, 0, {}, got.error};
-    }
+    detail::redis_answer got = run({std::to_string(version), value, channel()});
     if (got.error) {
-        const bool says_no = got.error == durable_errc::storage_error;
+        const std::error_code error = failed(got.error, std::move(got.words));
+        if (!got.may_have_stored) {
+            return {cas_status::failed, 0, {}, error};
+        }
+        const bool says_no = error == durable_errc::storage_error;
         return {cas_status::indeterminate,
                 0,
                 {},
-                says_no ? make_error_code(durable_errc::indeterminate) : got.error};
+                says_no ? make_error_code(durable_errc::indeterminate) : error};
     }
-    slot_snapshot seen;
-    const auto found = read(*got.reply, seen);
-    if (!found) {
-        const bool unread = found.error() == std::errc::protocol_error;
-        return {unread ? cas_status::indeterminate : cas_status::failed, 0, {}, found.error()};
+    detail::redis_record read = detail::read_redis_record(*got.reply);
+    if (read.error) {
+        const bool unread = read.error == std::errc::protocol_error;
+        const std::error_code error = failed(read.error, std::move(read.words));
+        return {unread ? cas_status::indeterminate : cas_status::failed, 0, {}, error};
     }
-    if (*found == detail::redis_found::stored) {
-        return {cas_status::stored, seen.version, {}, {}};
+    if (read.found == detail::redis_found::stored) {
+        return {cas_status::stored, read.seen.version, {}, {}};
     }
-    return {cas_status::conflict, 0, std::move(seen), {}};
+    return {cas_status::conflict, 0, std::move(read.seen), {}};
 }
 
 inline result<std::int64_t, std::error_code> redis_slot::server_now() {
-    const deadline end = end_of_patience();
-    if (const std::error_code error = ready(end)) {
-        return unexpected{error};
+    const deadline end = deadline::after(options_.patience);
+    const auto turn = client_.get().take(steady(end));
+    if (!turn) {
+        return unexpected{
+            failed(std::make_error_code(std::errc::timed_out), "the connection is in use")};
     }
-    const answer got = ask({"TIME"}, end);
+    detail::redis_answer got = turn->ask({"TIME"}, end);
     if (got.error) {
-        return unexpected{got.error};
+        return unexpected{failed(got.error, std::move(got.words))};
     }
-    const redisReply& reply = *got.reply;
-    if (reply.type == REDIS_REPLY_ERROR) {
-        return unexpected{detail::redis_error(reply)};
+    if (const auto ms = detail::redis_time(*got.reply)) {
+        return *ms;
     }
-    if (reply.type == REDIS_REPLY_ARRAY && reply.elements == 2) {
-        const auto seconds = number_in(*reply.element[0]);
-        const std::string_view rest = detail::redis_text(*reply.element[1]);
-        std::int64_t us = 0;
-        if (seconds &&
-            std::from_chars(rest.data(), rest.data() + rest.size(), us).ec == std::errc()) {
-            return static_cast<std::int64_t>(*seconds) * 1'000 + us / 1'000;
-        }
-    }
-    return unexpected{std::make_error_code(std::errc::protocol_error)};
+    return unexpected{
+        failed(std::make_error_code(std::errc::protocol_error), "not an answer to TIME")};
 }
 
 inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() {
     if (!options_.notify) {
-        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+        return unexpected{failed(std::make_error_code(std::errc::operation_not_supported),
+                                 "its options do not say notify")};
     }
-    auto request = detail::redis_connection::request({"SUBSCRIBE", channel()});
-    if (!request) {
-        return unexpected{request.error()};
+    detail::redis_watch_made made = detail::make_redis_watch(
+        client_.of().place, channel(), deadline::after(options_.patience));
+    if (made.error) {
+        return unexpected{failed(made.error, std::move(made.words))};
     }
-    detail::redis_connection listening;
-    std::vector<detail::redis_reply> replies;
-    if (const std::error_code error =
-            listening.open(place(), {*request}, replies, end_of_patience())) {
-        return unexpected{error};
-    }
-    if (replies[0]->type == REDIS_REPLY_ERROR) {
-        return unexpected{detail::redis_error(*replies[0])};
-    }
-    return std::unique_ptr<slot_watch>(std::make_unique<subscription>(std::move(listening)));
+    return std::move(made.watch);
 }
 
 } // namespace bide::inline BIDE_ABI

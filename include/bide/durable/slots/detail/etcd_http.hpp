@@ -10,6 +10,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/durable/slots/detail/curl_error.hpp>
 
 #include <cerrno>
 #include <csignal>
@@ -31,18 +32,6 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
-
-class curl_category_type final : public std::error_category {
-public:
-    const char* name() const noexcept override { return "curl"; }
-    std::string message(int code) const override {
-        return ::curl_easy_strerror(static_cast<CURLcode>(code));
-    }
-};
-inline const std::error_category& curl_category() noexcept {
-    static const curl_category_type category;
-    return category;
-}
 
 // Once in a program, whoever comes first.
 inline bool starts_curl() noexcept {
@@ -108,12 +97,16 @@ struct http_answer {
     bool was_sent = false;   // all of the body left
     long status = 0;
     std::string body{};
+    std::string words{}; // libcurl's, where there is an error
 };
 
 class etcd_http {
 public:
     // Blocks: until there is an answer or the time is over.
     http_answer post(const http_request& what, const etcd_tls& tls);
+
+    // In a child of fork(): closes sockets, no more.
+    void disown() noexcept { state_.reset(); }
 
 private:
     struct handle_freer {
@@ -139,6 +132,7 @@ private:
         int sockets[most_sockets];
         int open = 0;
         exchange* current = nullptr;
+        char words[CURL_ERROR_SIZE] = "";
         std::unique_ptr<CURL, handle_freer> handle; // goes first, and closes sockets
     };
 
@@ -263,6 +257,7 @@ inline bool etcd_http::make(const etcd_tls& tls) {
         set(CURLOPT_OPENSOCKETDATA, static_cast<void*>(state_.get())) &&
         set(CURLOPT_CLOSESOCKETFUNCTION, &close_socket) &&
         set(CURLOPT_CLOSESOCKETDATA, static_cast<void*>(state_.get())) &&
+        set(CURLOPT_ERRORBUFFER, static_cast<char*>(state_->words)) &&
         name(CURLOPT_CAINFO, tls.ca_file) && name(CURLOPT_SSLCERT, tls.cert_file) &&
         name(CURLOPT_SSLKEY, tls.key_file);
     if (!is_made) {
@@ -288,6 +283,14 @@ inline bool etcd_http::prepare(const http_request& what, exchange& e,
 }
 
 inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) const noexcept {
+    const bool is_cut = code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SEND_ERROR ||
+                        code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+    if (is_cut && is_refused_by_tls(state_->words)) {
+        return std::make_error_code(std::errc::permission_denied);
+    }
+    if (code == CURLE_SSL_CONNECT_ERROR && has_hung_up(state_->words)) {
+        return std::make_error_code(std::errc::connection_reset);
+    }
     switch (code) {
     case CURLE_OK: return {};
     case CURLE_OPERATION_TIMEDOUT: return std::make_error_code(std::errc::timed_out);
@@ -296,6 +299,8 @@ inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) con
     case CURLE_WRITE_ERROR:
         return std::make_error_code(e.is_too_long ? std::errc::message_size
                                                   : std::errc::not_enough_memory);
+    case CURLE_UNSUPPORTED_PROTOCOL: // of the server: the URL's was looked at
+    case CURLE_WEIRD_SERVER_REPLY: return std::make_error_code(std::errc::protocol_error);
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
     case CURLE_SEND_FAIL_REWIND:
@@ -337,13 +342,19 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
         return no_memory;
     }
     state_->current = &e;
+    state_->words[0] = '\0';
     CURLcode code = CURLE_OK;
     {
         const no_sigpipe guard;
         code = ::curl_easy_perform(state_->handle.get());
     }
     state_->current = nullptr;
-    http_answer answer{error_of(code, e), e.given == what.body.size(), 0, std::move(e.answer)};
+    http_answer answer{error_of(code, e), e.given == what.body.size(), 0, std::move(e.answer), {}};
+    if (answer.error) {
+        answer.words = state_->words[0] != '\0' ? state_->words : ::curl_easy_strerror(code);
+        // The server never got beyond the handshake.
+        answer.was_sent = answer.was_sent && answer.error != std::errc::permission_denied;
+    }
     ::curl_easy_getinfo(state_->handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
     return answer;
 }

@@ -44,6 +44,7 @@ inline std::string etcd_login(const std::string& user, const std::string& passwo
 struct etcd_value {
     std::uint64_t revision = 0; // 0: the key is not there
     std::string bytes{};
+    std::optional<std::uint64_t> counter{}; // the cluster's revision, at least
 };
 
 class etcd_answer {
@@ -52,7 +53,7 @@ public:
         : all_(nlohmann::json::parse(body.begin(), body.end(), nullptr, false)) {}
 
     // The value that a range read. Nothing, here and below: it is not what etcd answers.
-    std::optional<etcd_value> range() const { return range_in(all_); }
+    std::optional<etcd_value> range() const { return range_in(all_, revision()); }
 
     // What an exchange read instead of storing.
     std::optional<etcd_value> instead() const {
@@ -61,7 +62,7 @@ public:
             return std::nullopt;
         }
         const nlohmann::json* const range = member(all->front(), "response_range");
-        return range == nullptr ? std::nullopt : range_in(*range);
+        return range == nullptr ? std::nullopt : range_in(*range, revision());
     }
 
     // An exchange has stored.
@@ -70,7 +71,7 @@ public:
         return found != nullptr && found->is_boolean() && found->get<bool>();
     }
 
-    // In which revision it has.
+    // The cluster's revision; of what was stored, that in which it was.
     std::optional<std::uint64_t> revision() const {
         const nlohmann::json* const header = member(all_, "header");
         return header == nullptr ? std::nullopt : number(*header, "revision");
@@ -110,13 +111,14 @@ private:
         return static_cast<std::uint64_t>(value);
     }
 
-    static std::optional<etcd_value> range_in(const json& range) {
+    static std::optional<etcd_value> range_in(const json& range,
+                                              std::optional<std::uint64_t> counter) {
         if (member(range, "header") == nullptr) {
             return std::nullopt;
         }
         const json* const all = member(range, "kvs");
         if (all == nullptr || (all->is_array() && all->empty())) {
-            return etcd_value();
+            return etcd_value{0, {}, counter};
         }
         if (!all->is_array() || all->size() != 1) {
             return std::nullopt;
@@ -126,7 +128,7 @@ private:
         if (!revision || !bytes) {
             return std::nullopt;
         }
-        return etcd_value{*revision, *std::move(bytes)};
+        return etcd_value{*revision, *std::move(bytes), counter};
     }
 
     json all_; // "discarded" where it is no JSON

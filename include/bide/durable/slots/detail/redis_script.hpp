@@ -12,7 +12,7 @@ namespace detail {
 enum class redis_found : long long {
     nothing = 0, // "0" and ""
     record = 1,  // the version and the value
-    garbage = 2, // something that no slot has written, or the last version there is
+    garbage = 2, // its kind: something that no slot has written, or the last version there is
     stored = 3   // the new version
 };
 
@@ -34,13 +34,13 @@ inline constexpr const char* redis_script =
     "  found, version, value = 1, both[1], both[2]\n"
     "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
     "end\n"
-    "if not is_ours then return {2, ms} end\n"
+    "if not is_ours then return {2, ms, kind} end\n"
     "if version ~= ARGV[1] then\n"
     "  redis.call('PERSIST', KEYS[1])\n"
     "  return {found, ms, version, value}\n"
     "end\n"
     "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
-    "if number > 9007199254740991 then return {2, ms} end\n"
+    "if number > 9007199254740991 then return {2, ms, kind} end\n"
     "local text = string.format('%.0f', number)\n"
     "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
     "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"

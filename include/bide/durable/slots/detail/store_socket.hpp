@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_SOCKET_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_SOCKET_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_STORE_SOCKET_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_STORE_SOCKET_HPP
 
 // A stream socket on which nothing waits beyond a deadline. The client library's own one raises
 // SIGPIPE, is inherited by programs that are started, and begins its time limit anew with each part
@@ -34,15 +34,15 @@ namespace detail {
 
 inline std::error_code last_system_error() noexcept { return {errno, std::generic_category()}; }
 
-class redis_socket {
+class store_socket {
 public:
-    redis_socket() = default;
-    redis_socket(redis_socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    redis_socket& operator=(redis_socket&& other) noexcept {
+    store_socket() = default;
+    store_socket(store_socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    store_socket& operator=(store_socket&& other) noexcept {
         std::swap(fd_, other.fd_);
         return *this;
     }
-    ~redis_socket() { close(); }
+    ~store_socket() { close(); }
 
     int fd() const noexcept { return fd_; }
 
@@ -53,8 +53,10 @@ public:
         }
     }
 
-    // Requires, both: it is closed. The name is looked up for as long as the system likes to.
-    std::error_code connect_tcp(const std::string& host, int port, deadline end);
+    // Requires, both: it is closed. The name is looked up for as long as the system likes to; why
+    // that fails goes to `words`.
+    std::error_code connect_tcp(const std::string& host, int port, deadline end,
+                                std::string& words);
     std::error_code connect_unix(const std::string& path, deadline end) noexcept;
 
     // An error: not all of it was handed to the system.
@@ -84,7 +86,7 @@ private:
     int fd_ = -1;
 };
 
-inline std::error_code redis_socket::make(int family) noexcept {
+inline std::error_code store_socket::make(int family) noexcept {
 #if defined(SOCK_CLOEXEC)
     fd_ = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd_ < 0) {
@@ -108,7 +110,7 @@ inline std::error_code redis_socket::make(int family) noexcept {
     return {};
 }
 
-inline std::error_code redis_socket::wait(short events, deadline end) const noexcept {
+inline std::error_code store_socket::wait(short events, deadline end) const noexcept {
     for (;;) {
         const std::int64_t rest = end.steady_ns() - native_platform::now();
         if (rest <= 0) {
@@ -127,7 +129,7 @@ inline std::error_code redis_socket::wait(short events, deadline end) const noex
     }
 }
 
-inline std::error_code redis_socket::connect(const sockaddr* to, socklen_t size,
+inline std::error_code store_socket::connect(const sockaddr* to, socklen_t size,
                                              deadline end) noexcept {
     if (const std::error_code error = make(to->sa_family)) {
         close();
@@ -153,7 +155,8 @@ inline std::error_code redis_socket::connect(const sockaddr* to, socklen_t size,
     return error;
 }
 
-inline std::error_code redis_socket::connect_tcp(const std::string& host, int port, deadline end) {
+inline std::error_code store_socket::connect_tcp(const std::string& host, int port, deadline end,
+                                                 std::string& words) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     addrinfo* answer = nullptr;
@@ -162,6 +165,8 @@ inline std::error_code redis_socket::connect_tcp(const std::string& host, int po
         return detail::last_system_error();
     }
     if (n != 0) {
+        words = "the host's name: ";
+        words += ::gai_strerror(n);
         return std::make_error_code(n == EAI_AGAIN    ? std::errc::resource_unavailable_try_again
                                     : n == EAI_MEMORY ? std::errc::not_enough_memory
                                                       : std::errc::host_unreachable);
@@ -185,7 +190,7 @@ inline std::error_code redis_socket::connect_tcp(const std::string& host, int po
     return error;
 }
 
-inline std::error_code redis_socket::connect_unix(const std::string& path, deadline end) noexcept {
+inline std::error_code store_socket::connect_unix(const std::string& path, deadline end) noexcept {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) {
@@ -195,7 +200,7 @@ inline std::error_code redis_socket::connect_unix(const std::string& path, deadl
     return connect(reinterpret_cast<const sockaddr*>(&address), sizeof address, end);
 }
 
-inline std::error_code redis_socket::send(std::string_view bytes, deadline end) noexcept {
+inline std::error_code store_socket::send(std::string_view bytes, deadline end) noexcept {
     while (!bytes.empty()) {
         const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), no_signal);
         if (n >= 0) {
@@ -211,7 +216,7 @@ inline std::error_code redis_socket::send(std::string_view bytes, deadline end) 
     return {};
 }
 
-inline result<std::size_t, std::error_code> redis_socket::receive(char* to, std::size_t room,
+inline result<std::size_t, std::error_code> store_socket::receive(char* to, std::size_t room,
                                                                   deadline end) noexcept {
     for (;;) {
         const ssize_t n = ::recv(fd_, to, room, 0);

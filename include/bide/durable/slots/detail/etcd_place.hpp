@@ -1,0 +1,153 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
+
+// Where a cluster is, and how a client presents itself there: all that makes a connection.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/etcd_http.hpp>
+#include <bide/durable/slots/detail/url.hpp>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <curl/curl.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+struct etcd_place {
+    std::vector<std::string> endpoints{}; // without user and password, and '/' at the end
+    std::string user{};
+    std::string password{};
+    etcd_tls tls{};
+    std::string path{};
+
+    // For people, without the password.
+    std::string name() const {
+        std::string text = "etcd at ";
+        for (const std::string& each : endpoints) {
+            text += (&each == &endpoints.front() ? "" : ",") + each;
+        }
+        return text + (user.empty() ? "" : ", user " + user);
+    }
+
+    friend bool operator<(const etcd_place& a, const etcd_place& b) noexcept {
+        const auto all = [](const etcd_place& p) {
+            return std::tie(p.endpoints, p.user, p.password, p.tls.ca_file, p.tls.cert_file,
+                            p.tls.key_file, p.path);
+        };
+        return all(a) < all(b);
+    }
+};
+
+// The URL of an endpoint as libcurl, which connects by it, reads it. The words of its methods quote
+// nothing of the URL.
+class etcd_endpoint {
+public:
+    // What is wrong with it, or nullptr.
+    const char* read(const std::string& text) {
+        url_.reset(::curl_url());
+        if (url_ == nullptr) {
+            return "there is no memory for the URL";
+        }
+        if (text.find("://") == text.npos) {
+            return "the URL of an endpoint begins with neither http:// nor https://";
+        }
+        if (text.find('\\') != text.npos || text.find('\0') != text.npos ||
+            ::curl_url_set(url_.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
+            return "the URL of an endpoint is not scheme://[user:password@]host[:port], "
+                   "percent-encoded";
+        }
+        const std::string scheme = part(CURLUPART_SCHEME);
+        if (scheme != "http" && scheme != "https") {
+            return "the URL of an endpoint begins with neither http:// nor https://";
+        }
+        if (!part(CURLUPART_QUERY).empty() || !part(CURLUPART_FRAGMENT).empty()) {
+            return "the URL of an endpoint has a '?' or a '#', which have no meaning here";
+        }
+        if (part(CURLUPART_PORT) == "0") {
+            return "the URL's port is not a number from 1 to 65535";
+        }
+        if (!decode_url_part(part(CURLUPART_USER), user_) ||
+            !decode_url_part(part(CURLUPART_PASSWORD), password_)) {
+            return "the URL's user or password is not percent-encoded";
+        }
+        return nullptr;
+    }
+
+    // Of the URL that was read.
+    const std::string& user() const noexcept { return user_; }
+    const std::string& password() const noexcept { return password_; }
+    bool is_secret() const { return part(CURLUPART_SCHEME) == "https"; }
+    std::string host() const { // an IPv6 address stands without its brackets
+        const std::string text = part(CURLUPART_HOST);
+        return text.substr(0, 1) == "[" ? text.substr(1, text.size() - 2) : text;
+    }
+    int port() const {
+        const std::string digits = part(CURLUPART_PORT);
+        return digits.empty() ? (is_secret() ? 443 : 80) : url_number(digits, 65'535);
+    }
+    std::string without_login() {
+        ::curl_url_set(url_.get(), CURLUPART_USER, nullptr, 0);
+        ::curl_url_set(url_.get(), CURLUPART_PASSWORD, nullptr, 0);
+        std::string text = part(CURLUPART_URL);
+        while (!text.empty() && text.back() == '/') {
+            text.pop_back();
+        }
+        return text;
+    }
+
+private:
+    struct freer {
+        void operator()(CURLU* url) const noexcept { ::curl_url_cleanup(url); }
+    };
+
+    std::string part(CURLUPart which) const {
+        char* text = nullptr;
+        if (::curl_url_get(url_.get(), which, &text, 0) != CURLUE_OK) {
+            return {};
+        }
+        const std::unique_ptr<char, decltype(&::curl_free)> held(text, &::curl_free);
+        return text;
+    }
+
+    std::unique_ptr<CURLU, freer> url_;
+    std::string user_;
+    std::string password_;
+};
+
+// Takes users and passwords out of the endpoints; what they say goes before the place's own. What is
+// wrong with them, or nullptr.
+inline const char* read_etcd_endpoints(etcd_place& place) {
+    if (place.endpoints.empty()) {
+        return "there is no endpoint";
+    }
+    bool has_login = false;
+    for (std::string& each : place.endpoints) {
+        etcd_endpoint read;
+        if (const char* const words = read.read(each)) {
+            return words;
+        }
+        if (!read.user().empty() || !read.password().empty()) {
+            if (has_login && (read.user() != place.user || read.password() != place.password)) {
+                return "the URLs of two endpoints have different users or passwords";
+            }
+            has_login = true;
+            place.user = read.user();
+            if (!read.password().empty()) {
+                place.password = read.password();
+            }
+        }
+        each = read.without_login();
+    }
+    return place.user.empty() && !place.password.empty() ? "there is a password and no user"
+                                                         : nullptr;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,92 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_PLACE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_PLACE_HPP
+
+// Where a Redis server is, and how a client presents itself there: all that makes a connection.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slots/detail/url.hpp>
+
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// PEM files.
+struct redis_trust {
+    std::string ca_file{};   // empty: the system's authorities
+    std::string cert_file{}; // empty: the client has no certificate
+    std::string key_file{};  // empty: the key is in cert_file
+};
+
+struct redis_place {
+    std::string host{};
+    int port = 0;
+    std::string unix_socket{}; // where not empty: instead of the two, and without TLS
+    std::string user{};
+    std::string password{};
+    int database = 0;
+    bool uses_tls = false;
+    redis_trust trust{};
+
+    bool is_secret() const noexcept { return uses_tls && unix_socket.empty(); }
+
+    // For people, without the password.
+    std::string name() const {
+        const bool is_address = host.find(':') != host.npos;
+        std::string text = is_secret() ? "redis (TLS) at " : "redis at ";
+        text += !unix_socket.empty() ? unix_socket : is_address ? '[' + host + ']' : host;
+        text += unix_socket.empty() ? ':' + std::to_string(port) : std::string();
+        text += database != 0 ? ", database " + std::to_string(database) : std::string();
+        return text + (user.empty() ? "" : ", user " + user);
+    }
+
+    friend bool operator<(const redis_place& a, const redis_place& b) noexcept {
+        const auto all = [](const redis_place& p) {
+            return std::tie(p.host, p.port, p.unix_socket, p.user, p.password, p.database,
+                            p.uses_tls, p.trust.ca_file, p.trust.cert_file, p.trust.key_file);
+        };
+        return all(a) < all(b);
+    }
+};
+
+// What the URL says goes before what the place has. An error: what is wrong with the URL.
+inline result<redis_place, url_fault> redis_place_at(std::string_view text, redis_place place) {
+    constexpr int most_databases = 1'000'000;
+    auto url = read_server_url(text);
+    if (!url) {
+        return unexpected{url.error()};
+    }
+    if (url->scheme != "redis" && url->scheme != "rediss") {
+        return unexpected{url_fault{"the URL begins with neither redis:// nor rediss://"}};
+    }
+    place.host = std::move(url->host);
+    place.port = url->port == 0 ? 6379 : url->port;
+    place.unix_socket.clear();
+    place.uses_tls = place.uses_tls || url->scheme == "rediss";
+    if (!url->user.empty()) {
+        place.user = std::move(url->user);
+    }
+    if (!url->password.empty()) {
+        place.password = std::move(url->password);
+    }
+    if (!place.user.empty() && place.password.empty()) {
+        return unexpected{url_fault{"the URL has a user and no password; a password alone is "
+                                    "written with a ':' before it"}};
+    }
+    if (!url->path.empty()) {
+        place.database = url_number(url->path, most_databases);
+    }
+    if (place.database < 0) {
+        return unexpected{url_fault{"the URL's path is not the number of a database"}};
+    }
+    return place;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

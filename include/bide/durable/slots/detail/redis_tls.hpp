@@ -1,0 +1,60 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_TLS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_TLS_HPP
+
+// TLS over a socket, as an interface: the connection does not depend on what speaks it.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// One session. Destroying it sends nothing: a child process may do that.
+class redis_tls {
+public:
+    redis_tls() = default;
+    redis_tls(const redis_tls&) = delete;
+    redis_tls& operator=(const redis_tls&) = delete;
+    virtual ~redis_tls() = default;
+
+    // Verifies the server's certificate and its name. After timed_out the caller may call it again,
+    // and the handshake goes on.
+    virtual std::error_code shake_hands(store_socket& over, deadline end) = 0;
+
+    // As those of the socket.
+    virtual std::error_code send(store_socket& over, std::string_view bytes, deadline end) = 0;
+    virtual result<std::size_t, std::error_code> receive(store_socket& over, char* to,
+                                                         std::size_t room, deadline end) = 0;
+    virtual bool is_quiet(store_socket& over) = 0;
+
+    // The server has sent at least one byte.
+    bool has_heard() const noexcept { return has_heard_; }
+
+    // What went wrong, or empty.
+    const std::string& words() const noexcept { return words_; }
+
+protected:
+    bool has_heard_ = false;
+    std::string words_;
+};
+
+// What makes a session, or why it cannot.
+struct redis_tls_made {
+    std::unique_ptr<redis_tls> session{};
+    std::error_code error{};
+    std::string words{};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,78 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
+
+// A watch of one channel, over the connection that all watches of a place share.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/redis_listener.hpp>
+#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/shared_connections.hpp>
+
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class redis_watch final : public slot_watch {
+public:
+    using listener = shared_in_process<redis_listener>;
+
+    redis_watch(listener from, std::shared_ptr<redis_listener::mailbox> box) noexcept
+        : from_(std::move(from)), box_(std::move(box)) {}
+    ~redis_watch() override {
+        box_.reset();
+        if (owner_ == ::getpid()) {
+            from_.get().look();
+        }
+    }
+
+    int fd() const noexcept override { return box_->told.fd(); }
+
+    std::error_code drain() noexcept override {
+        if (owner_ != ::getpid()) {
+            return std::make_error_code(std::errc::operation_not_permitted);
+        }
+        box_->told.drain();
+        // Order: acquire [RL1]; the pipe was readable for this, or will be.
+        return box_->is_cut.load(std::memory_order_acquire)
+                   ? std::make_error_code(std::errc::connection_reset)
+                   : std::error_code();
+    }
+
+private:
+    listener from_; // held: get() finds the one that was there
+    std::shared_ptr<redis_listener::mailbox> box_;
+    const pid_t owner_ = ::getpid();
+};
+
+struct redis_watch_made {
+    std::unique_ptr<slot_watch> watch{};
+    std::error_code error{};
+    std::string words{};
+};
+
+inline redis_watch_made make_redis_watch(const redis_place& place, const std::string& channel,
+                                         deadline end) {
+    redis_watch::listener from(place);
+    redis_watch_made made;
+    auto box = from.get().listen(channel, end, made.words);
+    if (box) {
+        made.watch = std::make_unique<redis_watch>(std::move(from), *std::move(box));
+    } else {
+        made.error = box.error();
+    }
+    return made;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

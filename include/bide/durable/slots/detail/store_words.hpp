@@ -1,0 +1,41 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_STORE_WORDS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_STORE_WORDS_HPP
+
+// A server's words, for people: on one line, not for ever, and without passwords.
+
+#include <bide/core/config.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Control characters and what follows the last line become blanks, and go from the end.
+inline std::string one_line(std::string_view text, std::size_t most = 300) {
+    std::string line(text.substr(0, most));
+    for (char& c : line) {
+        if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+            c = ' ';
+        }
+    }
+    const std::size_t last = line.find_last_not_of(' ');
+    line.resize(last == line.npos ? 0 : last + 1);
+    return line;
+}
+
+// Of words that quote a secret only the first one is kept.
+inline std::string without_secret(std::string words, std::string_view secret) {
+    if (!secret.empty() && words.find(secret) != words.npos) {
+        const std::string first = words.substr(0, words.find(' '));
+        const bool is_safe = first.find(secret) == first.npos;
+        words = (is_safe ? first + " " : std::string()) + "(its words quote the password)";
+    }
+    return words;
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
