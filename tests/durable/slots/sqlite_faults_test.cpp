@@ -1095,6 +1095,9 @@ TEST_CASE("sqlite_slot: a damaged record is an error until it is repaired, and t
     CHECK(refused.error() == durable_errc::corrupt_record);
     INFO(m.explain());
     CHECK(has(m.explain(), "the value is TEXT"));
+    // The floor of tokens is the same for records that are made within one millisecond.
+    CHECK(test::eventually(
+        [&] { return bide::durable::floor_of(bide::durable::unix_ms()) > before; }));
     const auto repaired = m.admin("a test").repair(0, "a row of a wrong type");
     REQUIRE(repaired);
     CHECK(*repaired);
