@@ -1023,6 +1023,25 @@ TEST_CASE("postgres_slot: all slots of a process share one connection, and one f
     }
 }
 
+TEST_CASE("postgres_slot: the environment makes a connection string another one") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy one(s->port());
+        test::flaky_proxy two(s->port());
+        const std::string at = "host=127.0.0.1 user=postgres dbname=postgres";
+        ::setenv("PGPORT", std::to_string(one.port()).c_str(), 1);
+        postgres_slot first(at, new_key());
+        CHECK(first.load().has_value());
+        ::setenv("PGPORT", std::to_string(two.port()).c_str(), 1);
+        postgres_slot second(at, new_key());
+        CHECK(second.load().has_value());
+        ::unsetenv("PGPORT");
+        CHECK(one.connections() == 1);
+        CHECK(two.connections() == 1);
+        CHECK(second.explain() ==
+              "postgres at 127.0.0.1:" + std::to_string(two.port()) + ", database postgres");
+    }
+}
+
 TEST_CASE("postgres_slot: threads take turns on the connection") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
