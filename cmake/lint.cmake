@@ -111,8 +111,8 @@ macro(check_line)
             finding(${at} order "no `Order:` within ${order_reach} lines")
         endif()
     endif()
-    # A slot's load() is no atomic's.
-    if(header MATCHES "^durable/" AND code MATCHES "(slot|slot_|of|held_->|s)[.>]load[(][)]")
+    # A slot's load() and store() are no atomic's.
+    if(header MATCHES "^durable/" AND code MATCHES "(slot|slot_|of|held_->|s)[.>](load|store)[(][)]")
         set(code "")
     endif()
     if(code MATCHES "[.](load[(][)]|(store|exchange|fetch_[a-z]+)[(][^,()]+[)]${semicolon})")

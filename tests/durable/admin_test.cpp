@@ -6,6 +6,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <string>
 
@@ -16,7 +17,7 @@ using bide::errc;
 using bide::memory_slot;
 
 TEST_CASE("admin: a hold is taken away by its token, once, and it is written down by whom") {
-    durable_mutex m(memory_slot{});
+    durable_mutex m(memory_slot{}, test::unhurried());
     const auto held = m.acquire();
     auto ops = m.admin("ops");
     REQUIRE_FALSE(ops.force_release(held->fence() + 1, "").value());
@@ -54,7 +55,7 @@ TEST_CASE("admin: the permits change for those who come with the new number") {
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
     REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
     REQUIRE(held->renew().has_value()); // who is inside is not touched
-    durable_semaphore one(slot, 1);
+    durable_semaphore one(slot, 1, test::unhurried());
     REQUIRE(one.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(one.try_acquire().has_value());

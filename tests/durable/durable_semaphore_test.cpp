@@ -3,6 +3,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/task.hpp>
@@ -234,7 +235,7 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
 }
 
 TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes past it") {
-    durable_semaphore s(memory_slot(), 3);
+    durable_semaphore s(memory_slot(), 3, test::unhurried());
     auto one = s.acquire();
     std::optional<std::int64_t> large_fence;
     std::thread large([&] {
@@ -255,7 +256,7 @@ TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes pa
 }
 
 TEST_CASE("durable_semaphore: what can be had at once is, even stopped or without any time") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     std::stop_source stopped;
     stopped.request_stop();
     bide::acquire_request r;
@@ -274,7 +275,7 @@ TEST_CASE("durable_semaphore: what can be had at once is, even stopped or withou
 
 TEST_CASE(
     "durable_semaphore: who gives up leaves no entry, and who is behind it comes to its turn") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     auto held = s.acquire();
 
     SECTION("by time") {
@@ -382,7 +383,7 @@ TEST_CASE("durable_semaphore: guards outlive it") {
         auto got = s.acquire();
         held.emplace(std::move(*got));
     }
-    durable_semaphore again(slot, 1);
+    durable_semaphore again(slot, 1, test::unhurried());
     REQUIRE(again.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(again.try_acquire().has_value());

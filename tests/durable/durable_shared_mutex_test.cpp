@@ -5,6 +5,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <atomic>
 #include <optional>
@@ -26,7 +27,7 @@ std::size_t waiting(durable_shared_mutex& m) {
 } // namespace
 
 TEST_CASE("durable_shared_mutex: readers side by side, a writer alone") {
-    durable_shared_mutex m(memory_slot{});
+    durable_shared_mutex m(memory_slot{}, test::unhurried());
     {
         const auto one = m.acquire_shared();
         const auto two = bide::sync_wait(m.async_acquire_shared());
@@ -44,7 +45,7 @@ TEST_CASE("durable_shared_mutex: readers side by side, a writer alone") {
 }
 
 TEST_CASE("durable_shared_mutex: readers wait behind a writer that waits") {
-    durable_shared_mutex m(memory_slot{});
+    durable_shared_mutex m(memory_slot{}, test::unhurried());
     auto reader = m.acquire_shared();
     std::atomic<int> order{0};
     int writer_was = -1;
@@ -78,7 +79,7 @@ TEST_CASE("durable_shared_mutex: as many readers as were agreed on, and no more"
 }
 
 TEST_CASE("durable_shared_mutex: tickets of readers and writers weigh what they should") {
-    durable_shared_mutex m(memory_slot{});
+    durable_shared_mutex m(memory_slot{}, test::unhurried());
     bide::durable_ticket writer = m.ticket("w");
     bide::durable_ticket reader = m.shared_ticket("r");
     REQUIRE(m.try_acquire(reader)->acquired);

@@ -10,6 +10,7 @@
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -158,13 +159,13 @@ TEST_CASE("guard: who is taken it away learns so by its next renewal") {
 }
 
 TEST_CASE("guard: destroyed, assigned to and released it gives back, once") {
-    durable_mutex m(memory_slot{});
+    durable_mutex m(memory_slot{}, test::unhurried());
     {
         auto g = m.acquire();
         REQUIRE(m.try_acquire().error() == errc::timeout);
     }
     std::optional<bide::durable_guard> held(std::move(*m.try_acquire()));
-    durable_mutex other(memory_slot{});
+    durable_mutex other(memory_slot{}, test::unhurried());
     auto of_other = other.acquire();
     *held = std::move(*of_other);
     REQUIRE(m.try_acquire().has_value());
@@ -176,7 +177,7 @@ TEST_CASE("guard: destroyed, assigned to and released it gives back, once") {
 }
 
 TEST_CASE("guard: it gives back when an exception leaves its scope") {
-    durable_mutex m(memory_slot{});
+    durable_mutex m(memory_slot{}, test::unhurried());
     try {
         const auto g = m.acquire();
         throw 1;

@@ -8,6 +8,7 @@
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
+#include <support/unhurried.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -189,7 +190,7 @@ TEST_CASE("lock_faults: a coroutine without an executor does not go on where lea
 
 TEST_CASE(
     "lock_faults: who comes with the ticket of a hold that is over and gives up leaves no entry") {
-    durable_semaphore s(memory_slot(), 1);
+    durable_semaphore s(memory_slot(), 1, test::unhurried());
     durable_ticket t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
     REQUIRE(s.admin("ops").force_release(t.fence, "gone").value());
@@ -205,7 +206,7 @@ TEST_CASE(
 TEST_CASE("lock_faults: what was under way when an acquisition failed does not come to hold") {
     memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
-    durable_mutex m(odd_slot(memory, habits));
+    durable_mutex m(odd_slot(memory, habits), test::unhurried());
     habits->keeps_back = true;
     habits->takes_ms = 5;
     bide::acquire_request r;
@@ -302,7 +303,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
     };
     const auto first = make();
     const auto second = make();
-    const auto renewer = std::make_shared<bide::detail::renewer>(3s, &workers);
+    const auto renewer = std::make_shared<bide::detail::renewer>(&workers);
     std::atomic<bool> open{false};
     auto busy = workers.spawn([&] { test::eventually([&] { return open.load(); }); });
     renewer->add(first);
@@ -350,7 +351,7 @@ TEST_CASE(
                 ::pthread_attr_t usual;
                 ::pthread_getattr_default_np(&usual);
                 ::pthread_getattr_default_np(&huge);
-                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
+                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 52);
                 ::pthread_setattr_default_np(&huge);
                 try {
                     const auto g = m.acquire();

@@ -15,6 +15,7 @@
 #include <support/crash_arena.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
+#include <support/unhurried.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -199,7 +200,7 @@ bide::durable_options with_lease(std::chrono::milliseconds lease) {
     bide::durable_options o;
     o.lease = lease;
     o.poll_most = 5ms;
-    return o;
+    return test::unhurried(o);
 }
 
 void check_nobody_held_twice(const contest& c) {

@@ -1,17 +1,17 @@
-// bide-lock runs a command while it holds a lock that machines can share: flock(1) with a queue, a
-// lease and fencing tokens. It shows how bide's durable locks are used by a program that has to be
-// right about them:
+// bide-lock runs a command while it holds a lock that machines can share: flock(1) with a queue and
+// fencing tokens. It shows how a program uses bide's durable locks:
 //
-//   waiting    stops at a signal, and then leaves no place in the queue behind
-//   holding    a guard renews the lease in the background. It says when the lock is lost all the
-//              same, and the command is then terminated, before others come as far as that can be
-//              known: see `margin` below
-//   crashing   the lock belongs to the command rather than to bide-lock. A bide-lock that is killed
-//              leaves the command some time to end, so the lock is not free at once, as one that is
-//              bound to a process would be, but when the lease is over
+//   waiting    stops at a signal or after a time, whatever the store does, and leaves no place in the
+//              queue behind
+//   holding    on one machine a descriptor that the command inherits holds the lock. Elsewhere a
+//              guard renews a lease in the background; if the lock is lost, the command is
+//              terminated before its lease is over: see `margin` below
+//   ending     a keeper process is the ancestor of everything that the command starts, and ends all
+//              of it if the lock is lost or bide-lock is killed
 //   fencing    what the command writes to can refuse a number that is smaller than the largest it
-//              has seen: then not even a machine that was suspended can do harm
+//              has seen: that helps where even a machine was suspended
 #include "lock_admin.hpp"
+#include "lock_calls.hpp"
 #include "lock_child.hpp"
 #include "lock_options.hpp"
 #include "lock_signals.hpp"
@@ -24,17 +24,19 @@
 #include <bide/durable/options.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
-#include <exception>
+#include <cstdlib>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -49,71 +51,74 @@ using guard_or_error = bide::result<durable_guard, std::error_code>;
 bide::durable_options durable_options_of(const options& o) {
     bide::durable_options all;
     all.lease = o.lease;
-    all.margin = o.grace() + o.lease / 20; // so that SIGKILL comes before others do
-    all.process_bound = false;             // the command may outlive us, see child::become()
+    all.margin = o.grace() + o.lease / 20; // SIGKILL comes before the lease is over
+    all.process_bound = false;             // the command may outlive bide-lock
+    all.adopt_permits = true;
     all.holder_id = o.holder;
     return all;
 }
 
-// A waiting acquire() puts up with a store that fails for a while: servers are started again. What
-// the first look finds to be plainly wrong, a directory that is not there say, is told at once.
-guard_or_error look_and_wait(bide::durable_semaphore& lock, bide::acquire_request wanted) {
-    guard_or_error now = lock.try_acquire(wanted.weight);
-    if (now || wanted.timeout <= std::chrono::nanoseconds::zero())
-        return now;
-    const bool may_pass =
-        now.error() == bide::errc::timeout || status_of(now.error()) == EX_UNAVAILABLE;
-    return may_pass ? lock.acquire(std::move(wanted)) : std::move(now);
+bool can_inherit(const options& o) {
+    const std::string kind = kind_of(o.slot);
+    return !o.is_leased && (kind == "file" || kind == "sqlite");
+}
+
+guard_or_error try_to_acquire(const options& o, bide::durable_semaphore& lock,
+                              bide::acquire_request wanted) {
+    wanted.inheritable = can_inherit(o);
+    guard_or_error got = lock.acquire(wanted);
+    if (!wanted.inheritable || got || got.error() != std::errc::operation_not_supported)
+        return got;
+    wanted.inheritable = false; // this system has no such descriptors: a lease, then
+    return lock.acquire(std::move(wanted));
 }
 
 // Waits for the lock on a thread of its own, and for signals on this one.
 durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& events) {
     const auto begin = steady::now();
     int caught = 0;
-    std::optional<guard_or_error> got;
-    std::exception_ptr trouble;
-    {
-        bide::acquire_request wanted;
-        wanted.weight = o.weight;
-        if (o.timeout)
-            wanted.timeout = *o.timeout;
-        std::jthread waits([&](std::stop_token stop) {
-            wanted.stop = std::move(stop);
-            try {
-                got.emplace(look_and_wait(lock, wanted));
-            } catch (...) { // no memory, or no thread to renew it
-                trouble = std::current_exception();
-            }
-            events.wake();
-        });
-        while (const int signal = events.next()->signal) {
-            if (signal == SIGCHLD)
-                continue;
+    std::optional<steady::time_point> end;
+    if (o.timeout && *o.timeout < std::chrono::hours(24 * 365))
+        end = begin + *o.timeout + give_up_after;
+    std::stop_source stop;
+    bide::acquire_request wanted;
+    wanted.weight = o.weight;
+    wanted.stop = stop.get_token();
+    if (o.timeout)
+        wanted.timeout = *o.timeout;
+    auto got = in_time(
+        events, [&o, &lock, wanted] { return try_to_acquire(o, lock, wanted); },
+        [&end] { return end; },
+        [&](int signal) {
             if (signal == caught)
                 die_of(signal); // for the second time: it takes too long
             caught = signal;
-            waits.request_stop();
-        }
-    }
+            const auto soon = steady::now() + give_up_after;
+            end = end ? std::min(*end, soon) : soon;
+            stop.request_stop();
+        });
     const std::chrono::duration<double> seconds = steady::now() - begin;
     const std::string after = " after " + std::to_string(seconds.count()) + " s";
     if (caught != 0) {
-        got.reset(); // it may have come at the last moment
+        if (got && *got) // it came at the last moment
+            in_time(
+                events, [&got] { return (*got)->release().has_value(); },
+                [until = steady::now() + give_up_after] { return std::optional(until); },
+                [](int) {});
         die_of(caught);
     }
-    if (trouble)
-        std::rethrow_exception(trouble);
+    if (!got || (!*got && got->error() == bide::errc::timeout)) {
+        if (o.verbose)
+            complain(o.name + ": not acquired" + after +
+                     (got ? "" : ": no answer in time (" + shown(o.slot) + ")"));
+        throw failure{static_cast<int>(o.conflict_status), {}};
+    }
     if (!*got) {
         const std::error_code error = got->error();
-        if (error == bide::errc::timeout) {
-            if (o.verbose)
-                complain(o.name + ": not to be had" + after);
-            throw failure{static_cast<int>(o.conflict_status), {}};
-        }
         const int status = error == bide::durable_errc::queue_full
                                ? static_cast<int>(o.conflict_status)
                                : status_of(error);
-        throw failure{status, o.name + ": " + error.message()};
+        throw failure{status, words_of(o, lock, error)};
     }
     if (o.verbose)
         complain(o.name + ": acquired" + after + ", fence " + std::to_string((*got)->fence()) +
@@ -121,92 +126,242 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     return std::move(**got);
 }
 
-child start(const options& o, const durable_guard& held, const inheritance& inherited) {
+std::unique_ptr<child> start(const options& o, const durable_guard& held,
+                             const inheritance& inherited) {
     environment with;
     with.set("BIDE_LOCK_NAME", o.name);
     with.set("BIDE_FENCE", std::to_string(held.fence()));
     with.set("BIDE_LANE", std::to_string(held.lane()));
+    with.remove("BIDE_LOCK_FD"); // of a lock around this one
+    for (const std::string& secret : secret_variables(o))
+        with.remove(secret);
+    child::setting how;
+    how.arguments = o.command;
+    how.hold = held.descriptor();
+    how.grace_ms = o.grace().count();
+    if (how.hold >= 0 && !o.closes) {
+        const int spare = inherited.spare_number();
+        how.hold_as = spare >= 0 ? spare : how.hold;
+        with.set("BIDE_LOCK_FD", std::to_string(how.hold_as));
+    }
+    const auto entries = with.entries();
+    how.environment = const_cast<char**>(entries.data());
     try {
-        return {o.command, with.entries().data(), inherited};
+        return std::make_unique<child>(how, inherited);
     } catch (const child::not_executable& error) {
         const std::string why = std::generic_category().message(error.why);
         throw failure{error.why == ENOENT ? 127 : 126, std::string(o.command[0]) + ": " + why};
     }
 }
 
-// Until the command has ended: hands on signals, and ends it when the lock is lost. True: it was
-// lost. (A command that was stopped has to go on in order to be terminated.) Nothing is thrown: the
-// lock is not to be released while the command runs.
-bool supervise(const options& o, const durable_guard& held, child& command,
-               inbox& events) noexcept {
-    events.wake();         // what was typed before that was, perhaps, before the command was there
-    bool is_there = false; // and gets itself what is typed
-    const std::stop_callback on_loss(held.lost(), [&events] { events.wake(); });
-    std::optional<steady::time_point> kill_at;
-    bool lost = false;
-    const auto kill_in_time = [&] {
-        if (!kill_at || steady::now() < *kill_at)
-            return;
-        command.send(SIGKILL);
-        kill_at.reset();
-        if (o.verbose)
-            complain(o.name + ": killing the command");
-    };
-    while (!command.has_ended()) {
-        if (!lost && held.lost().stop_requested()) {
-            lost = true;
-            command.send(SIGTERM);
-            command.send(SIGCONT);
-            kill_at = steady::now() + o.grace();
-            complain(o.name + ": the lock was lost (fence " + std::to_string(held.fence()) +
-                     "): terminating the command");
+struct outcome {
+    bool is_lost = false; // the lock was, and nothing of the command is left
+    int ended_by = 0;     // the signal that ended the wait for processes in the background
+};
+
+// Until the command has ended, and what it left in the background where a lease has to be renewed
+// for that: hands on signals, and ends all of the command when the lock is lost. Nothing is thrown:
+// the lock is not to be released while the command runs.
+class supervision {
+public:
+    supervision(const options& o, const durable_guard& held, child& command, inbox& events) noexcept
+        : o_(o), held_(held), command_(command), events_(events),
+          is_leased_(held.descriptor() < 0) {}
+
+    outcome run() noexcept {
+        events_.wake(); // what was typed before that was, perhaps, before the command was there
+        bool is_there = false; // and gets itself what is typed
+        const std::stop_callback on_loss(held_.lost(), [this] { events_.wake(); });
+        while (!is_over_) {
+            if (held_.lost().stop_requested())
+                lose();
+            // The keeper ends the command where this process is stopped for too long.
+            std::optional<steady::time_point> again;
+            if (is_leased_ && !all_.is_lost) {
+                command_.good_for((held_.remaining() + o_.lease / 40).count());
+                again = steady::now() + std::max(o_.lease / 6, options::milliseconds(10));
+            }
+            const auto e = events_.next(again, command_.socket());
+            if (!e)
+                continue;
+            is_there = is_there || (e->signal == 0 && !e->is_file);
+            if (e->is_file)
+                hear_keeper();
+            else if (e->signal != 0 && e->signal != SIGCHLD)
+                take(*e, is_there);
         }
-        kill_in_time();
-        const auto e = events.next(kill_at);
-        is_there = is_there || (e && e->signal == 0);
-        if (e && e->signal != 0 && e->signal != SIGCHLD && !(e->is_typed && is_there))
-            command.send(e->signal);
+        command_.wait_for_keeper();
+        return all_;
     }
-    // What the command had started gets the same time. It is nobody's child here, so nobody tells
-    // when it has gone.
-    while (kill_at && command.has_company()) {
-        events.next(std::min(*kill_at, steady::now() + std::chrono::milliseconds(20)));
-        kill_in_time();
+
+private:
+    void lose() noexcept {
+        if (std::exchange(all_.is_lost, true))
+            return;
+        command_.finish();
+        complain(o_.name + ": the lock was lost (fence " + std::to_string(held_.fence()) +
+                 "): terminating the command");
     }
-    return lost;
+    void take(const event& e, bool is_there) noexcept {
+        if (command_.has_ended()) { // what it left in the background may ignore what is typed
+            all_.ended_by = e.signal;
+            command_.finish();
+        } else if (!(e.is_typed && is_there)) {
+            command_.send(e.signal);
+        }
+    }
+    void hear_keeper() noexcept {
+        const auto n = command_.listen();
+        if (!n)
+            return;
+        switch (n->what) {
+        case note::kind::ended:
+            if (!all_.is_lost && (o_.closes || !is_leased_)) {
+                command_.leave();
+                is_over_ = true;
+            }
+            break;
+        case note::kind::expired: lose(); break;
+        case note::kind::killing:
+            if (o_.verbose)
+                complain(o_.name + ": killing the command");
+            break;
+        case note::kind::refused:
+            complain(o_.name + ": not permitted to kill " + std::to_string(n->value) +
+                     " processes of the command");
+            break;
+        case note::kind::gone: is_over_ = true; break;
+        default: break;
+        }
+    }
+
+    const options& o_;
+    const durable_guard& held_;
+    child& command_;
+    inbox& events_;
+    const bool is_leased_;
+    bool is_over_ = false;
+    outcome all_;
+};
+
+// Whether the record still has the hold; where it cannot be read, too.
+bool is_there(bide::durable_semaphore& lock, const durable_guard& held) {
+    const auto seen = lock.inspect();
+    if (!seen || !*seen)
+        return true;
+    const auto& holders = (*seen)->live.holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const auto& h) { return h.fence == held.fence(); });
+}
+
+// True: lost before.
+bool release(const options& o, bide::durable_semaphore& lock, durable_guard& held, inbox& events,
+             bool hands_over) {
+    using answer = bide::result<bool, std::error_code>; // of hand_over()
+    const auto end = steady::now() + call_limit;
+    const auto released = in_time(
+        events,
+        [&lock, &held, hands_over]() -> answer {
+            if (hands_over) {
+                if (!is_there(lock, held))
+                    return bide::unexpected{make_error_code(bide::durable_errc::lock_lost)};
+                auto left = held.hand_over();
+                // The descriptor is closed before the record changes: the next holder may have
+                // found it closed, and have changed the record.
+                return left || left.error() != bide::durable_errc::lock_lost ? left : answer(false);
+            }
+            if (auto done = held.release(); !done)
+                return bide::unexpected{done.error()};
+            return false;
+        },
+        [end] { return std::optional(end); }, [](int) {});
+    const std::string when = hands_over ? "held until its processes have ended: "
+                                        : "not released, so it is free when its lease is over: ";
+    if (!released)
+        complain(o.name + ": " + when + "no answer in time (" + shown(o.slot) + ")");
+    else if (!*released && released->error() == bide::durable_errc::lock_lost)
+        return true;
+    else if (!*released)
+        complain(when + words_of(o, lock, released->error()));
+    else if (o.verbose)
+        complain(o.name +
+                 (**released ? ": left to the processes in the background" : ": released"));
+    return false;
 }
 
 int run(const options& o, bide::durable_semaphore& lock, inbox& events,
         const inheritance& inherited) {
     for (const int signal : {SIGPIPE, SIGTTOU}) // to say something must neither end nor stop us
         ::signal(signal, SIG_IGN);
-    durable_guard held = acquire(o, lock, events);
-    child command = start(o, held, inherited);
-    bool lost = supervise(o, held, command, events);
-    const auto released = held.release();
-    if (released) {
-        if (o.verbose)
-            complain(o.name + ": released");
-    } else if (released.error() != bide::durable_errc::lock_lost) {
-        complain(o.name + ": not released, so it is free when its lease is over: " +
-                 released.error().message());
-    } else if (!lost) {
-        complain(o.name + ": the lock was lost, shortly before the command ended");
-        lost = true;
+    auto& held = *new durable_guard(acquire(o, lock, events)); // as long as a call may use it
+    const bool inherits = held.descriptor() >= 0 && !o.closes;
+    std::unique_ptr<child> command;
+    try {
+        command = start(o, held, inherited);
+    } catch (...) {
+        release(o, lock, held, events, false);
+        throw;
     }
-    if (lost)
+    outcome all = supervision(o, held, *command, events).run();
+    if (release(o, lock, held, events, inherits && !all.is_lost) && !all.is_lost) {
+        complain(o.name + ": the lock was lost, shortly before the command ended");
+        all.is_lost = true;
+    }
+    if (all.is_lost)
         return EX_TEMPFAIL;
-    switch (const int signal = command.signal()) {
-    case 0: return command.status();
+    if (!command->has_ended())
+        throw failure{EX_OSERR, o.name + ": the keeper was killed; the command was terminated"};
+    switch (const int signal = all.ended_by != 0 ? all.ended_by : command->signal()) {
+    case 0: return command->status();
     case SIGHUP:
     case SIGINT:
     case SIGQUIT:
     case SIGTERM: die_of(signal);
-    default: return 128 + signal; // the command has crashed, not we
+    default: return 128 + signal; // the command has crashed, and bide-lock has not
     }
 }
 
-// Were one of these closed, the lock's file could become it, and be printed into.
+int run_action(const options& o, inbox& events, const inheritance& inherited) {
+    // A call that hangs uses it until the process ends.
+    auto& lock = *new bide::durable_semaphore(open_slot(o), o.permits, durable_options_of(o));
+    const administration by{o, lock, events};
+    if (o.action == "inspect")
+        return inspect(by);
+    if (o.action == "release")
+        return release(by);
+    if (o.action == "resize")
+        return resize(by);
+    if (o.action == "repair")
+        return repair(by);
+    return run(o, lock, events, inherited);
+}
+
+int run_all(int argc, char** argv) {
+    try {
+        const inheritance inherited;
+        const auto o = parser(std::span(argv, static_cast<std::size_t>(argc)).subspan(1)).parse();
+        if (!o)
+            return EX_USAGE;
+        if (o->help)
+            return std::fputs(usage, stdout), 0;
+        return run_action(*new options(*o), *new inbox, inherited);
+    } catch (const failure& error) {
+        if (!error.what.empty())
+            complain(error.what);
+        return error.status;
+    } catch (const std::system_error& error) {
+        complain(shown(error.what()));
+        if (error.code() == std::errc::invalid_argument)
+            return EX_USAGE; // a slot's name or URL
+        return error.code().category() == bide::durable_category() ? status_of(error.code())
+                                                                   : EX_OSERR;
+    } catch (const std::bad_alloc&) {
+        complain("out of memory");
+        return EX_OSERR;
+    }
+}
+
+// If one of these is closed, the lock's file could get its number, and be printed into.
 void keep_standard_streams() {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", O_RDWR | O_CLOEXEC) != stream)
@@ -217,34 +372,8 @@ void keep_standard_streams() {
 
 int main(int argc, char** argv) {
     keep_standard_streams();
-    try {
-        const inheritance inherited;
-        const auto o = parser(std::span(argv, static_cast<std::size_t>(argc)).subspan(1)).parse();
-        if (!o)
-            return EX_USAGE;
-        if (o->help)
-            return std::fputs(usage, stdout), 0;
-        inbox events; // it outlives the lock's threads
-        bide::durable_semaphore lock(open_slot(*o), o->permits, durable_options_of(*o));
-        if (o->action == "inspect")
-            return inspect(*o, lock);
-        if (o->action == "release")
-            return release(*o, lock);
-        if (o->action == "repair")
-            return repair(*o, lock);
-        return run(*o, lock, events, inherited);
-    } catch (const failure& error) {
-        if (!error.what.empty())
-            complain(error.what);
-        return error.status;
-    } catch (const std::system_error& error) {
-        complain(error.what());
-        if (error.code() == std::errc::invalid_argument)
-            return EX_USAGE; // a slot's name, say
-        return error.code().category() == bide::durable_category() ? status_of(error.code())
-                                                                   : EX_OSERR;
-    } catch (const std::bad_alloc&) {
-        complain("out of memory");
-        return EX_OSERR;
-    }
+    int status = run_all(argc, argv);
+    if (std::fflush(stdout) != 0 && status == 0)
+        status = EX_IOERR;
+    std::_Exit(status); // without waiting for calls that hang
 }

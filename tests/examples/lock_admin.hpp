@@ -1,8 +1,9 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
 
-// bide-lock inspect, release and repair.
+// bide-lock inspect, release, resize and repair.
 
+#include "lock_calls.hpp"
 #include "lock_options.hpp"
 #include "lock_slots.hpp"
 
@@ -29,7 +30,8 @@ namespace lock_parts {
 
 using bide::durable::inspection;
 
-inline std::string printable(std::string_view text) { // one line, and nothing that a terminal obeys
+// One line, without control characters.
+inline std::string printable(std::string_view text) {
     std::string out(text);
     for (char& c : out)
         if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
@@ -37,7 +39,7 @@ inline std::string printable(std::string_view text) { // one line, and nothing t
     return out;
 }
 
-// The time on the record's clock; none where it is on nobody's.
+// The time on the record's clock; none where that is no clock of ours.
 inline std::optional<std::int64_t> time_of(const bide::durable::record& r, const options& o) {
     switch (r.clock) {
     case bide::lock_clock::boottime: return bide::durable::boottime_ms();
@@ -107,15 +109,34 @@ inline void print_json(const options& o, const inspection& seen) {
     std::printf("%s\n", all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
-// The answer, or a failure.
-template <class T> T value_of(const options& o, bide::result<T, std::error_code> answer) {
-    if (!answer)
-        throw failure{status_of(answer.error()), o.name + ": " + answer.error().message()};
-    return std::move(*answer);
-}
+// A lock, and how it is asked.
+struct administration {
+    const options& o;
+    bide::durable_semaphore& lock;
+    inbox& events;
 
-inline int inspect(const options& o, bide::durable_semaphore& lock) {
-    const auto seen = value_of(o, lock.inspect());
+    // The answer of call(), or a failure.
+    template <class Call> auto ask(Call call) const {
+        auto answer = answer_of(o, events, std::move(call));
+        if (!answer)
+            throw failure{status_of(answer.error()), words_of(o, lock, answer.error())};
+        return std::move(*answer);
+    }
+    std::optional<inspection> look() const {
+        return ask([&lock = lock] { return lock.inspect(); });
+    }
+    bide::durable_admin admin() const {
+        if (!o.by.empty())
+            return lock.admin(o.by);
+        const passwd* const user = ::getpwuid(::geteuid());
+        return lock.admin((user != nullptr ? user->pw_name : std::to_string(::geteuid())) + "@" +
+                          bide::durable::this_host());
+    }
+};
+
+inline int inspect(const administration& by) {
+    const options& o = by.o;
+    const auto seen = by.look();
     if (seen && o.json)
         print_json(o, *seen);
     else if (seen)
@@ -129,39 +150,50 @@ inline int inspect(const options& o, bide::durable_semaphore& lock) {
     return 0;
 }
 
-inline std::string whoever_runs_this() {
-    const passwd* const user = ::getpwuid(::geteuid());
-    return (user != nullptr ? user->pw_name : std::to_string(::geteuid())) + "@" +
-           bide::durable::this_host();
-}
-
-inline int release(const options& o, bide::durable_semaphore& lock) {
+inline int release(const administration& by) {
+    const options& o = by.o;
     std::vector<std::int64_t> fences{o.fence};
     if (o.fence == 0) {
         fences.clear();
-        if (const auto seen = value_of(o, lock.inspect())) {
+        if (const auto seen = by.look()) {
             for (const auto& h : seen->live.holders)
                 fences.push_back(h.fence);
             for (const auto& h : seen->expired)
                 fences.push_back(h.fence);
         }
     }
-    auto admin = lock.admin(o.by.empty() ? whoever_runs_this() : o.by);
     int released = 0;
     for (const std::int64_t fence : fences)
-        if (value_of(o, admin.force_release(fence, o.reason))) {
+        if (by.ask([admin = by.admin(), fence, &o]() mutable {
+                return admin.force_release(fence, o.reason);
+            })) {
             ++released;
             if (o.verbose)
                 complain(o.name + ": released fence " + std::to_string(fence));
         }
     if (released == 0)
-        throw failure{1, o.name + ": nobody holds it" + (o.fence != 0 ? " so" : "")};
+        throw failure{1, o.fence != 0 ? o.name + ": no holder has fence " + std::to_string(o.fence)
+                                      : o.name + ": there is no holder"};
     return 0;
 }
 
-inline int repair(const options& o, bide::durable_semaphore& lock) {
-    auto admin = lock.admin(o.by.empty() ? whoever_runs_this() : o.by);
-    if (!value_of(o, admin.repair(o.min_fence, o.reason)))
+inline int resize(const administration& by) {
+    const options& o = by.o;
+    if (const auto seen = by.look()) {
+        const std::int64_t held = seen->live.permits - seen->free;
+        if (held > o.permits)
+            throw failure{EX_CONFIG, o.name + ": not resized: holders have " +
+                                         std::to_string(held) + " of " +
+                                         std::to_string(seen->live.permits) + " permits"};
+    }
+    if (!by.ask([admin = by.admin(), &o]() mutable { return admin.resize(o.permits, o.reason); }))
+        throw failure{1, o.name + ": never used; its first holder sets the permits"};
+    return 0;
+}
+
+inline int repair(const administration& by) {
+    const options& o = by.o;
+    if (!by.ask([admin = by.admin(), &o]() mutable { return admin.repair(o.min_fence, o.reason); }))
         throw failure{1, o.name + ": the record can be read; nothing was changed"};
     return 0;
 }

@@ -3,19 +3,28 @@
 
 // The command, as a process: what it gets, how it is started, signalled and waited for.
 
+#include "lock_keeper.hpp"
 #include "lock_signals.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -26,15 +35,15 @@ extern char** environ;
 
 namespace lock_parts {
 
-// What the command gets from our caller, by way of us. Made before anything is opened, or any
-// signal caught.
+// What the command gets from bide-lock's caller. Made before anything is opened, or any signal
+// caught.
 class inheritance {
 public:
     inheritance() {
         ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
         ::sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
         ::sigaction(SIGTTOU, nullptr, &on_background_output_);
-        std::error_code error; // not everybody has this directory
+        std::error_code error; // not every system has this directory
         for (std::filesystem::directory_iterator at("/proc/self/fd", error), end;
              !error && at != end; at.increment(error)) {
             const int file = std::atoi(at->path().filename().c_str());
@@ -46,7 +55,7 @@ public:
         is_known_ = !error;
     }
 
-    // In the child, before exec. Not all libraries open their files close-on-exec as we do.
+    // In the child, before exec. Some libraries open their files without close-on-exec.
     void apply() const noexcept {
 #if defined(CLOSE_RANGE_CLOEXEC)
         unsigned from = 3;
@@ -63,6 +72,18 @@ public:
         ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     }
 
+    // A number for one more descriptor of the command's: one that is not in use, and larger than
+    // those that scripts use. -1: there is none.
+    int spare_number() const {
+        rlimit most{};
+        ::getrlimit(RLIMIT_NOFILE, &most);
+        for (unsigned number = 100; number < 200 && number < most.rlim_cur; ++number)
+            if (!std::binary_search(files_.begin(), files_.end(), number) &&
+                ::fcntl(static_cast<int>(number), F_GETFD) < 0)
+                return static_cast<int>(number);
+        return -1;
+    }
+
 private:
     sigset_t mask_{};
     struct sigaction on_broken_pipe_{}, on_background_output_{};
@@ -77,6 +98,7 @@ public:
         added_.push_back(name + "=" + value);
         names_.push_back(name + "=");
     }
+    void remove(const std::string& name) { names_.push_back(name + "="); }
     std::vector<char*> entries() { // end with a nullptr, and are good for as long as this is
         std::vector<char*> all;
         for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
@@ -96,82 +118,231 @@ private:
     std::vector<std::string> added_, names_;
 };
 
-// Runs a command.
+// The command, below its keeper.
 //
-// Signals are to reach all of it, a script and what that started, and nobody else, so it gets a
-// process group. But a terminal has one group in the foreground: another one gets no Ctrl-C, and is
-// stopped when it reads. To move the new group to the foreground is a shell's business, and breaks
-// pipelines. So where there is a terminal the command stays in our group, and is signalled alone.
+// Signals are to reach all of the command, a script and what that started, and no other process, so
+// it gets a process group. But a terminal has one group in the foreground: another one gets no
+// Ctrl-C, and is stopped when it reads. To move the new group to the foreground is a shell's
+// business, and breaks pipelines. So where there is a terminal the command stays in the caller's
+// group, and its processes are signalled one by one.
 class child {
 public:
-    // The arguments and the environment end with a nullptr.
-    // Throws: std::system_error where there is no process for it; not_executable.
-    child(char** arguments, char** environment, const inheritance& inherited) {
-        const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
-        if (terminal >= 0)
-            ::close(terminal);
-        has_group_ = terminal < 0;
-
-        private_pipe trouble;
-        sigset_t all, before; // no handler of ours is to run in the child
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
-        const pid_t parent = ::getpid();
-        pid_ = ::fork();
-        if (pid_ == 0)
-            become(arguments, environment, inherited, parent, trouble.out);
-        const int error = errno;
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (pid_ < 0)
-            throw std::system_error(error, std::generic_category(), "fork");
-        if (has_group_)
-            ::setpgid(pid_, pid_); // both do it: nobody knows who comes first
-
-        // It is closed by a successful exec.
-        trouble.close_out();
-        int why = 0;
-        ssize_t n = 0;
-        while ((n = ::read(trouble.in, &why, sizeof why)) < 0 && errno == EINTR) {
-        }
-        if (n == sizeof why) {
-            while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
-            }
-            throw not_executable{why};
-        }
-    }
+    struct setting {
+        char** arguments;   // end with a nullptr
+        char** environment; // ends with a nullptr
+        int hold = -1;      // the descriptor that holds the lock; -1: none
+        int hold_as = -1;   // the number that the command has it by; -1: it does not get it
+        std::int64_t grace_ms = 0;
+    };
 
     struct not_executable {
         int why; // errno
     };
 
-    void send(int signal) const { // Requires: it has not ended, or has company
-        ::kill(has_group_ ? -pid_ : pid_, signal);
+    // Throws: std::system_error where there is no process for it; not_executable.
+    child(const setting& how, const inheritance& inherited) : grace_ms_(how.grace_ms) {
+        const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (terminal >= 0)
+            ::close(terminal);
+        has_group_ = terminal < 0;
+        int ends[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+            throw_errno("socketpair");
+        for (const int end : ends)
+            ::fcntl(end, F_SETFD, FD_CLOEXEC);
+        socket_ = ends[0];
+#if defined(__linux__)
+        // If the keeper is killed, what it kept comes to this process. A process that was started
+        // before by our caller, and has become bide-lock since, has children of its own.
+        siginfo_t info;
+        if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD)
+            is_subreaper_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+#endif
+        sigset_t all, before; // no handler of ours is to run in the child
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        const pid_t group = ::getpgrp();
+        keeper_ = ::fork();
+        if (keeper_ == 0)
+            keep(how, inherited, group, ends[0], ends[1]);
+        const int error = errno;
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        ::close(ends[1]);
+        if (keeper_ < 0)
+            throw std::system_error(error, std::generic_category(), "fork");
+        note n{};
+        pollfd readable{socket_, POLLIN, 0};
+        heard got = heard::nothing;
+        while ((got = hear(socket_, n)) == heard::nothing)
+            ::poll(&readable, 1, -1);
+        if (got == heard::note && n.what == note::kind::not_executable) {
+            wait_for_keeper();
+            throw not_executable{n.value};
+        }
+        first_ = got == heard::note ? n.value : 0;
+    }
+    child(const child&) = delete;
+    child& operator=(const child&) = delete;
+
+    int socket() const { return socket_; } // readable when there is something to hear()
+
+    void send(int signal) { tell(socket_, note::kind::forward, signal); }
+    void good_for(std::int64_t ms) {
+        tell(socket_, note::kind::good_for,
+             static_cast<std::int32_t>(std::clamp<std::int64_t>(ms, 1, 2'000'000'000)));
     }
 
-    bool has_ended() {
-        pid_t found = 0;
-        if (!has_ended_)
-            while ((found = ::waitpid(pid_, &status_, WNOHANG)) < 0 && errno == EINTR) {
+    // SIGTERM, later SIGKILL. A keeper that was stopped goes on for it.
+    void finish() {
+        tell(socket_, note::kind::finish, static_cast<std::int32_t>(grace_ms_));
+        ::kill(keeper_, SIGCONT);
+    }
+
+    // What the keeper says next; none: nothing yet. If the keeper was killed, ends all of the
+    // command first, and then says `gone`.
+    std::optional<note> listen() {
+        note n{};
+        switch (hear(socket_, n)) {
+        case heard::nothing: return std::nullopt;
+        case heard::note:
+            if (n.what == note::kind::ended)
+                status_ = n.value, has_ended_ = true;
+            return n;
+        case heard::end: break;
+        }
+        has_keeper_ = false;
+        wait_for_keeper();
+        if (is_subreaper_)
+            keeper(-1, 0, 0, grace_ms_).run();
+        else if (has_group_ && first_ > 0)
+            finish_group();
+        return note{note::kind::gone, 0};
+    }
+
+    // The keeper goes, and what is left of the command goes on.
+    void leave() {
+        tell(socket_, note::kind::leave);
+        ::kill(keeper_, SIGCONT);
+        wait_for_keeper();
+    }
+    void wait_for_keeper() {
+        if (!std::exchange(is_waited_for_, true))
+            while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
             }
-        return has_ended_ = has_ended_ || found == pid_;
     }
 
+    bool has_keeper() const { return has_keeper_; } // it was not killed
+    bool has_ended() const { return has_ended_; }   // the command's first process
     int signal() const { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
     int status() const { return WEXITSTATUS(status_); }
 
-    // After it has ended: whether others are left in its group.
-    bool has_company() const { return has_group_ && (::kill(-pid_, 0) == 0 || errno == EPERM); }
-
 private:
-    // In the child. Another thread of ours may have held any lock at the time of the fork, so there
-    // is nothing here that takes one: no allocation, no setenv().
-    [[noreturn]] void become(char** arguments, char** environment, const inheritance& inherited,
-                             pid_t parent, int trouble) const {
-        if (has_group_)
-            ::setpgid(0, 0);
+    // Without a keeper, and where this process is no subreaper.
+    void finish_group() const {
+        const auto end = steady::now() + std::chrono::milliseconds(grace_ms_);
+        for (const int signal : {SIGTERM, SIGCONT})
+            ::kill(-first_, signal);
+        while (::kill(-first_, 0) == 0) {
+            if (steady::now() >= end)
+                ::kill(-first_, SIGKILL);
+            ::poll(nullptr, 0, 10);
+        }
+    }
+
+    // In the keeper, and in the command. Another thread of bide-lock may have held any lock at the
+    // time of the fork, so nothing here takes one: no allocation, no setenv().
+    [[noreturn]] void keep(const setting& how, const inheritance& inherited, pid_t group,
+                           int other_end, int socket) const {
+        ::close(other_end);
+        // A signal to the group of bide-lock, as timeout(1) sends it, is not to reach the keeper;
+        // nor does a SIGKILL by bide-lock's name.
+        ::setpgid(0, 0);
 #if defined(__linux__)
-        // A bide-lock that is killed by SIGKILL renews nothing, so the command has to end within
-        // the lease. As the lock is not bound to bide-lock's process nobody gets it before.
+        ::prctl(PR_SET_NAME, "bide-keeper");
+        ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+#endif
+        private_ends trouble;
+        if (!trouble.are_open()) {
+            tell(socket, note::kind::not_executable, errno);
+            ::_exit(1);
+        }
+        const pid_t parent = ::getpid();
+        const pid_t first = ::fork();
+        if (first == 0)
+            become(how, inherited, group, parent, trouble.out);
+        const int error = errno;
+        if (first < 0) {
+            tell(socket, note::kind::not_executable, error);
+            ::_exit(1);
+        }
+        if (has_group_)
+            ::setpgid(first, first); // both do it: either may be the first to run
+
+        // A pipeline ends when the command ends, and the store's files and connections are
+        // bide-lock's.
+        const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+            null >= 0 ? ::dup2(null, stream) : ::close(stream);
+        close_all_but(trouble.in, socket, how.hold);
+
+        // It is closed by a successful exec.
+        int why = 0;
+        ssize_t n = 0;
+        while ((n = ::read(trouble.in, &why, sizeof why)) < 0 && errno == EINTR) {
+        }
+        if (n == static_cast<ssize_t>(sizeof why)) {
+            while (::waitpid(first, nullptr, 0) < 0 && errno == EINTR) {
+            }
+            tell(socket, note::kind::not_executable, why);
+            ::_exit(1);
+        }
+        ::close(trouble.in);
+        tell(socket, note::kind::started, first);
+        keeper(socket, first, has_group_ ? first : 0, how.grace_ms).run();
+        ::_exit(0);
+    }
+
+    struct private_ends {
+        int in = -1, out = -1;
+        private_ends() {
+            int ends[2];
+            if (::pipe(ends) != 0)
+                return;
+            in = ends[0], out = ends[1];
+            ::fcntl(in, F_SETFD, FD_CLOEXEC);
+            ::fcntl(out, F_SETFD, FD_CLOEXEC);
+        }
+        bool are_open() const { return in >= 0; }
+    };
+
+    static void close_all_but(int one, int two, int three) {
+        int kept[] = {one, two, three};
+        std::sort(std::begin(kept), std::end(kept));
+        int from = 3;
+        for (const int file : kept) {
+            if (file > from)
+                close_range(from, file - 1);
+            from = std::max(from, file + 1);
+        }
+        close_range(from, -1);
+    }
+    static void close_range(int from, int to) { // to: -1: all
+#if defined(CLOSE_RANGE_CLOEXEC)
+        if (::close_range(static_cast<unsigned>(from), static_cast<unsigned>(to), 0) == 0)
+            return;
+#endif
+        const long most = ::sysconf(_SC_OPEN_MAX);
+        const int last = to >= 0 ? to : static_cast<int>(std::clamp(most, 1024L, 65'536L));
+        for (int file = from; file <= last; ++file)
+            ::close(file);
+    }
+
+    [[noreturn]] void become(const setting& how, const inheritance& inherited, pid_t group,
+                             pid_t parent, int trouble) const {
+        ::setpgid(0, has_group_ ? 0 : group);
+#if defined(__linux__)
+        ::prctl(PR_SET_NAME, "bide-command");
+        // Where bide-lock and the keeper are both killed the first process gets this, at least.
         ::prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (::getppid() != parent)
             ::_exit(128 + SIGTERM); // it was killed already
@@ -185,16 +356,29 @@ private:
                 ::signal(signal, SIG_DFL);
         }
         inherited.apply();
-        environ = environment;
-        ::execvp(arguments[0], arguments);
-        const int why = errno;
+        int why = 0;
+        if (how.hold >= 0 && how.hold_as >= 0) {
+            const bool is_open = how.hold == how.hold_as
+                                     ? ::fcntl(how.hold, F_SETFD, 0) == 0
+                                     : ::dup2(how.hold, how.hold_as) == how.hold_as;
+            if (!is_open)
+                why = errno;
+        }
+        if (why == 0) {
+            environ = how.environment;
+            ::execvp(how.arguments[0], how.arguments);
+            why = errno;
+        }
         [[maybe_unused]] const auto n = ::write(trouble, &why, sizeof why);
         ::_exit(127);
     }
 
-    pid_t pid_ = -1;
+    pid_t keeper_ = -1, first_ = 0;
+    int socket_ = -1;
+    std::int64_t grace_ms_ = 0;
     int status_ = 0;
-    bool has_group_ = false, has_ended_ = false;
+    bool has_group_ = false, has_ended_ = false, has_keeper_ = true;
+    bool is_subreaper_ = false, is_waited_for_ = false;
 };
 
 } // namespace lock_parts

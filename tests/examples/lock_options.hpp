@@ -1,7 +1,10 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 
-// What bide-lock is told on its command line, and what it answers with its exit status.
+// What bide-lock is told on its command line.
+
+#include "lock_secrets.hpp"
+#include "lock_usage.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,70 +28,7 @@
 
 namespace lock_parts {
 
-inline const char* const usage =
-    R"(usage: bide-lock [options] NAME -- command [argument...]
-       bide-lock [options] inspect NAME
-       bide-lock [options] release --force FENCE | --all NAME
-       bide-lock [options] repair --min-fence N NAME
-Runs a command while it holds the lock NAME, on one machine or across many. Who comes first is
-served first. The command finds BIDE_LOCK_NAME in its environment, BIDE_FENCE, a number larger than
-that of every holder before, and BIDE_LANE, below N, which no other holder has.
-
-Where the lock is (or in $BIDE_LOCK_SLOT, for what others should not see on a command line):
-  --slot file:DIRECTORY       in DIRECTORY/NAME.bide, on a local file system; it has to be there
-  --slot sqlite:FILE          in a table of that database
-  --slot postgres:CONNINFO    in a table of that database: postgres:host=db dbname=app
-  --slot etcd:URL             at the key bide-lock/NAME: etcd:http://host:2379
-  --slot redis:HOST:PORT      at the key bide-lock/NAME; needs --relaxed; $REDISCLI_AUTH is the
-                              password
-  --relaxed                   a store is good enough that may forget who holds the lock
-
-How to get it:
-  -n, --nonblock              fail at once where it is not free, or others wait for it
-  -w, --timeout TIME          fail where it was not to be had for so long
-  -E, --conflict-exit-code N  the status of these failures (1)
-  --permits N                 so many may hold it at once, and all have to say so (1)
-  --weight N                  take so many of these permits (1)
-  -s, --shared                hold it with others who say -s: 1 of 1024 permits
-  -x, --exclusive             hold it without those who say -s: all 1024 permits
-  --holder ID                 the name that others see (host:pid)
-
-How to hold it:
-  --lease TIME                after a crash, others go on when this is over (30s)
-  --kill-after TIME           from SIGTERM to SIGKILL, for a command whose lock is lost (10s, but
-                              at most a third of the lease)
-  -v, --verbose               tell of what happens on stderr
-
-How to look after it:
-  inspect, --json             who holds it and who waits; as JSON
-  release --force FENCE       take it away from this holder; its command is then terminated
-  release --all               take it away from all
-  repair --min-fence N        make a new record where it cannot be read; N is to be larger than
-                              every BIDE_FENCE that was given out; with the lock's --permits,
-                              1024 where it is one for -s and -x
-  --by WHO, --reason TEXT     what the record keeps of who did this (user@host), and why
-
-TIME is a number and one of ms, s, m, h, d: 500ms, 1.5h; without a unit, of seconds. A NAME has at
-most 200 bytes, no slash and no control characters, and does not begin with a dot or a dash.
-
-The lock is the command's until it ends: what it leaves behind in the background holds nothing. A
-lock counts as lost as soon as it cannot be renewed in time for the command to be killed within the
-lease; this covers all but a machine, or a bide-lock, that was stopped meanwhile, and for those
-there is BIDE_FENCE. Where there is no terminal the command has a process group, all of which is
-signalled. On a terminal it stays in the caller's, for Ctrl-C, Ctrl-Z and input from there to work,
-and is signalled alone.
-
-Status: the command's, or 128+n where signal n ended it, or bide-lock while it waited; and
-    1  not to be had: --nonblock, --timeout, or too many wait; nothing to release
-   64  wrong usage                         73  the slot cannot be created
-   65  the record cannot be read           74  the slot cannot be read or written
-   66  the slot cannot be opened           75  the lock was lost while the command ran
-   69  the store does not answer           78  others use it with another --permits or clock
-   71  the system does not let us         126  the command cannot be executed
-                                          127  there is no such command
-)";
-
-// Where nobody reads stderr it is not said: there is a command to be ended in time.
+// A message that does not fit into stderr is dropped: there is a command to be ended in time.
 inline void complain(const std::string& what) {
     pollfd room{STDERR_FILENO, POLLOUT, 0};
     int found = 0;
@@ -106,8 +47,9 @@ struct failure {
 struct options {
     using milliseconds = std::chrono::milliseconds;
 
-    std::string_view action = "run"; // or inspect, release, repair
+    std::string_view action = "run"; // or inspect, release, resize, repair
     std::string slot, name, holder, by, reason;
+    std::string ca_file, cert_file, key_file;
     std::int64_t permits = 1, weight = 1;
     milliseconds lease{30'000};
     std::optional<milliseconds> kill_after; // none: see grace()
@@ -116,6 +58,9 @@ struct options {
     std::int64_t fence = 0;     // release: this one; 0: all
     std::int64_t min_fence = 0; // repair
     bool relaxed = false, verbose = false, json = false, help = false;
+    bool is_leased = false;       // --lease was given
+    bool closes = false;          // --close
+    bool has_secret_slot = false; // the command is not to see $BIDE_LOCK_SLOT
     char** command = nullptr; // run: ends with a nullptr, as execvp() wants it
 
     milliseconds grace() const { // for a command whose lock is lost
@@ -171,8 +116,11 @@ public:
 
     // None: it has complained.
     std::optional<options> parse() {
-        if (const char* const slot = std::getenv("BIDE_LOCK_SLOT"))
-            o_.slot = slot;
+        if (char* const slot = std::getenv("BIDE_LOCK_SLOT")) {
+            take_slot(slot);
+            o_.has_secret_slot = has_secret(slot);
+            blot_out(slot);
+        }
         for (; !args_.empty() && trouble_.empty(); args_ = args_.subspan(1)) {
             const std::string_view arg = args_[0];
             if (arg == "--") {
@@ -204,7 +152,15 @@ private:
         if (is("-h", "--help"))
             o_.help = flag();
         else if (is("", "--slot"))
-            o_.slot = text();
+            slot();
+        else if (is("", "--slot-file"))
+            slot_file(std::string(text()));
+        else if (is("", "--ca"))
+            o_.ca_file = text();
+        else if (is("", "--cert"))
+            o_.cert_file = text();
+        else if (is("", "--key"))
+            o_.key_file = text();
         else if (is("", "--relaxed"))
             o_.relaxed = flag();
         else if (is("-v", "--verbose"))
@@ -219,14 +175,16 @@ private:
             o_.permits = number(1, 1 << 30), counts_ = true;
         else if (is("", "--weight", "run"))
             o_.weight = number(1, 1 << 30), counts_ = true;
-        else if (is("-s", "--shared", "run"))
+        else if (is("-s", "--shared"))
             flag(), readers(1);
-        else if (is("-x", "--exclusive", "run"))
+        else if (is("-x", "--exclusive"))
             flag(), readers(most_readers);
         else if (is("", "--holder", "run"))
             o_.holder = text();
         else if (is("", "--lease", "run"))
-            o_.lease = time(1);
+            o_.lease = time(1), o_.is_leased = true;
+        else if (is("-o", "--close", "run"))
+            o_.closes = flag();
         else if (is("", "--kill-after", "run"))
             o_.kill_after = time(0);
         else if (is("", "--json", "inspect"))
@@ -243,6 +201,27 @@ private:
             o_.reason = text();
         else
             fail("there is no such option");
+    }
+
+    void take_slot(std::string_view text) { o_.slot = text; }
+
+    // A password in an argument can be read by all users of the machine: it is overwritten.
+    void slot() {
+        char* const whole = args_[0];
+        const bool is_attached = attached_.has_value();
+        const std::string_view value = text();
+        take_slot(value);
+        if (is_attached)
+            blot_out(whole + (value.data() - whole));
+        else if (!value.empty() && args_[0] == value.data())
+            blot_out(args_[0]);
+    }
+    void slot_file(const std::string& path) {
+        std::ifstream file(path);
+        std::string line;
+        if (path.empty() || !std::getline(file, line) || line.empty())
+            return fail("there is no slot in " + path);
+        take_slot(line);
     }
 
     // Whether this is the option at hand; it may be one for a single action only.
@@ -299,8 +278,9 @@ private:
             operands_.erase(operands_.begin());
         }
         name_ = {};
-        if (!runs && o_.action != "inspect" && o_.action != "release" && o_.action != "repair")
-            return fail("nothing to do: NAME -- command; or inspect, release, repair NAME");
+        if (!runs && o_.action != "inspect" && o_.action != "release" && o_.action != "resize" &&
+            o_.action != "repair")
+            return fail("nothing to do: NAME -- command; or inspect, release, resize, repair NAME");
         if (runs && *o_.command == nullptr)
             return fail("there is no command behind --");
         if (operands_.size() != 1)
@@ -312,15 +292,15 @@ private:
             if (action != o_.action)
                 return fail(std::string(option) + ": no option to " + std::string(o_.action));
         if (o_.slot.empty())
-            return fail("where is the lock? --slot is needed");
+            return fail("--slot is needed: where the lock is");
         if (modes_ > 1 || (modes_ == 1 && counts_))
             return fail("--shared, --exclusive and --permits or --weight exclude each other");
         if (o_.weight > o_.permits)
             return fail("--weight: more than there are --permits");
         if (o_.action == "release" && victims_ != 1)
             return fail("either --force FENCE or --all");
-        if (o_.action == "repair" && o_.min_fence == 0)
-            return fail("--min-fence N is needed");
+        if (o_.action == "resize" && !counts_ && modes_ == 0)
+            return fail("--permits N is needed");
         if (o_.grace() > o_.lease / 2)
             return fail("--kill-after: at most half of the --lease");
     }

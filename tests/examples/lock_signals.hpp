@@ -47,16 +47,17 @@ struct private_pipe {
     }
 };
 
-// What has happened: a signal came, or somebody called wake().
+// What has happened: a signal came, wake() was called, or the other file is readable.
 struct event {
-    int signal = 0;        // 0: wake()
-    bool is_typed = false; // on the terminal: the whole foreground got it, not only we
+    int signal = 0;        // 0: wake(), or the file
+    bool is_typed = false; // on the terminal: the whole foreground got it
+    bool is_file = false;
 };
 
 inline volatile std::sig_atomic_t inbox_end = -1; // for the handler
 
-// Gets the signals that ask us to stop, and those about children, and hands them out one by one.
-// Whoever started us may want us to ignore some of them, as nohup does: then we do.
+// Gets the signals that ask bide-lock to stop, and those about children, and hands them out one by
+// one. A signal that the caller ignores stays ignored, as nohup(1) wants it.
 class inbox {
 public:
     inbox() {
@@ -84,10 +85,10 @@ public:
 
     void wake() noexcept { post({}); } // from any thread
 
-    // Waits for the next event; none: not until then.
-    std::optional<event> next(std::optional<steady::time_point> until = {}) {
+    // Waits for the next event; none: not until then. File: -1, or one that may become readable.
+    std::optional<event> next(std::optional<steady::time_point> until = {}, int file = -1) {
         for (;;) {
-            pollfd readable{pipe_.in, POLLIN, 0};
+            pollfd readable[] = {{pipe_.in, POLLIN, 0}, {file, POLLIN, 0}};
             int ms = -1;
             if (until) {
                 using std::chrono::milliseconds;
@@ -95,8 +96,13 @@ public:
                 ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
             }
             event e;
-            if (::poll(&readable, 1, ms) > 0 && ::read(pipe_.in, &e, sizeof e) == sizeof e)
-                return e;
+            if (::poll(readable, 2, ms) > 0) {
+                if ((readable[0].revents & POLLIN) != 0 &&
+                    ::read(pipe_.in, &e, sizeof e) == static_cast<ssize_t>(sizeof e))
+                    return e;
+                if (readable[1].revents != 0)
+                    return event{0, false, true};
+            }
             if (until && steady::now() >= *until)
                 return std::nullopt;
         }
@@ -115,17 +121,17 @@ private:
 #else
         const bool by_kernel = info->si_pid == 0;
 #endif
-        // That the terminal is gone is told to the leader of its session only.
+        // When a terminal goes, only the leader of its session gets SIGHUP.
         post({signal, by_kernel && signal != SIGHUP});
     }
 
     private_pipe pipe_;
 };
 
-// Ends as if the signal had not been caught: a shell that waits for us wants to know whether its
-// script was interrupted, and tells its own caller 128 + signal.
+// Ends as if the signal had not been caught: a shell that waits for bide-lock wants to know whether
+// its script was interrupted, and tells its own caller 128 + signal.
 [[noreturn]] inline void die_of(int signal) {
-    const rlimit none{0, 0}; // no core: it is not we who failed
+    const rlimit none{0, 0}; // no core: nothing crashed here
     ::setrlimit(RLIMIT_CORE, &none);
     ::signal(signal, SIG_DFL);
     ::raise(signal);

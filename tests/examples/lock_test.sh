@@ -14,7 +14,7 @@ if [ "${LOCK_TEST_INSIDE-}" != yes ]; then
     for tool in mkfifo timeout setsid; do
         command -v $tool > /dev/null || { echo "lock_test: skipped, there is no $tool"; exit 0; }
     done
-    LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 100 sh "$0" "$@"
+    LOCK_TEST_INSIDE=yes exec setsid -w timeout -k 5 280 sh "$0" "$@"
 fi
 
 lock=$1
@@ -179,11 +179,11 @@ expect 1 "$lock" --timeout=30ms n -- touch ran
 quiet
 expect 42 "$lock" -n -E 42 n -- touch ran
 expect 9 "$lock" -w.03s -E9 --verbose n -- touch ran
-says err "bide-lock: n: not to be had after "
-waiters 0 || fail "somebody waits: $(cat seen)"
+says err "bide-lock: n: not acquired after "
+waiters 0 || fail "it still waits: $(cat seen)"
 let_go
 ends 0 $child
-expect 0 "$lock" -n n -- true
+expect 0 "$lock" -w 60 n -- true
 [ ! -e ran ] || fail "it ran without the lock"
 
 begin "has as many holders as permits, each in its lane"
@@ -202,12 +202,12 @@ let_go
 let_go
 ends 0 $first
 ends 0 $second
-expect 0 "$lock" --permits 2 --weight 2 -n n -- true
+expect 0 "$lock" --permits 2 --weight 2 -w 60 n -- true
 
 begin "shares with those who share"
 in_background -s n -- sh -c "$hold"
 held
-expect 0 "$lock" -s -n n -- true
+expect 0 "$lock" -s -w 60 n -- true
 expect 1 "$lock" -x -n n -- true
 let_go
 ends 0 $child
@@ -220,7 +220,7 @@ ends 0 $child
 begin "terminates the command when the lock is taken away"
 in_background --lease 4s n -- sh -c '
     trap "echo terminated; exit 0" TERM
-    echo 1 0 > held
+    echo $BIDE_FENCE 0 > held
     sleep 99 & wait'
 held
 expect 0 "$lock" release --all n
@@ -244,7 +244,7 @@ for kind in $kinds; do contention_cases; done
 kind=file
 
 begin "does not go on after a crash before the lease is over"
-in_background n -- sh -c 'exec 3> more; echo 1 0 > held; exec sleep 99'
+in_background --lease 1h n -- sh -c 'exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99'
 reader
 held
 kill -KILL $child
@@ -252,28 +252,28 @@ ends 137 $child
 if [ "$(uname)" = Linux ]; then gone; else kill $reader; fi
 expect 1 "$lock" -n n -- true
 expect 0 "$lock" release --all n
-expect 0 "$lock" -n n -- true
+expect 0 "$lock" -w 60 n -- true
 
 begin "kills what does not end, and what it has started"
 in_background --lease 3s --kill-after 100ms -v n -- sh -c '
     trap "" TERM
-    { exec 3> more; echo 1 0 > held; exec sleep 99; } &
+    { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
     while :; do sleep 99; done'
 reader
 held
-expect 0 "$lock" release --force 1 -v n
-says err "bide-lock: n: released fence 1"
+expect 0 "$lock" release --force "$fence" -v n
+says err "bide-lock: n: released fence $fence"
 ends 75 $child
 says bg "killing the command"
 gone
 
 begin "gives what the command has started the same time, and no more"
 in_background --lease 3s --kill-after 100ms n -- sh -c '
-    sh -c "trap \"\" TERM; exec 3> more; echo 1 0 > held; exec sleep 99" &
+    sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE 0 > held; exec sleep 99" &
     wait'
 reader
 held
-expect 0 "$lock" release --force 1 n
+expect 0 "$lock" release --force "$fence" n
 ends 75 $child
 gone
 
@@ -323,7 +323,7 @@ ends 5 $child
 begin "hands signals on to all of the command, and waits for it"
 in_background n -- sh -c '
     trap "echo hangup; exit 9" HUP
-    { exec 3> more; echo 1 0 > held; exec sleep 99; } &
+    { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
     wait'
 reader
 held
@@ -331,11 +331,11 @@ kill -HUP $child
 ends 9 $child
 says bg hangup
 gone
-in_background n -- sh -c 'echo 1 0 > held; exec sleep 99'
+in_background n -- sh -c 'echo $BIDE_FENCE 0 > held; exec sleep 99'
 held
 kill -TERM $child
 ends 143 $child
-expect 0 "$lock" -n n -- true
+expect 0 "$lock" -w 60 n -- true
 
 begin "tells who holds it and who waits"
 expect 0 "$lock" inspect n
@@ -349,12 +349,12 @@ in_background --holder 'web 2' n -- true
 until_true waiters 1
 expect 0 "$lock" inspect n
 says out "n: 0 of 1 permits free, 1 waiting"
-for line in 'holder  fence=1 lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
+for line in 'holder  fence=[0-9]+ lane=0 weight=1 left=[0-9.]+s host=[^ ]+ id=web 1' \
     'waiter  place=1 weight=1 left=[0-9.]+s host=[^ ]+ id=web 2'; do
     grep -E -q "^$line\$" out || { cat out; fail "no such line: $line"; }
 done
 expect 0 "$lock" inspect --json n
-for field in '"v":1' '"permits":1' '"fence":1' '"holderId":"web 1"' '"holderId":"web 2"' \
+for field in '"v":1' '"permits":1' '"holderId":"web 1"' '"holderId":"web 2"' \
     '"name":"n"' '"free":0' '"expired":[]' '"now":'; do
     says out "$field"
 done
@@ -366,16 +366,27 @@ begin "takes it away from one holder, and keeps who did so"
 in_background --lease 10m n -- sh -c "$hold"
 held
 expect 1 "$lock" release --force 77 n
-says err "bide-lock: n: nobody holds it so"
+says err "bide-lock: n: no holder has fence 77"
 expect 0 "$lock" release --force "$fence" --by ops --reason 'host lost' n
 expect 0 "$lock" inspect n
 says out "note    ops: force_release $fence: host lost"
-expect 0 "$lock" -n n -- true
+expect 0 "$lock" -w 60 n -- true
 let_go
 ends 75 $child
 says bg "shortly before the command ended"
 expect 1 "$lock" release --all n
-says err "nobody holds it"
+says err "n: there is no holder"
+
+begin "repairs a file that is damaged, and goes on with larger tokens"
+expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
+before=$(cat out)
+tr '\000-\377' 'x' < n.bide > damaged
+cat damaged > n.bide
+expect 65 "$lock" -w 60 n -- true
+says err "bide-lock: n: "
+expect 0 "$lock" repair --by ops --reason 'disk' n
+expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
+[ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
 
 begin "repairs what cannot be read, on request only"
 expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
@@ -405,11 +416,210 @@ says err "bide-lock: ./no-such-command: No such file"
 touch plain
 expect 126 "$lock" n -- ./plain
 says err "bide-lock: ./plain: Permission denied"
-expect 0 "$lock" -n n -- true
+expect 0 "$lock" -w 60 n -- true
+
+begin "ends the command, and what it has started, whatever has left its group"
+if [ "$(uname)" = Linux ]; then
+# It is not in the command's group, it ignores SIGTERM, and its parent is gone.
+stray='setsid sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE \$\$ > held
+    while :; do sleep 99; done" & '
+for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
+    in_background --kill-after 100ms n -- sh -c "($stray) ; $then"
+    reader
+    held # lane: its pid
+    kill -KILL $child
+    ends 137 $child
+    gone
+    expect 0 "$lock" -w 60 n -- true
+
+    in_background --lease 3s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    reader
+    held
+    expect 0 "$lock" release --force "$fence" n
+    ends 75 $child
+    if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
+    gone
+
+    in_background --lease 3s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    reader
+    held
+    kill -STOP $child # it does not renew
+    gone
+    kill -CONT $child
+    ends 75 $child
+
+    in_background --kill-after 100ms n -- sh -c "echo \$PPID > keeper; ($stray) ; $then"
+    reader
+    held
+    kill -KILL "$(cat keeper)"
+    ends 71 $child
+    if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
+    says bg "bide-lock: n: the keeper was killed"
+    gone
+    expect 0 "$lock" -w 60 n -- true
+done
+
+begin "hands signals on to what has left the command's group"
+in_background n -- sh -c '
+    setsid sh -c "trap \"echo hangup > hung; exit\" HUP
+        exec 3> more; echo \$BIDE_FENCE 0 > held; while :; do sleep 0.05; done" &
+    trap "" HUP; wait; exit 4'
+reader
+held
+kill -HUP $child
+gone
+ends 4 $child
+says hung hangup
+
+begin "holds the lock as long as a process of the command has the descriptor"
+in_background n -- sh -c '
+    setsid sh -c "exec 3> more; echo \$BIDE_FENCE 0 > held; read go < go" & exit 3'
+reader
+held
+ends 3 $child
+expect 1 "$lock" -n n -- true
+let_go
+gone
+expect 0 "$lock" -w 60 n -- true
+
+begin "keeps the lock of a killed bide-lock until the command has ended"
+in_background --kill-after 15s n -- sh -c 'trap "echo > terminated" TERM
+    exec 3> more
+    echo $BIDE_FENCE 0 > held
+    while [ ! -e end ]; do sleep 0.05; done'
+reader
+held
+kill -KILL $child
+ends 137 $child
+until_true test -e terminated
+expect 1 "$lock" -n n -- true
+touch end
+gone
+expect 0 "$lock" -w 60 n -- true
+
+begin "waits for what is left in the background where a lease has to be renewed"
+background='sh -c "exec 3> more; echo \$BIDE_FENCE 0 > held; read go < go" & exit 3'
+in_background --lease 30s n -- sh -c "$background"
+reader
+held
+expect 1 "$lock" -n n -- true
+let_go
+gone
+ends 3 $child
+in_background --lease 30s n -- sh -c "$background"
+reader
+held
+until_true sh -c "! kill -0 \$(cat /proc/$child/task/$child/children | tr -d ' ')0 2> /dev/null"
+kill -TERM $child
+gone
+ends 143 $child
+for how in '--lease 30s' '--lease=30s --permits=1' ''; do
+    in_background $how --close n -- sh -c "$background"
+    reader
+    held
+    ends 3 $child
+    expect 0 "$lock" -w 60 n -- true
+    let_go
+    gone
+done
+else
+    echo "not checked: processes outside the command's group, as this is not Linux"
+fi
+
+begin "ends in its time though the lock file is locked"
+if command -v flock > /dev/null; then
+    expect 0 "$lock" -w 60 n -- true
+    { flock n.bide.lock sh -c 'echo 0 0 > held; read go < go' & } < /dev/null
+    holder=$!
+    children="$children $holder"
+    held
+    started=$(date +%s)
+    expect 1 "$lock" -n n -- touch ran
+    expect 1 "$lock" -w 1 n -- touch ran
+    expect 7 "$lock" -E 7 -w .1 --lease 30s n -- touch ran
+    # It has not said that it waits: it may get the signal before or after.
+    in_background n -- touch ran
+    until_true grep -q '^SigCgt:.*[1-9a-f]' /proc/$child/status
+    kill -TERM $child
+    ends 143 $child
+    took=$(($(date +%s) - started))
+    [ $took -lt 15 ] || fail "it took $took s"
+    let_go
+    wait $holder
+    [ ! -e ran ] || fail "it ran without the lock"
+else
+    echo "not checked: there is no flock(1)"
+fi
+
+begin "changes the number of permits"
+expect 1 "$lock" resize --permits 2 n
+says err "n: never used"
+expect 0 "$lock" n -- true
+expect 0 "$lock" resize --permits 3 --by ops --reason more n
+expect 0 "$lock" inspect n
+says out "n: 3 of 3 permits free"
+says out "note    ops: resize 3: more"
+in_background --permits 3 --weight 2 n -- sh -c "$hold"
+held
+expect 78 "$lock" -w 60 n -- touch ran
+says err "bide-lock: n: "
+expect 78 "$lock" resize --permits 1 n
+says err "n: not resized: holders have 2 of 3 permits"
+expect 0 "$lock" inspect n
+says out "n: 1 of 3 permits free"
+expect 0 "$lock" resize --permits 2 n
+let_go
+ends 0 $child
+expect 0 "$lock" -w 60 --permits 5 n -- "$lock" inspect n # it is free: they are adopted
+says out "n: 4 of 5 permits free"
+expect 0 "$lock" -w 60 -x n -- "$lock" inspect n
+says out "n: 0 of 1024 permits free"
+expect 0 "$lock" resize --permits 1 n
+expect 0 "$lock" resize -x n
+expect 0 "$lock" inspect n
+says out "n: 1024 of 1024 permits free"
+[ ! -e ran ] || fail "it ran with other permits"
+
+begin "keeps passwords out of sight"
+mkdir password=hunter2
+secret=file:password=hunter2
+look='for p in /proc/$PPID /proc/$(sed -n "s/^PPid:.//p" /proc/$PPID/status); do
+    tr "\\0" "\n" < $p/cmdline; tr "\\0" "\n" < $p/environ; done
+    echo "slot ${BIDE_LOCK_SLOT-none}"'
+BIDE_LOCK_SLOT=
+if [ "$(uname)" = Linux ]; then
+    for how in --slot=$secret "--slot $secret" "-v --slot $secret"; do
+        expect 0 "$lock" $how n -- sh -c "$look"
+        says out 'file:password=***'
+        if grep -q hunter2 out err; then cat out err; fail "hunter2"; fi
+    done
+    BIDE_LOCK_SLOT=$secret
+    expect 0 "$lock" n -- sh -c "$look"
+    says out 'slot none'
+    says out 'BIDE_LOCK_SLOT=file:password=***'
+    if grep -q hunter2 out err; then cat out err; fail "hunter2"; fi
+fi
+echo $secret > slot
+expect 0 "$lock" --slot-file slot inspect n
+says out "n: "
+for bad in $secret/none postgres://u:hunter2@/%zz 'postgres:password=hunter2 nonsense=1' \
+    redis://u:hunter2@:99999999/x https://u:hunter2@@:x/ 'etcd:http://u:hunter2@[' \
+    nothing://u:hunter2@h "nothing:password='hunter2"; do
+    status=0
+    "$lock" --relaxed -w 60 --slot "$bad" n -- true > out 2> err || status=$?
+    case $status in 64 | 66) ;; *) cat out err; fail "status $status: $bad" ;; esac
+    if grep -q hunter2 out err; then cat out err; fail "hunter2"; fi
+done
+
+begin "takes many arguments"
+many=$(seq 10000 2> /dev/null || echo 1)
+expect 0 "$lock" n -- sh -c 'echo $#' command $many
+says out "$(echo "$many" | wc -l | tr -d ' ')"
 
 begin "says what is wrong with the slot"
 expect 66 "$lock" --slot file:no-such-directory n -- true
-says err "bide-lock: n: No such file"
+says err "No such file"
+says err no-such-directory
 expect 64 "$lock" --slot file: n -- true
 expect 64 "$lock" --slot files:. n -- true
 says err "not one of file"
@@ -426,7 +636,7 @@ wrong() {
 }
 for arguments in '' n -- 'n --' '-- true' 'n m -- true' 'inspect' 'inspect n m' \
     'inspect n -- true' 'lock n' 'release n' 'release --all --force 1 n' 'release --force 0 n' \
-    'repair n' \
+    'resize n' 'resize --weight 2 n' '-o inspect n' '--slot-file missing n -- true' \
     '--json n -- true' '--all n -- true' '-n inspect n' '--bogus n -- true' '-q n -- true' \
     '--permits 0 n -- true' '--permits 1x n -- true' '--permits -1 n -- true' '--permits' \
     '--weight 2 n -- true' '--shared --permits 2 n -- true' '-s -x n -- true' '-nv n -- true' \
@@ -453,8 +663,14 @@ begin "gives the command what it was given, and nothing of its own"
 if [ -d /proc/self/fd ]; then
     exec 7> seven
     sh -c 'ls /proc/$$/fd' < /dev/null > expected 2> err
-    expect 0 "$lock" n -- sh -c 'ls /proc/$$/fd' < /dev/null
+    expect 0 "$lock" -o n -- sh -c 'ls /proc/$$/fd' < /dev/null
     diff expected out || fail "other descriptors"
+    [ "$(uname)" != Linux ] || {
+        expect 0 "$lock" n -- sh -c 'echo $BIDE_LOCK_FD > number; ls /proc/$$/fd' < /dev/null
+        grep -v -x "$(cat number)" out | diff expected - || fail "other descriptors"
+        expect 0 "$lock" --lease 30s n -- sh -c 'echo ${BIDE_LOCK_FD-none}'
+        says out none
+    }
     exec 7>&-
 fi
 "$lock" -v n -- true 2>&-

@@ -17,6 +17,7 @@
 #include <support/jitter.hpp>
 #include <support/stress.hpp>
 #include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
 
 #include <array>
 #include <atomic>
@@ -63,7 +64,7 @@ bide::durable_options quick() {
     bide::durable_options o;
     o.lease = 20s;
     o.poll_most = 20ms;
-    return o;
+    return test::unhurried(o);
 }
 
 // What the record says, past all locks.

@@ -52,7 +52,10 @@ public:
 
     // Waits for its turn. Errors: errc::timeout, errc::stopped, and then it has left the queue;
     // durable_errc; the store's, when it has failed for longer than durable_options::patience.
-    // Blocks: until then, and for the store.
+    // Blocks: until then. With a timeout or a stop token it calls the store on a store thread, and
+    // returns durable_options::attempt_limit after its time or the stop at the latest. A call to
+    // the store that is under way then leaves the queue when it ends. Without either it calls the
+    // store on this thread, and waits for each operation of the slot to end.
     // Throws: std::system_error where a thread cannot be started, std::bad_alloc; it has left the
     // queue then, too.
     // Cancel: what can be had at once is, even stopped or without any time.
@@ -61,15 +64,18 @@ public:
     }
 
     // One look, without waiting and without a trace in the queue, past which it does not go. Errors:
-    // as acquire(); errc::timeout where it is not to be had now.
+    // as acquire(); errc::timeout where it is not to be had within durable_options::attempt_limit.
+    // Blocks: for the store, on a store thread, for that long at most.
     result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) {
         return wait(now_or_never(weight));
     }
     using durable_lock::try_acquire;
 
-    // As acquire(), for a coroutine: between looks no thread waits. The looks themselves block their
-    // thread for the store; on a scheduler another one takes the worker over meanwhile.
-    // Cancel: a cancelled task, and one that is destroyed, leaves the queue.
+    // As acquire(), for a coroutine. No thread waits between looks, and no look runs on a thread
+    // that resumes the coroutine: all calls to the store run on store threads. The guard's calls,
+    // too.
+    // Cancel: a cancelled task, and one that is destroyed, leaves the queue. A cancelled task goes
+    // on durable_options::attempt_limit later at the latest.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
         return async_wait(std::move(request));
     }

@@ -2,10 +2,13 @@
 #define BIDE_DURABLE_GUARD_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/hold.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/ticket.hpp>
+#include <bide/sched/task.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -33,11 +36,11 @@ public:
         return *this;
     }
 
-    // Releases it, as well as can be: what cannot be released is over with its lease.
-    // Blocks: for the store, as long as that takes to answer or to give up.
+    // Releases it. If the store fails, the lease ends instead.
+    // Blocks: for the store, as release().
     ~durable_guard() {
         if (hold_ != nullptr) {
-            hold_->end();
+            detail::end_hold(hold_);
         }
     }
 
@@ -72,17 +75,42 @@ public:
 
     // A lease from now on. Errors: durable_errc::lock_lost; the store's, and then it may be tried
     // again while is_held().
-    // Blocks: for the store.
-    result<void, std::error_code> renew() { return hold_->renew(); }
+    // Blocks: for the store. A guard of acquire() or try_acquire() calls it on the calling thread:
+    // the call takes durable_options::patience, and what one operation of the slot takes besides. A
+    // slot that never returns blocks it for ever. A guard of async_acquire() calls it on a store
+    // thread, and waits no longer than durable_options::patience and attempt_limit.
+    result<void, std::error_code> renew() { return detail::renew_hold(hold_); }
 
     // Gives the permits back; the guard holds nothing afterwards, whatever the answer. Errors:
-    // durable_errc::lock_lost: it was lost before; the store's: it is over with its lease at the
-    // latest.
-    // Blocks: for the store.
+    // durable_errc::lock_lost: it was lost before; the store's, or errc::timeout: its lease ends at
+    // the latest.
+    // Blocks: as renew().
     result<void, std::error_code> release() {
-        const std::shared_ptr<detail::hold> ended = std::move(hold_);
-        return ended->release();
+        return detail::release_hold(std::exchange(hold_, nullptr));
     }
+
+    // As release(), on a store thread, and waits no longer than that. errc::timeout: it is not
+    // known to be released yet; the store thread goes on.
+    // Blocks: for `limit`, and durable_options::attempt_limit besides.
+    result<void, std::error_code> release_for(std::chrono::nanoseconds limit) {
+        const std::shared_ptr<detail::hold> ended = std::exchange(hold_, nullptr);
+        detail::call_limits limits = ended->patience();
+        limits.until = deadline::after(limit);
+        return detail::call_store(detail::giving_back(ended), limits,
+                                  detail::call_kind::has_to_run);
+    }
+
+    // As renew() and release(), for a coroutine: the store is called on a store thread, and no
+    // thread waits. They take no longer than durable_options::patience and attempt_limit:
+    // errc::timeout. The guard holds nothing once async_release() was called. A task of it that is
+    // dropped before it was awaited releases as the guard's destructor does.
+    // Cancel: errc::stopped; the store thread goes on.
+    task<result<void, std::error_code>> async_renew() {
+        const std::shared_ptr<detail::hold> held = hold_;
+        return detail::async_call_store<result<void, std::error_code>>(
+            [held] { return held->renew(); }, held->patience());
+    }
+    task<result<void, std::error_code>> async_release() { return release_task(std::move(*this)); }
 
     // Of a hold that is acquire_request::inheritable: a file descriptor, close-on-exec, which a child
     // inherits where that flag is taken off between fork() and exec. -1: it is none. Do not close it
@@ -92,10 +120,9 @@ public:
     // Leaves an inheritable hold to the children that have the descriptor open; true. False: no
     // process has, and the permits are released. The guard holds nothing afterwards. Errors: as
     // release().
-    // Blocks: for the store.
+    // Blocks: as renew().
     result<bool, std::error_code> hand_over() {
-        const std::shared_ptr<detail::hold> ended = std::move(hold_);
-        return ended->hand_over();
+        return detail::hand_over_hold(std::exchange(hold_, nullptr));
     }
 
     // Leaves the permits held, renewed no more: who has the ticket goes on with them. A hold that is
@@ -110,6 +137,13 @@ public:
 private:
     friend class detail::acquisition;
     explicit durable_guard(std::shared_ptr<detail::hold> held) noexcept : hold_(std::move(held)) {}
+
+    static task<result<void, std::error_code>> release_task(durable_guard mine) {
+        const std::shared_ptr<detail::hold> ended = std::exchange(mine.hold_, nullptr);
+        auto released = detail::async_call_store(detail::giving_back(ended), ended->patience(),
+                                                 detail::call_kind::has_to_run);
+        co_return co_await std::move(released);
+    }
 
     std::shared_ptr<detail::hold> hold_;
 };

@@ -54,21 +54,31 @@ struct durable_options {
     // A lease that is over, and that nobody has taken or waits for, can be renewed all the same.
     bool revive = false;
 
-    // A guard renews its lease, every third of it; on this scheduler, or on a thread of the lock's.
+    // A guard renews its lease, every third of it; as a task on this scheduler, or on a thread,
+    // which is the lock's own or that of all locks of this process that share its store.
     bool auto_renew = true;
     scheduler* renew_on = nullptr;
 
-    // Whether the tickets that acquire() makes itself are bound to this process.
+    // Whether the tickets that acquire() makes itself are bound to this process. Contenders in other
+    // containers see by a mark of the slot's that it has ended, which is a file of this process: one
+    // that closes files it did not open gives up what it holds.
     bool process_bound = true;
 
     // The name on these tickets; "<host>:<pid>" where it is empty.
     std::string holder_id{};
 
     // How long one operation tries while others keep changing the record, or waits for another
-    // thread's call to the store; also how long a waiting acquire() puts up with a store that fails.
-    // An acquire() with less time than that may take it all the same: it does not leave its place in
-    // the queue behind without having tried to give it back.
+    // thread's call to the store; also how long a waiting acquire() puts up with a store that
+    // fails. inspect() and the calls of durable_admin return after this time and attempt_limit at
+    // the latest.
     std::chrono::milliseconds patience{10'000};
+
+    // How long a call waits for the store beyond the caller's own time. try_acquire() has no time
+    // of its own, so this is its limit. acquire() with a timeout, or with a stop that was
+    // requested, returns after this time at the latest, and so does a cancelled async_acquire(). A
+    // call to the store that is under way then goes on on a store thread, which takes back what it
+    // comes to. A store that answers more slowly, over a WAN for example, needs more.
+    std::chrono::milliseconds attempt_limit{80};
 
     // How often a waiting acquire() looks: after the least time while the queue moves, then, the
     // longer that stands and the more are ahead, up to the most. A slot that can be watched wakes it.
@@ -90,7 +100,7 @@ struct acquire_request {
     // with a ticket.
     bool inheritable = false;
 
-    // Zero or less: one look, without waiting and without a trace.
+    // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     std::stop_token stop{};
 

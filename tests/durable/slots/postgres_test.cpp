@@ -1,19 +1,27 @@
 #include <bide/durable/slots/postgres.hpp>
 
+#include <bide/durable/durable_mutex.hpp>
+
+#include <support/canned_server.hpp>
 #include <support/catch.hpp>
+#include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/servers.hpp>
+#include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_faults.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -21,8 +29,10 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <libpq-fe.h>
+#include <netdb.h>
 #include <poll.h>
 
 using namespace std::chrono_literals;
@@ -38,6 +48,8 @@ static_assert(bide::locked_slot<postgres_slot>);
 static_assert(bide::watchable_slot<postgres_slot>);
 static_assert(bide::clocked_slot<postgres_slot>);
 static_assert(bide::transactional_slot<postgres_slot>);
+static_assert(bide::shared_store_slot<postgres_slot>);
+static_assert(bide::explaining_slot<postgres_slot>);
 static_assert(postgres_slot::guarantees.keeps_acknowledged && postgres_slot::guarantees.multi_host);
 static_assert(postgres_slot::guarantees.clock == bide::lock_clock::server);
 
@@ -525,7 +537,8 @@ TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slow(s->conninfo(), key, patient_for(300ms));
-        postgres_slot other(s->conninfo(), key);
+        // Of another connection: those of one string have their turns after each other.
+        postgres_slot other(s->conninfo() + " application_name=other", key);
         const cas_result r = slow.update_locked([&](const auto&) {
             CHECK(other.update_locked([](const auto&) { return std::string("other"); }).status ==
                   cas_status::stored);
@@ -749,5 +762,700 @@ TEST_CASE("postgres_slot: a watch tells of its own key's changes only") {
         s->stop();
         CHECK(is_readable(10'000));
         CHECK(test::asks_until(10s, [&] { return bool((*watch)->drain()); }));
+    }
+}
+
+// ---- Which table
+
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+    const bool is_in = text.find(part) != std::string::npos;
+    if (!is_in) {
+        UNSCOPED_INFO("in: " << text << "\nthere is no: " << part);
+    }
+    return is_in;
+}
+
+// A database of a case's own, in which no other case makes tables.
+std::string new_database(const test::postgres_server& s, const std::string& name) {
+    session admin(s.conninfo());
+    admin("CREATE DATABASE " + name);
+    for (const char* const role : {"alice", "bob"}) {
+        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // or it is there
+    }
+    return s.conninfo() + " dbname=" + name;
+}
+
+const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
+                            "NOT NULL)";
+
+} // namespace
+
+TEST_CASE("postgres_slot: two roles meet in one table, whatever their search_path") {
+    if (test::postgres_server* const s = server()) {
+        const std::string at = new_database(*s, "two_roles");
+        session admin(at);
+        admin("CREATE SCHEMA alice AUTHORIZATION alice; CREATE SCHEMA bob AUTHORIZATION bob; "
+              "CREATE SCHEMA other; GRANT ALL ON SCHEMA other, public TO alice, bob; "
+              "ALTER ROLE bob SET search_path = other, public");
+        postgres_slot alice(at + " user=alice", "key");
+        const cas_result first = alice.compare_exchange(0, "alice");
+        REQUIRE(first.status == cas_status::stored);
+        CHECK(admin("SELECT string_agg(schemaname, ' ') FROM pg_tables WHERE tablename = "
+                    "'bide_lock'") == "public");
+
+        postgres_slot bob(at + " user=bob", "key");
+        CHECK(bob.load().error() == postgres_error("42501")); // not a table of its own
+        CHECK(bob.compare_exchange(0, "bob").error == postgres_error("42501"));
+        CHECK(has(bob.explain(), "GRANT SELECT, INSERT, UPDATE ON \"public\".\"bide_lock\""));
+        admin("GRANT SELECT, INSERT, UPDATE ON public.bide_lock TO bob");
+        CHECK(bob.compare_exchange(0, "bob").status == cas_status::conflict);
+        const auto seen = bob.load();
+        REQUIRE(seen.has_value());
+        CHECK(seen->value == "alice");
+        CHECK(bob.compare_exchange(first.version, "bob").status == cas_status::stored);
+        CHECK(alice.load()->value == "bob");
+        admin("ALTER ROLE bob RESET search_path");
+    }
+}
+
+TEST_CASE("postgres_slot: tables that search_path made are found, or refused, never ignored") {
+    if (test::postgres_server* const s = server()) {
+        const std::string at = new_database(*s, "made_before");
+        session admin(at);
+        admin("CREATE SCHEMA alice AUTHORIZATION alice; CREATE SCHEMA bob AUTHORIZATION bob; "
+              "GRANT ALL ON SCHEMA public TO alice, bob; GRANT USAGE ON SCHEMA alice TO bob");
+        session(at + " user=alice")(std::string("CREATE TABLE bide_lock") + columns +
+                                    "; INSERT INTO bide_lock VALUES ('key', 7, 'before')");
+        REQUIRE(admin("SELECT value FROM alice.bide_lock") != "");
+        postgres_slot alice(at + " user=alice", "key");
+        CHECK(alice.load()->version == 7);
+        {
+            postgres_slot bob(at + " user=bob", "key");
+            CHECK(bob.load().error() == postgres_error("42501"));
+            admin("GRANT SELECT, INSERT, UPDATE ON alice.bide_lock TO bob");
+            CHECK(bob.compare_exchange(7, "bob").status == cas_status::stored);
+        }
+        CHECK(alice.load()->value == "bob");
+
+        // The next one that an earlier version makes is the second lock.
+        session(at + " user=bob")(std::string("CREATE TABLE bide_lock") + columns);
+        postgres_slot bob(at + " user=bob", "key");
+        const std::error_code refused = bob.load().error();
+        CHECK(refused == postgres_error("ZB002"));
+        CHECK(refused == std::errc::invalid_argument);
+        CHECK(has(bob.explain(), "alice, bob"));
+        CHECK(bob.compare_exchange(0, "x").status == cas_status::failed);
+        CHECK(bob.update_locked([](const auto&) { return std::string("x"); }).error == refused);
+        {
+            session user(at + " user=bob");
+            user("BEGIN");
+            CHECK(bob.load_in(user.native()).error() == refused);
+            CHECK(bob.compare_exchange_in(user.native(), 0, "x").error == refused);
+        }
+        // One who runs already finds out with its next connection.
+        CHECK(alice.load().has_value());
+        admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'alice'");
+        CHECK(test::asks_until(10s, [&] { return alice.load().error() == refused; }));
+
+        postgres_slot_options one;
+        one.schema = "alice";
+        postgres_slot named(at + " user=bob", "key", one);
+        CHECK(named.load()->value == "bob");
+        one.schema.clear();
+        one.table = "alice.bide_lock";
+        postgres_slot dotted(at + " user=alice", "key", one);
+        CHECK(dotted.load()->value == "bob");
+        admin("DROP TABLE bob.bide_lock");
+        CHECK(bob.load()->value == "bob");
+        CHECK(alice.load()->value == "bob");
+        one.schema = "alice";
+        CHECK(postgres_slot(at, "key", one).load().error() == durable_errc::invalid_argument);
+    }
+}
+
+TEST_CASE("postgres_slot: a role that may not make the table says what to do") {
+    if (test::postgres_server* const s = server()) {
+        const std::string at = new_database(*s, "no_create");
+        session admin(at);
+        admin("REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE SCHEMA alice AUTHORIZATION "
+              "alice"); // as it comes from PostgreSQL 15 on
+        postgres_slot alice(at + " user=alice", "key");
+        const cas_result r = alice.compare_exchange(0, "x");
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error == postgres_error("42501"));
+        CHECK(r.error == std::errc::permission_denied);
+        CHECK(has(alice.explain(), "permission denied for schema public"));
+        CHECK(has(alice.explain(), "CREATE TABLE IF NOT EXISTS \"public\".\"bide_lock\""));
+        CHECK(admin("SELECT count(*) FROM pg_tables WHERE tablename = 'bide_lock'") == "0");
+        admin(std::string("CREATE TABLE public.bide_lock") + columns +
+              "; GRANT SELECT, INSERT, UPDATE ON public.bide_lock TO alice");
+        CHECK(alice.compare_exchange(0, "x").status == cas_status::stored);
+
+        postgres_slot_options options;
+        options.schema = "nowhere";
+        postgres_slot nowhere(at, "key", options);
+        CHECK(nowhere.load().error() == postgres_error("3F000"));
+        CHECK(nowhere.load().error() == std::errc::no_such_file_or_directory);
+        options = {};
+        options.table = "bide_other";
+        admin("CREATE TABLE bide_other (a int)");
+        postgres_slot other(at, "key", options);
+        CHECK(other.load().error() == postgres_error("ZB005"));
+    }
+}
+
+namespace {
+
+// A table that is dropped, and made again, under slots that use it.
+void check_another_table(test::postgres_server& s, const std::string& conninfo,
+                         const std::string& table) {
+    session admin(s.conninfo());
+    postgres_slot_options options;
+    options.table = table;
+    options.notify = true;
+    std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
+    const cas_result first = slot->compare_exchange(0, "1");
+    REQUIRE(first.status == cas_status::stored);
+    postgres_slot renews = slot->for_renewals();
+    CHECK(renews.load().has_value());
+
+    admin("DROP TABLE " + table);
+    CHECK(slot->load().error() == postgres_error("42P01"));
+    CHECK(slot->load().error() == std::errc::no_such_file_or_directory);
+    CHECK(has(slot->explain(), "was dropped while this process used it"));
+    CHECK(slot->compare_exchange(0, "2").error == postgres_error("42P01"));
+    CHECK(slot->create_table() == postgres_error("42P01"));
+
+    admin("CREATE TABLE " + table + columns);
+    const auto is_refused = [&](postgres_slot& by) {
+        CHECK(by.load().error() == postgres_error("ZB001"));
+        CHECK(by.load().error() == std::errc::operation_not_permitted);
+        CHECK(has(by.explain(), "not the one that this process began with"));
+        CHECK(by.compare_exchange(0, "2").status != cas_status::stored);
+        CHECK(by.compare_exchange(first.version, "2").status != cas_status::stored);
+        CHECK(by.update_locked([](const auto&) { return std::string("2"); }).error ==
+              postgres_error("ZB001"));
+        session user(s.conninfo());
+        user("BEGIN");
+        CHECK(by.load_in(user.native()).error() == postgres_error("ZB001"));
+        CHECK(by.compare_exchange_in(user.native(), 0, "2").status != cas_status::stored);
+        user("COMMIT");
+    };
+    is_refused(*slot);
+    is_refused(renews);
+    {
+        postgres_slot later(conninfo, "another key", options);
+        is_refused(later);
+    }
+    admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+          "AND backend_type = 'client backend'");
+    CHECK(test::asks_until(10s,
+                           [&] { return slot->load().error() == postgres_error("ZB001"); }));
+    is_refused(*slot);
+    CHECK(admin("SELECT count(*) FROM " + table) == "0");
+
+    // One that knew nothing of the first one.
+    slot.reset();
+    postgres_slot gone = std::move(renews);
+    { const postgres_slot last = std::move(gone); }
+    postgres_slot anew(conninfo, "key", options);
+    CHECK(anew.compare_exchange(0, "3").status == cas_status::stored);
+}
+
+} // namespace
+
+TEST_CASE("postgres_slot: a table that was dropped and made again is not taken for the first") {
+    if (test::postgres_server* const s = server()) {
+        SECTION("directly") { check_another_table(*s, s->conninfo(), "remade"); }
+        SECTION("named by its schema") {
+            check_another_table(*s, s->conninfo(), "public.remade_2");
+        }
+        SECTION("through a pooler of transactions") {
+            if (!test::pgbouncer::is_available()) {
+                WARN("skipped: PgBouncer is not installed");
+                return;
+            }
+            test::pgbouncer pooler(*s);
+            REQUIRE(pooler.is_running());
+            check_another_table(*s, pooler.conninfo(), "remade_3");
+        }
+    }
+}
+
+// ---- What slots of a process share
+
+TEST_CASE("postgres_slot: all slots of a process share one connection, and one for renewals") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        const std::string at = test::postgres_server::conninfo(net.port());
+        {
+            std::vector<postgres_slot> slots;
+            for (int i = 0; i < 30; ++i) {
+                slots.emplace_back(at, new_key());
+                CHECK(slots.back().compare_exchange(0, "x").status == cas_status::stored);
+            }
+            CHECK(net.connections() == 1);
+            std::vector<postgres_slot> renewing;
+            for (postgres_slot& each : slots) {
+                renewing.push_back(each.for_renewals());
+                CHECK(renewing.back().store() == each.store());
+                const auto seen = renewing.back().load();
+                REQUIRE(seen.has_value());
+                CHECK(seen->value == "x");
+                CHECK(renewing.back().compare_exchange(seen->version, "y").status ==
+                      cas_status::stored);
+            }
+            CHECK(net.connections() == 2);
+            postgres_slot again(at, new_key());
+            CHECK(again.load().has_value());
+            CHECK(net.connections() == 2);
+        }
+        // They went with their last slot.
+        postgres_slot next(at, new_key());
+        CHECK(next.load().has_value());
+        CHECK(net.connections() == 3);
+        postgres_slot other(at + " application_name=other", new_key());
+        CHECK(other.load().has_value());
+        CHECK(net.connections() == 4);
+        CHECK(other.store() == next.store());
+    }
+}
+
+TEST_CASE("postgres_slot: threads take turns on the connection") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        constexpr int members = 8;
+        constexpr int rounds = 25;
+        std::vector<std::thread> all;
+        std::atomic<int> failures{0};
+        for (int i = 0; i < members; ++i) {
+            all.emplace_back([&] {
+                postgres_slot slot(s->conninfo(), key);
+                for (int n = 0; n < rounds; ++n) {
+                    const cas_result r = slot.update_locked(
+                        [](const auto& v) { return std::string(v.value.size() + 1, 'x'); });
+                    failures += r.status == cas_status::stored ? 0 : 1;
+                }
+            });
+        }
+        for (std::thread& each : all) {
+            each.join();
+        }
+        CHECK(failures == 0);
+        CHECK(postgres_slot(s->conninfo(), key).load()->value.size() == members * rounds);
+    }
+}
+
+TEST_CASE("postgres_slot: a call that hangs stalls no renewal") {
+    if (test::postgres_server* const s = server()) {
+        const std::string key = new_key();
+        postgres_slot slot(s->conninfo(), key, patient_for(60s));
+        const auto version = slot.compare_exchange(0, "1").version;
+        postgres_slot other(s->conninfo(), new_key());
+        REQUIRE(other.compare_exchange(0, "1").status == cas_status::stored);
+        postgres_slot renews = other.for_renewals();
+        postgres_slot renews_locked = slot.for_renewals();
+        REQUIRE(renews.load().has_value());
+
+        session user(s->conninfo());
+        session watcher(s->conninfo());
+        const auto waits = [&] {
+            return test::asks_until(10s, [&] {
+                return watcher("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted") == "t";
+            });
+        };
+        user("BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
+        cas_result r;
+        std::thread waiting([&] { r = slot.compare_exchange(version, "2"); });
+        CHECK(waits());
+        // Its row is locked: for renewals that is known soon, and for certain. Others go on.
+        const cas_result locked = renews_locked.compare_exchange(version, "2");
+        CHECK(locked.status == cas_status::failed);
+        CHECK(locked.error == postgres_error("55P03"));
+        CHECK(renews.compare_exchange(renews.load()->version, "2").status == cas_status::stored);
+        // So do calls, whose turns come between the pieces of the wait.
+        CHECK(other.load()->value == "2");
+        user("COMMIT");
+        waiting.join();
+        CHECK(r.status == cas_status::stored);
+
+        // The whole table, for which no statement gives up: the calls wait, and the renewals of
+        // another table go on.
+        postgres_slot_options elsewhere;
+        elsewhere.table = "bide_elsewhere";
+        postgres_slot third(s->conninfo(), "key", elsewhere);
+        REQUIRE(third.compare_exchange(0, "1").status == cas_status::stored);
+        postgres_slot renews_third = third.for_renewals();
+        user("BEGIN; LOCK TABLE bide_lock IN ACCESS EXCLUSIVE MODE");
+        std::thread stuck([&] { r = slot.compare_exchange(slot.load()->version, "3"); });
+        CHECK(waits());
+        CHECK(renews_third.compare_exchange(renews_third.load()->version, "2").status ==
+              cas_status::stored);
+        user("COMMIT");
+        stuck.join();
+        CHECK(r.status == cas_status::stored);
+    }
+}
+
+TEST_CASE("postgres_slot: a child of fork() has connections of its own") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        const std::string at = test::postgres_server::conninfo(net.port());
+        postgres_slot one(at, new_key());
+        postgres_slot two(at, new_key());
+        const auto version = one.compare_exchange(0, "parent").version;
+        REQUIRE(two.compare_exchange(0, "parent").status == cas_status::stored);
+        postgres_slot renews = one.for_renewals();
+        REQUIRE(renews.load().has_value());
+        CHECK(net.connections() == 2);
+        test::children busy(1, [&](int, auto) {
+            if (one.compare_exchange(version, "child").status != cas_status::stored ||
+                !two.load() || !renews.load()) {
+                return std::string("the child cannot use them");
+            }
+            return std::string();
+        });
+        CHECK(busy.reports().front() == "");
+        CHECK(net.connections() == 4);
+        CHECK(renews.load()->value == "child");
+        CHECK(two.load()->value == "parent");
+        CHECK(net.connections() == 4);
+    }
+}
+
+TEST_CASE("postgres_slot: watches of a process share one connection, and each has its channel") {
+    if (test::postgres_server* const s = server()) {
+        test::flaky_proxy net(s->port());
+        const std::string through = test::postgres_server::conninfo(net.port());
+        postgres_slot_options options;
+        options.notify = true;
+        options.listen_conninfo = through;
+        std::vector<postgres_slot> slots;
+        std::vector<std::unique_ptr<bide::slot_watch>> watches;
+        for (int i = 0; i < 40; ++i) {
+            slots.emplace_back(s->conninfo(), new_key(), options);
+            watches.push_back(std::move(slots.back().watch()).value());
+        }
+        CHECK(net.connections() == 1);
+        const auto changes = [&](std::size_t i) {
+            const auto seen = slots[i].load();
+            CHECK(slots[i].compare_exchange(seen->version, "x").status == cas_status::stored);
+            CHECK(test::is_readable(watches[i]->fd(), 10'000));
+            CHECK_FALSE(watches[i]->drain());
+            for (const auto& each : watches) {
+                CHECK((each == nullptr || !test::is_readable(each->fd(), 0)));
+            }
+        };
+        changes(0);
+        changes(39);
+        watches[0].reset();
+        auto again = slots[1].watch(); // of the same channel as another one
+        REQUIRE(again.has_value());
+        CHECK(session(s->conninfo())("SELECT 1") == "1");
+        CHECK(slots[0].compare_exchange(slots[0].load()->version, "x").status ==
+              cas_status::stored);
+        changes(1);
+        CHECK(test::is_readable((*again)->fd(), 10'000));
+        net.cut();
+        for (std::size_t i = 1; i < watches.size(); ++i) {
+            CHECK(test::is_readable(watches[i]->fd(), 10'000));
+            CHECK(watches[i]->drain() == postgres_error("08006"));
+            watches[i] = std::move(slots[i].watch()).value();
+        }
+        changes(7);
+        CHECK(net.connections() == 2);
+        watches.clear();
+        again = bide::unexpected{postgres_error("08006")};
+        CHECK(test::asks_until(10s, [&] {
+            return session(s->conninfo())(
+                       "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN bide_%' "
+                       "AND pid <> pg_backend_pid()") == "0";
+        }));
+    }
+}
+
+// ---- Errors
+
+namespace {
+
+// A load, and what it answers; it names the place, and keeps the secrets.
+struct refusal {
+    std::error_code error;
+    std::string words;
+    bool lasts = false;
+
+    explicit refusal(const std::string& conninfo, std::chrono::milliseconds patience = 20s) {
+        postgres_slot slot(conninfo, "key", patient_for(patience));
+        error = slot.load().error();
+        words = slot.explain();
+        const bool same = slot.compare_exchange(0, "x").status == cas_status::failed;
+        CHECK(same);
+        CHECK(has(words, "postgres"));
+        CHECK(words.find('\n') == std::string::npos);
+        CHECK(words.find("s3cr") == std::string::npos);
+        CHECK(slot.explain().find("s3cr") == std::string::npos);
+        CHECK(slot.last_message().find("s3cr") == std::string::npos);
+        for (const std::errc each :
+             {std::errc::permission_denied, std::errc::operation_not_permitted,
+              std::errc::no_such_file_or_directory, std::errc::invalid_argument,
+              std::errc::protocol_error}) {
+            lasts = lasts || error == each;
+        }
+        lasts = lasts || error == durable_errc::invalid_argument;
+    }
+};
+
+// Says this to every client that wants no encryption, as a PostgreSQL server would.
+std::string fatal(const std::string& state, const std::string& words) {
+    const std::string fields = std::string("SFATAL\0", 7) + std::string("VFATAL\0", 7) + "C" +
+                               state + '\0' + "M" + words + '\0' + '\0';
+    std::string length(4, '\0');
+    length[3] = static_cast<char>(fields.size() + 4);
+    return "E" + length + fields;
+}
+
+} // namespace
+
+TEST_CASE("postgres_slot: errors that stay say so at once, where, and in the server's words") {
+    if (test::postgres_server* const s = server()) {
+        const std::string host = "127.0.0.1:" + std::to_string(s->port());
+        const std::string secret = " password=s3cr'%/@et";
+        const auto is = [&](const refusal& r, const char* state, std::errc like,
+                            std::string_view words) {
+            CHECK(r.lasts);
+            CHECK(r.error == postgres_error(state));
+            CHECK(r.error == like);
+            CHECK(has(r.words, words));
+            return has(r.words, host);
+        };
+        CHECK(is(refusal(s->conninfo() + " dbname=nothing password=s3cret"), "3D000",
+                 std::errc::no_such_file_or_directory,
+                 "database nothing: FATAL: database \"nothing\" does not exist"));
+        CHECK(is(refusal(s->conninfo() + " user=stranger password=s3cret"), "28000",
+                 std::errc::permission_denied, "FATAL: role \"stranger\" does not exist"));
+
+        session(s->conninfo())("CREATE ROLE locked_out LOGIN; CREATE ROLE asked LOGIN PASSWORD "
+                               "'s3cret@/:%'");
+        const std::string rules = s->directory() + "/data/pg_hba.conf";
+        std::stringstream before;
+        before << std::ifstream(rules).rdbuf();
+        std::ofstream(rules) << "host all locked_out all reject\nhost all asked all scram-sha-256\n"
+                             << before.str();
+        session(s->conninfo())("SELECT pg_reload_conf()");
+        REQUIRE(test::asks_until(10s, [&] {
+            session refused(s->conninfo() + " user=locked_out");
+            return ::PQstatus(&refused.native()) == CONNECTION_BAD;
+        }));
+        CHECK(is(refusal(s->conninfo() + " user=locked_out password=s3cret"), "28000",
+                 std::errc::permission_denied, "pg_hba.conf rejects connection"));
+        CHECK(is(refusal(s->conninfo() + " user=asked password=s3cret"), "28P01",
+                 std::errc::permission_denied,
+                 "database postgres: FATAL: password authentication failed for user \"asked\""));
+        const std::string uri = "://asked:s3cret%40%2f%3a%25@" + host + "/postgres";
+        const std::string wrong = "://asked:s3cret%40%2f%3a%24@" + host + "/postgres";
+        for (const std::string scheme : {"postgres", "postgresql"}) {
+            CHECK(is(refusal(scheme + wrong), "28P01", std::errc::permission_denied,
+                     "password authentication failed"));
+            postgres_slot right(scheme + uri, "key");
+            CHECK(right.server_now().has_value());
+            CHECK(right.explain() == "postgres at " + host + ", database postgres");
+        }
+        ::setenv("PGPASSWORD", "s3cret", 1);
+        CHECK(is(refusal(s->conninfo() + " user=asked"), "28P01", std::errc::permission_denied,
+                 "password authentication failed"));
+        ::setenv("PGPASSWORD", "s3cret@/:%", 1);
+        CHECK(postgres_slot(s->conninfo() + " user=asked", "key").server_now().has_value());
+        ::unsetenv("PGPASSWORD");
+    }
+}
+
+TEST_CASE("postgres_slot: a connection string that cannot be meant is not repeated") {
+    for (const char* const conninfo :
+         {"host=127.0.0.1 password=my s3cret", "password='s3cret", "s3cret",
+          "postgres://user:s3cret%zz@127.0.0.1/db", "postgres://user:s3cret%00@127.0.0.1/db",
+          "postgres://user:s3cr]et@[::1/db", "postgres://user:1/s3cret@127.0.0.1/db",
+          "postgres://user:s3cret/x@127.0.0.1/db",
+          "postgres://user:x@s3cret@127.0.0.1/db", "postgresql://user:s3cret#@127.0.0.1:x/db",
+          "host=127.0.0.1 port=s3cret", "host=127.0.0.1 port=99999 password=s3cret",
+          "host=127.0.0.1 port=0", "host=127.0.0.1 sslmode=s3cret",
+          "host=127.0.0.1 target_session_attrs=s3cret", "host=a,b,c port=1,2 password=s3cret",
+          "host=127.0.0.1 no_such_word=s3cret"}) {
+        CAPTURE(conninfo);
+        const refusal r(conninfo);
+        CHECK(r.error == durable_errc::invalid_argument);
+        CHECK(r.words.size() > 20);
+    }
+}
+
+TEST_CASE("postgres_slot: a host that is not known, and a port of something else, are errors that "
+          "stay") {
+    addrinfo* found = nullptr;
+    const int answer = ::getaddrinfo("no-such-host.invalid", nullptr, nullptr, &found);
+    if (answer == EAI_NONAME) {
+        const refusal r("host=no-such-host.invalid dbname=app user=x password=s3cret");
+        CHECK(r.lasts);
+        CHECK(r.error == postgres_error("ZB004"));
+        CHECK(has(r.words, "postgres at no-such-host.invalid:5432, database app: "));
+    } else {
+        WARN("skipped: the resolver does not say that a host is not known");
+    }
+    const auto is_foreign = [](std::uint16_t port, std::string_view words) {
+        for (const char* const mode : {"prefer", "disable", "require"}) {
+            const refusal r("host=127.0.0.1 user=u dbname=d password=s3cret port=" +
+                            std::to_string(port) + " sslmode=" + mode);
+            CHECK(r.lasts);
+            CHECK(r.error == postgres_error("ZB003"));
+            CHECK(r.error == std::errc::protocol_error);
+            CHECK(has(r.words, words));
+        }
+    };
+    test::canned_server http({"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"});
+    is_foreign(http.port(), "not a PostgreSQL server: it says \"HTTP/1.1 400 Bad Request\"");
+    if (!test::redis_server::program().empty()) {
+        test::redis_server redis;
+        is_foreign(redis.port(), "it says \"+PONG\"");
+    }
+}
+
+TEST_CASE("postgres_slot: errors that may pass do not say that they stay") {
+    if (test::postgres_server* const s = server()) {
+        const auto may_pass = [](const std::string& conninfo, const char* state,
+                                 std::string_view words) {
+            const refusal r(conninfo);
+            CHECK_FALSE(r.lasts);
+            CHECK(r.error == postgres_error(state));
+            CHECK(has(r.words, words));
+        };
+        const std::uint16_t free = test::free_port();
+        may_pass(s->conninfo() + " password=s3cret port=" + std::to_string(free), "08001",
+                 "postgres at 127.0.0.1:" + std::to_string(free) + ", database postgres: ");
+        // One of two hosts may come; and the other one is there.
+        const std::string second = "127.0.0.1:" + std::to_string(s->port());
+        may_pass("postgres://postgres:s3cret@127.0.0.1:" + std::to_string(free) + "," + second +
+                     "/nothing",
+                 "08001", second + ": FATAL: database \"nothing\" does not exist");
+        postgres_slot both("postgresql://postgres@127.0.0.1:" + std::to_string(free) + "," +
+                               second + "/postgres?target_session_attrs=read-write",
+                           "key");
+        CHECK(both.server_now().has_value());
+        CHECK(has(both.explain(), second + ", database postgres"));
+
+        test::canned_server starting({"N", fatal("57P03", "the database system is starting up")});
+        may_pass("host=127.0.0.1 user=u password=s3cret port=" + std::to_string(starting.port()),
+                 "57P03", "FATAL: the database system is starting up");
+        test::canned_server pooler({"N", fatal("08P01", "no more connections allowed")});
+        may_pass("host=127.0.0.1 user=u password=s3cret port=" + std::to_string(pooler.port()),
+                 "08P01", "FATAL: no more connections allowed");
+
+        test::postgres_server small(test::postgres_server::speed::quick,
+                                    "max_connections = 4\nsuperuser_reserved_connections = 0\n"
+                                    "max_wal_senders = 0");
+        REQUIRE(small.is_running());
+        std::vector<std::unique_ptr<session>> all;
+        for (int i = 0; i < 4; ++i) {
+            all.push_back(std::make_unique<session>(small.conninfo()));
+            REQUIRE(::PQstatus(&all.back()->native()) == CONNECTION_OK);
+        }
+        may_pass(small.conninfo() + " password=s3cret", "53300", "too many clients already");
+        postgres_slot slot(small.conninfo(), "key");
+        CHECK(slot.load().error() == postgres_error("53300"));
+        all.clear();
+        CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
+        CHECK(slot.explain().find("too many") == std::string::npos);
+    }
+}
+
+TEST_CASE("postgres_slot: what a pooler refuses for good is told from what may pass") {
+    const auto refused = [](const std::string& words) { // all with the same code
+        test::canned_server pooler({"N", fatal("08P01", words)});
+        const refusal r("host=127.0.0.1 user=u dbname=d sslmode=prefer password=s3cret port=" +
+                        std::to_string(pooler.port()));
+        CHECK(has(r.words, "database d: FATAL: " + words));
+        return r.lasts ? bide::sqlstate(r.error) : "";
+    };
+    CHECK(refused("no such database: d") == "3D000");
+    CHECK(refused("no such user: u") == "28P01");
+    CHECK(refused("password authentication failed") == "28P01");
+    CHECK(refused("query_wait_timeout") == "");
+}
+
+// ---- Many locks, and a server that hangs
+
+TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked "
+          "row costs no other lock its hold") {
+    if (!test::postgres_server::is_available()) {
+        WARN("skipped: PostgreSQL is not installed");
+        return;
+    }
+    test::postgres_server small(test::postgres_server::speed::quick,
+                                "max_connections = 20\nmax_wal_senders = 0");
+    REQUIRE(small.is_running());
+    constexpr std::size_t count = 150;
+    constexpr auto lease = 6s;
+    bide::durable_options options;
+    options.lease = lease;
+    std::vector<std::unique_ptr<bide::durable_mutex>> locks;
+    std::vector<bide::durable_guard> guards;
+    for (std::size_t i = 0; i < count; ++i) {
+        locks.push_back(std::make_unique<bide::durable_mutex>(
+            postgres_slot(small.conninfo(), "lock " + std::to_string(i)), options));
+        auto got = locks.back()->acquire();
+        REQUIRE(got.has_value());
+        guards.push_back(std::move(*got));
+    }
+    session user(small.conninfo());
+    CHECK(user("SELECT count(*) < 8 FROM pg_stat_activity WHERE backend_type = 'client backend'") ==
+          "t");
+    user("BEGIN; SELECT 1 FROM bide_lock WHERE key = 'lock 7' FOR UPDATE");
+    const auto locked_at = std::chrono::steady_clock::now();
+    test::asks_until(20s, [&] { return !guards[7].is_held(); });
+    CHECK_FALSE(guards[7].is_held()); // so the row was locked for longer than a lease
+    CHECK(std::chrono::steady_clock::now() - locked_at > lease / 2);
+    std::size_t held = 0;
+    for (const bide::durable_guard& each : guards) {
+        held += each.is_held() ? 1 : 0;
+    }
+    CHECK(held == count - 1);
+    user("COMMIT");
+    for (bide::durable_guard& each : guards) {
+        CHECK(each.release().has_value() == (&each != &guards[7]));
+    }
+}
+
+TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patience") {
+    if (test::postgres_server* const s = server()) {
+        const std::string at = s->conninfo() + " application_name=stopped";
+        const std::string key = new_key();
+        postgres_slot slot(at, key, patient_for(500ms));
+        const auto first = slot.compare_exchange(0, "1");
+        REQUIRE(first.status == cas_status::stored);
+        session user(s->conninfo());
+        const auto backend = [&] {
+            return std::atoi(user("SELECT pid FROM pg_stat_activity WHERE application_name = "
+                                  "'stopped'")
+                                 .c_str());
+        };
+        postgres_slot patient(at, key);
+        const pid_t pid = backend();
+        REQUIRE(pid > 1);
+        postgres_slot renews = patient.for_renewals();
+        REQUIRE(renews.load().has_value());
+        REQUIRE(::kill(pid, SIGSTOP) == 0);
+        cas_result waits;
+        std::thread first_in_turn([&] { waits = patient.compare_exchange(first.version, "2"); });
+        // Whether it has the connection, or waits for it.
+        const auto began = std::chrono::steady_clock::now();
+        const auto late = slot.load();
+        const auto took = std::chrono::steady_clock::now() - began;
+        CHECK(renews.load().has_value());
+        ::kill(pid, SIGCONT);
+        first_in_turn.join();
+        CHECK((!late && late.error() == std::errc::timed_out));
+        CHECK(took >= 490ms);
+        CHECK(took < 5s); // 100 ms more than the patience, on a machine that has the time
+        CHECK((waits.status == cas_status::stored || waits.error == std::errc::timed_out));
+        CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
     }
 }

@@ -1,5 +1,6 @@
 // What hands and containers do to a database of locks: who is there, what was lost, what is wrong.
 
+#include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 
 #include <support/catch.hpp>
@@ -988,3 +989,143 @@ TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses 
     CHECK(put(s, "again") != 0);
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
+
+// ---- Locks over it
+
+TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has its marks") {
+    directory dir;
+    database db(dir / "a.db");
+    REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
+    sqlite_slot_options options;
+    options.patience = 100ms; // what asks the locked database for more than a look comes to nothing
+    bide::durable_mutex first(sqlite_slot(dir / "a.db", "k", options), {.lease = 1h});
+    bide::durable_mutex second(sqlite_slot(dir / "a.db", "k", options), {.lease = 1h});
+    sqlite_slot in_it(dir / "a.db", "k", options);
+    sqlite_transaction in{db.get()};
+    const auto take = [&](bide::durable_mutex& m) {
+        bide::durable_ticket t = m.ticket();
+        t.process_bound = true;
+        REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
+        const auto got = m.try_acquire_in(in_it, in, t);
+        REQUIRE(db.run("COMMIT") == SQLITE_OK);
+        INFO(in_it.explain());
+        REQUIRE(got);
+        return got->acquired;
+    };
+    CHECK(take(first));
+    CHECK_FALSE(take(second));
+    const auto there = first.inspect();
+    REQUIRE(there);
+    REQUIRE(*there);
+    REQUIRE((*there)->live.holders.size() == 1);
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    CHECK(in_it.is_present((*there)->live.holders[0].from.mark) == presence::yes);
+#endif
+}
+
+// Presences are taken and asked for by threads that do not take turns with the slot's operations.
+TEST_CASE("sqlite_slot: presences can be had while another thread is in an operation") {
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    directory dir;
+    sqlite_slot s(dir / "a.db", "k");
+    const auto mine = s.be_present(); // before there is a database
+    REQUIRE(mine);
+    bool was_there = false;
+    bool could_be = false;
+    const auto r = s.update_locked([&](const slot_snapshot&) {
+        was_there = s.is_present((*mine)->mark()) == presence::yes;
+        could_be = s.be_present().has_value();
+        return "x";
+    });
+    CHECK(r.status == cas_status::stored);
+    CHECK(was_there);
+    CHECK(could_be);
+#endif
+}
+
+TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a lease") {
+    directory dir;
+    test::shared_with_children<std::atomic<int>> held;
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
+                              {.lease = 1h});
+        {
+            const auto before = m.try_acquire();
+        }
+        const auto guard = m.try_acquire();
+        *held = guard ? 1 : 2;
+        ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(holder, &status, 0);
+    REQUIRE(held->load() == 1);
+    const bool is_lost = GENERATE(false, true);
+    if (is_lost) { // the last commit, by which it was granted
+        std::string log = bytes_of(dir / "a.db-wal");
+        log.resize(log.size() - 100);
+        write_bytes(dir / "a.db-wal", log);
+        ::unlink((dir / "a.db-shm").c_str());
+    }
+    bide::durable_mutex m(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal)),
+                          {.lease = 1h});
+    const auto guard = m.try_acquire();
+    if (is_lost) {
+        CHECK_FALSE(guard); // the holder is not known, so nobody knows that it has died
+    } else {
+        CHECK(guard);
+    }
+}
+
+#if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
+
+TEST_CASE("sqlite_slot: a lock is held, and free after a kill, in other containers too") {
+    directory dir;
+    const test::container one(dir, {});
+    test::container_shape shape;
+    shape.boot_id = "00000000-0000-4000-8000-000000000002";
+    const test::container two(dir, shape);
+    if (!one.is_running() || !two.is_running()) {
+        WARN("skipped: " << one.trouble() << two.trouble());
+        return;
+    }
+    test::shared_with_children<std::array<std::atomic<int>, 3>> step;
+    const auto hold = [&](int which) {
+        ::alarm(60);
+        bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), {.lease = 1h});
+        if (which == 1) { // while the other holds it
+            const auto vain = m.try_acquire();
+            (*step)[2] = vain ? 2 : 1;
+        }
+        bide::acquire_request request;
+        request.timeout = 50s; // far shorter than the lease
+        const auto guard = m.acquire(std::move(request));
+        (*step)[static_cast<std::size_t>(which)] = guard ? 1 : 2;
+        for (;;) {
+            ::pause();
+        }
+    };
+    const pid_t holder = one.fork();
+    if (holder == 0) {
+        hold(0);
+    }
+    CHECK(test::eventually([&] { return (*step)[0].load() != 0; }));
+    CHECK((*step)[0] == 1);
+    const pid_t contender = two.fork();
+    if (contender == 0) {
+        hold(1);
+    }
+    CHECK(test::eventually([&] { return (*step)[2].load() != 0; }));
+    CHECK((*step)[2] == 1);
+    CHECK((*step)[1] == 0);
+    int status = 0;
+    ::kill(holder, SIGKILL);
+    ::waitpid(holder, &status, 0);
+    CHECK(test::eventually([&] { return (*step)[1].load() != 0; }, 60s));
+    CHECK((*step)[1] == 1);
+    ::kill(contender, SIGKILL);
+    ::waitpid(contender, &status, 0);
+}
+
+#endif

@@ -1,9 +1,10 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// One acquisition from its first look to its guard, for threads and coroutines alike: look, and while
-// it is not over wait for changed() until again(), in whatever way one waits. Who is destroyed
-// before it is over leaves its place in the queue.
+// One acquisition from its first look to its guard, for threads and coroutines alike: look, and
+// while it is not over wait for changed() until again(). How the looks are made is in
+// detail/acquire_calls.hpp. Each look ends with a decision or with a place in the queue; undo()
+// takes back either.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -12,17 +13,20 @@
 #include <bide/durable/detail/hold.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/renewer.hpp>
+#include <bide/durable/detail/renewers.hpp>
+#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/withdrawals.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/event.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,14 +44,19 @@ namespace detail {
 // What the locks of all kinds are made of.
 struct lock_parts {
     std::shared_ptr<lock_engine> engine;
-    std::shared_ptr<class renewer> renewer; // nullptr: guards do not renew
+    std::shared_ptr<detail::withdrawals> withdrawals;
+    std::shared_ptr<detail::renewer> renewer; // nullptr: guards do not renew
 
     static lock_parts make(slot_ref slot, std::int64_t permits, durable_options options) {
         lock_parts parts;
         if (options.auto_renew) {
-            parts.renewer = std::make_shared<detail::renewer>(options.lease, options.renew_on);
+            const std::string store = slot.store();
+            parts.renewer = store.empty() || options.renew_on != nullptr
+                                ? std::make_shared<detail::renewer>(options.renew_on)
+                                : renewers::of(store);
         }
         parts.engine = std::make_shared<lock_engine>(std::move(slot), permits, std::move(options));
+        parts.withdrawals = std::make_shared<detail::withdrawals>(parts.engine);
         return parts;
     }
 
@@ -67,48 +76,66 @@ public:
     using answer = result<durable_guard, std::error_code>;
 
     acquisition(lock_parts parts, acquire_request request)
-        : parts_(std::move(parts)), stop_(std::move(request.stop)),
-          until_(deadline::after(request.timeout)),
+        : parts_(std::move(parts)),
+          limits_{deadline::after(request.timeout), parts_.engine->grace(),
+                  std::move(request.stop)},
           ticket_(request.ticket
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
-          may_wait_(!until_.is_poll()), well_ms_(durable::boottime_ms()), moved_ms_(well_ms_),
+          binds_(request.inheritable), has_ticket_(request.ticket.has_value()),
+          may_wait_(!limits_.until.is_poll()), well_ms_(durable::boottime_ms()),
+          moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // an earlier grant's: what is to be withdrawn is this one's
-        if (request.inheritable) {
-            bind(request.ticket.has_value());
+        if (!may_wait_) {
+            limits_.until = deadline::at_ns(native_platform::now());
         }
     }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
-    ~acquisition() {
-        withdraw();
-        if (is_waiting_) {
-            parts_.engine->end_waiting();
-        }
-    }
+    ~acquisition() { hand_over(); }
 
-    // False: it is over.
+    const call_limits& limits() const noexcept { return limits_; }
+
+    // Calls the store. False: it is over. It is over, too, if this throws.
     bool look();
 
     event& changed() noexcept { return *changed_; }
     deadline again() const noexcept { return again_; }
-    const std::stop_token& stop() const noexcept { return stop_; }
 
     // To be called when a stop is requested, so that a thread that waits looks.
-    void nudge() noexcept { parts_.engine->signal().signal(); }
+    void nudge() noexcept {
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        parts_.engine->signal().signal();
+    }
 
-    // Once it is over.
-    answer take() { return std::move(*answer_); }
+    // Once it is over. The guard of a coroutine makes its calls on store threads.
+    answer take(bool is_coroutine) {
+        if (held_ == nullptr) {
+            return unexpected{error_};
+        }
+        held_->is_elsewhere = is_coroutine;
+        return durable_guard(std::exchange(held_, nullptr));
+    }
 
-    // The wait was ended by its task's end.
-    void stopped() { give_up(make_error_code(errc::stopped)); }
+    // Calls the store, once: takes back what it was granted, or its place.
+    void undo() noexcept;
+
+    // The end of a wait by its task's end. Calls the store.
+    void give_up_stopped() noexcept { give_up(make_error_code(errc::stopped)); }
+
+    // It is over, and waits no more. Touches nothing that take() does.
+    void end() noexcept {
+        if (std::exchange(is_waiting_, false)) {
+            parts_.engine->end_waiting();
+        }
+    }
 
 private:
     // Binds the hold to a mark of its own.
-    void bind(bool has_ticket) {
+    void bind() {
         auto taken = parts_.engine->be_present();
-        if (taken && !has_ticket) {
+        if (taken && !has_ticket_) {
             ticket_.process_bound = false;
             mark_ = std::move(*taken);
         } else {
@@ -116,40 +143,45 @@ private:
                              : taken.error();
         }
     }
-    bool give_up(std::error_code why) {
-        withdraw();
-        answer_.emplace(unexpected{why});
+    // Calls no store: what is still there is taken back in the background.
+    void hand_over() noexcept;
+
+    bool give_up(std::error_code why) noexcept {
+        undo();
+        error_ = why;
         return false;
     }
-    void withdraw() noexcept;
     result<lock_engine::acquired, std::error_code> try_once();
     bool granted(const lock_engine::acquired& got);
     void plan(std::int64_t position, std::int64_t expiry_in_ms, bool watched);
 
     const lock_parts parts_;
-    const std::stop_token stop_;
-    const deadline until_;
+    call_limits limits_;
     durable_ticket ticket_;
     std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
-    std::error_code refused_{};           // before the first look
+    std::error_code refused_{};           // by the first look, which binds it
+    const bool binds_;
+    const bool has_ticket_;
     const bool may_wait_;
     std::int64_t well_ms_;  // when the store last answered, and in time
     std::int64_t moved_ms_; // when the queue last moved
     std::int64_t position_ = -1;
     std::minstd_rand random_;
     bool may_be_queued_ = false;
-    bool is_unsure_ = false;  // the last look failed: what it wrote may still come
+    bool is_unsure_ = false;  // a look failed: what it wrote may still come
     bool is_waiting_ = false; // and counts as such
     std::shared_ptr<event> changed_;
     deadline again_ = deadline::poll();
-    std::optional<answer> answer_;
+    std::shared_ptr<hold> held_;
+    std::error_code error_;
 };
 
 // The first look is one without much ado: most of them are the last.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
+    const deadline until = call_limits::later(limits_.until, limits_.grace);
     const auto look_for = [&](intent what) {
-        return engine.acquire(ticket_, std::nullopt, what, deadline::never(), mark_.get());
+        return engine.acquire(ticket_, std::nullopt, what, until, mark_.get());
     };
     if (!may_wait_) {
         return look_for(intent::nothing);
@@ -169,19 +201,30 @@ inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
 }
 
 inline bool acquisition::look() {
-    if (refused_) {
-        return give_up(refused_);
+    if (binds_ && mark_ == nullptr) {
+        bind();
+        if (refused_) {
+            return give_up(refused_);
+        }
     }
     changed_ = parts_.engine->signal().next();
+    const bool was_queued = may_be_queued_;
+    const bool was_unsure = is_unsure_;
     may_be_queued_ = true;
     is_unsure_ = true;
     auto got = try_once();
-    is_unsure_ = !got && may_pass(got.error());
+    const bool passes = !got && may_pass(got.error());
+    const bool has_written = got || got.error() != durable_errc::conflict_timeout || is_waiting_;
+    may_be_queued_ = was_queued || has_written;
+    is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
     const bool patient = now - well_ms_ < parts_.engine->options().patience.count();
+    const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
-        if (!may_wait_ || !is_unsure_ || !patient) {
-            return give_up(got.error());
+        if (!may_wait_ || !passes || !patient) {
+            const deadline last = call_limits::later(limits_.until, limits_.grace);
+            const bool is_up = !may_wait_ && passes && last.steady_ns() <= native_platform::now();
+            return give_up(is_up ? make_error_code(errc::timeout) : got.error());
         }
         plan(0, 0, false);
     } else {
@@ -201,13 +244,10 @@ inline bool acquisition::look() {
         }
         plan(got->outcome.position, got->expiry_in_ms, got->is_watched);
     }
-    if (stop_.stop_requested()) {
+    if (limits_.stop.stop_requested()) {
         return give_up(make_error_code(errc::stopped));
     }
-    if (native_platform::now() >= until_.steady_ns()) {
-        return give_up(make_error_code(errc::timeout));
-    }
-    return true;
+    return is_late ? give_up(make_error_code(errc::timeout)) : true;
 }
 
 // False: the store took so long that the lease is over already.
@@ -217,28 +257,60 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         ticket_.fence = 0;
         return false;
     }
-    const auto held =
+    held_ =
         std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms, mark_);
-    held->begin();
-    if (parts_.renewer != nullptr) {
-        parts_.renewer->add(held);
-    }
     may_be_queued_ = false;
-    answer_.emplace(durable_guard(held));
+#if BIDE_EXCEPTIONS
+    try {
+        held_->begin();
+        if (parts_.renewer != nullptr) {
+            parts_.renewer->add(held_);
+        }
+    } catch (...) {
+        undo();
+        throw;
+    }
+#else
+    held_->begin();
+    if (parts_.renewer != nullptr) {
+        parts_.renewer->add(held_);
+    }
+#endif
     return true;
 }
 
-inline void acquisition::withdraw() noexcept {
-    if (std::exchange(may_be_queued_, false)) {
+inline void acquisition::undo() noexcept {
+    if (held_ != nullptr) {
+        std::exchange(held_, nullptr)->leave();
+        may_be_queued_ = true;
+        is_unsure_ = false;
+    }
+    if (!may_be_queued_) {
+        return;
+    }
+    const bool is_bounded = !limits_.until.is_never() || limits_.stop.stop_possible();
+    const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
 #if BIDE_EXCEPTIONS
-        try {
-            static_cast<void>(parts_.engine->release(ticket_, is_unsure_));
-        } catch (...) { // no memory: its place is over after a while
-            ticket_.fence = 0;
-        }
+    try {
+        const auto gone = parts_.engine->release(ticket_, is_unsure_, until);
+        may_be_queued_ = !gone && may_pass(gone.error());
+    } catch (...) { // no memory, or the caller's clock: tried again in the background
+    }
 #else
-        static_cast<void>(parts_.engine->release(ticket_, is_unsure_));
+    const auto gone = parts_.engine->release(ticket_, is_unsure_, until);
+    may_be_queued_ = !gone && may_pass(gone.error());
 #endif
+}
+
+inline void acquisition::hand_over() noexcept {
+    if (held_ != nullptr) {
+        std::exchange(held_, nullptr)->leave();
+        may_be_queued_ = true;
+        is_unsure_ = false;
+    }
+    if (may_be_queued_ || is_waiting_) {
+        parts_.withdrawals->add({std::move(ticket_), may_be_queued_, is_unsure_, is_waiting_});
+        may_be_queued_ = is_waiting_ = false;
     }
 }
 
@@ -271,33 +343,7 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
                               1000 * std::min<std::int64_t>(position, 10));
     }
     const std::int64_t at = native_platform::now() + us * 1000;
-    again_ = deadline::at_ns(std::min(at, until_.steady_ns()));
-}
-
-// For a thread.
-inline acquisition::answer acquire_blocking(lock_parts parts, acquire_request request) {
-    acquisition it(std::move(parts), std::move(request));
-    const auto look = [&it]() noexcept { it.nudge(); };
-    const std::stop_callback on_stop(it.stop(), look);
-    while (it.look()) {
-        const std::int64_t rest = it.again().steady_ns() - native_platform::now();
-        it.changed().wait_for(std::chrono::nanoseconds(rest));
-    }
-    return it.take();
-}
-
-// For a coroutine.
-inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request request) {
-    acquisition it(std::move(parts), std::move(request));
-    while (it.look()) {
-        auto change = it.changed().async_wait().with_deadline(it.again()).with_stop(it.stop());
-        const auto changed = co_await std::move(change);
-        if (!changed && changed.error() == errc::stopped) {
-            it.stopped();
-            break;
-        }
-    }
-    co_return it.take();
+    again_ = deadline::at_ns(std::min(at, limits_.until.steady_ns()));
 }
 
 } // namespace detail

@@ -4,7 +4,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/admin.hpp>
+#include <bide/durable/detail/acquire_calls.hpp>
 #include <bide/durable/detail/acquisition.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record.hpp>
@@ -29,7 +31,9 @@ public:
     // ---- One step at a time, without waiting: for work that is suspended and taken up again, in
     // this process or in another, and for replays. The forms with `now` are for lock_clock::caller
     // and depend on nothing else; with other clocks they answer durable_errc::clock_mismatch.
-    // Blocks, all of them: for the store. Errors: durable_errc, errno's, the store's.
+    // Blocks, all of them: for the store, which is called on this thread: for
+    // durable_options::patience, and for what one operation of the slot takes besides. Errors:
+    // durable_errc, errno's, the store's.
 
     // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
     // again before the waiter's time is over. Once acquired it answers the same, with a new lease.
@@ -81,12 +85,14 @@ public:
     }
 
     // Who holds it and who waits, now. Nothing: it was never used.
+    // Blocks: for the store, on a store thread, and no longer than durable_options::patience and
+    // attempt_limit: errc::timeout.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
-        return parts_.engine->inspect(std::nullopt);
+        return look_from_outside(std::nullopt);
     }
     result<std::optional<durable::inspection>, std::error_code>
     inspect(std::chrono::milliseconds now) {
-        return parts_.engine->inspect(now);
+        return look_from_outside(now);
     }
 
     // Where the lock is kept, and what the store said when a call failed last: one line for people,
@@ -120,6 +126,11 @@ protected:
     std::int64_t permit_count() const noexcept { return parts_.engine->permits(); }
 
 private:
+    result<std::optional<durable::inspection>, std::error_code> look_from_outside(given_time now) {
+        const auto engine = parts_.engine;
+        return call_store<result<std::optional<durable::inspection>, std::error_code>>(
+            [engine, now] { return engine->inspect(now); }, engine->patience());
+    }
     void keep(const durable_ticket& t) noexcept {
         if (t.process_bound) {
             parts_.engine->keep_mark();

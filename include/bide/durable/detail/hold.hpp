@@ -6,9 +6,11 @@
 // whatever hangs or fails, the vigil declares the hold lost when it comes.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/vigil.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
@@ -17,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -60,15 +63,26 @@ public:
         }
     }
 
-    result<void, std::error_code> renew();
-    result<void, std::error_code> release();
+    // On this thread. The second is for renewals in the background.
+    result<void, std::error_code> renew() {
+        return renew_by([this] { return engine_->renew(ticket_, std::nullopt); });
+    }
+    result<void, std::error_code> renew_apart() {
+        return renew_by(
+            [this] { return engine_->renew_apart(ticket_, deadline::after(remaining())); });
+    }
 
+    // release() in two steps: the first one calls no store. It returns whether the hold was good
+    // until now.
+    bool stop_holding() noexcept {
+        const bool in_time = is_held() && retire();
+        leave();
+        return in_time;
+    }
+    result<void, std::error_code> give_back(bool in_time);
     // Closes the mark here. True: a child has it open, and the hold goes on with that. False: it is
     // released.
     result<bool, std::error_code> hand_over();
-
-    // release(), unless that would be in vain.
-    void end() noexcept;
 
     // The ticket goes on without it.
     void detach() noexcept {
@@ -90,6 +104,14 @@ public:
     // The vigil's: the end has come, or has moved on.
     void happened() noexcept override;
 
+    std::int64_t lease_ms() const noexcept { return engine_->options().lease.count(); }
+
+    // Whether calls for it are made on store threads: a coroutine acquired it.
+    bool is_elsewhere = false;
+
+    // How long a call for it may take.
+    call_limits patience() const { return engine_->patience(); }
+
     // The renewer's: when it is to be renewed next.
     std::int64_t renew_at_ms = 0;
 
@@ -101,6 +123,7 @@ private:
         return good_until_ms_.load(std::memory_order_relaxed);
     }
     void extend(std::int64_t good_until_ms) noexcept;
+    template <class Renew> result<void, std::error_code> renew_by(Renew renew);
 
     // True to one: who gives it back, or who finds it lost.
     bool retire() noexcept {
@@ -154,11 +177,11 @@ inline void hold::happened() noexcept {
 #endif
 }
 
-inline result<void, std::error_code> hold::renew() {
+template <class Renew> result<void, std::error_code> hold::renew_by(Renew renew) {
     if (!is_held()) {
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
-    const auto renewed = engine_->renew(ticket_, std::nullopt);
+    const auto renewed = renew();
     if (!renewed) {
         return unexpected{renewed.error()};
     }
@@ -180,9 +203,7 @@ inline void hold::leave() noexcept {
     }
 }
 
-inline result<void, std::error_code> hold::release() {
-    const bool in_time = is_held() && retire();
-    leave();
+inline result<void, std::error_code> hold::give_back(bool in_time) {
     if (!is_ours()) {
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
@@ -205,25 +226,55 @@ inline result<bool, std::error_code> hold::hand_over() {
             return true;
         }
     }
-    if (auto released = release(); !released) {
+    if (auto released = give_back(stop_holding()); !released) {
         return unexpected{released.error()};
     }
     return false;
 }
 
-inline void hold::end() noexcept {
-    if (!is_held()) { // over: others may have been let in, and a store that hangs is not asked
-        leave();
+// Renews, and gives back, on this thread; or on a store thread, and waits for it.
+inline result<void, std::error_code> renew_hold(const std::shared_ptr<hold>& held) {
+    if (!held->is_elsewhere) {
+        return held->renew();
+    }
+    return call_store<result<void, std::error_code>>([held] { return held->renew(); },
+                                                     held->patience());
+}
+
+inline std::function<result<void, std::error_code>()>
+giving_back(const std::shared_ptr<hold>& held) {
+    return [held, in_time = held->stop_holding()] { return held->give_back(in_time); };
+}
+
+inline result<void, std::error_code> release_hold(const std::shared_ptr<hold>& held) {
+    if (!held->is_elsewhere) {
+        return held->give_back(held->stop_holding());
+    }
+    return call_store(giving_back(held), held->patience(), call_kind::has_to_run);
+}
+
+inline result<bool, std::error_code> hand_over_hold(const std::shared_ptr<hold>& held) {
+    if (!held->is_elsewhere) {
+        return held->hand_over();
+    }
+    return call_store<result<bool, std::error_code>>([held] { return held->hand_over(); },
+                                                     held->patience(), call_kind::has_to_run);
+}
+
+// As release_hold(), unless that would be in vain.
+inline void end_hold(const std::shared_ptr<hold>& held) noexcept {
+    if (!held->is_held()) { // others may have been let in, and a store that hangs is not asked
+        held->leave();
         return;
     }
 #if BIDE_EXCEPTIONS
     try {
-        static_cast<void>(release());
+        static_cast<void>(release_hold(held));
     } catch (...) { // no memory, say: it is over with its lease
-        leave();
+        held->leave();
     }
 #else
-    static_cast<void>(release());
+    static_cast<void>(release_hold(held));
 #endif
 }
 

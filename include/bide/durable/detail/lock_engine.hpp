@@ -7,6 +7,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/record_store.hpp>
+#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record.hpp>
@@ -14,6 +15,7 @@
 #include <bide/durable/ticket.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,7 +32,10 @@ class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : store_(std::move(slot), permits, std::move(options)) {}
+        : apart_(slot.store().empty() ? nullptr
+                                      : std::make_unique<record_store>(slot.for_renewals(), permits,
+                                                                       options)),
+          store_(std::move(slot), permits, std::move(options)) {}
 
     struct acquired {
         durable::acquire_outcome outcome;
@@ -54,15 +59,26 @@ public:
     // Until when the lease is good, on this machine; nothing: it is lost.
     result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
                                                                given_time now) {
-        return renew_by(t, [&](auto rule) {
+        return renew_by(store_, t, [&](auto rule) {
             return store_.update(now, intent::nothing, deadline::never(), rule);
+        });
+    }
+    // The same for renewals in the background. If the slot offers for_renewals(), the call uses
+    // that and has a turn of its own, so that a call which hangs on the lock's slot does not stall
+    // it.
+    result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
+                                                                     deadline until) {
+        record_store& from = apart_ != nullptr ? *apart_ : store_;
+        return renew_by(from, t, [&](auto rule) {
+            return from.update(std::nullopt, intent::nothing, until, rule);
         });
     }
     // False: there was nothing (any more). `settle`: nor does anything come afterwards that an
     // earlier try has left on its way: the record is written in any case.
-    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false) {
+    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false,
+                                          deadline until = deadline::never()) {
         return release_by(t, settle, [&](auto rule) {
-            return store_.update(std::nullopt, intent::nothing, deadline::never(), rule);
+            return store_.update(std::nullopt, intent::nothing, until, rule);
         });
     }
 
@@ -75,7 +91,8 @@ public:
     template <transactional_slot S>
     result<std::optional<std::int64_t>, std::error_code>
     renew_in(S& slot, typename S::transaction& in, const durable_ticket& t, given_time now) {
-        return renew_by(t, [&](auto rule) { return store_.update_in(slot, in, now, rule); });
+        return renew_by(store_, t,
+                        [&](auto rule) { return store_.update_in(slot, in, now, rule); });
     }
     template <transactional_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
@@ -104,6 +121,12 @@ public:
     std::string explain() const { return store_.explain(); }
 
     const durable_options& options() const noexcept { return store_.options(); }
+    std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
+        return std::chrono::nanoseconds(deadline::saturated_ns(options().attempt_limit));
+    }
+    call_limits patience() const { // of a call that has no other limit
+        return {deadline::after(options().patience), grace(), {}};
+    }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
     change_signal& signal() noexcept { return store_.signal(); }
     void begin_waiting() noexcept { store_.begin_waiting(); }
@@ -114,11 +137,12 @@ private:
     result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
                                                  const slot_presence* of, Update update);
     template <class Update>
-    result<std::optional<std::int64_t>, std::error_code> renew_by(const durable_ticket& t,
-                                                                  Update update);
+    result<std::optional<std::int64_t>, std::error_code>
+    renew_by(record_store& from, const durable_ticket& t, Update update);
     template <class Update>
     result<bool, std::error_code> release_by(const durable_ticket& t, bool settle, Update update);
 
+    const std::unique_ptr<record_store> apart_; // nullptr: renewals use store_
     record_store store_;
 };
 
@@ -164,15 +188,15 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
 }
 
 template <class Update>
-result<std::optional<std::int64_t>, std::error_code> lock_engine::renew_by(const durable_ticket& t,
-                                                                           Update update) {
-    const durable::origin from = store_.origin(t.process_bound);
+result<std::optional<std::int64_t>, std::error_code>
+lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update) {
+    const durable::origin origin = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update([&](sight& s, bool) {
-        outcome = durable::renew(s.record, t.nonce, t.fence, store_.terms(), s.now_ms,
-                                 store_.judge_of(s), from);
-        good_until_ms = store_.good_until(s);
+        outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.now_ms,
+                                 from.judge_of(s), origin);
+        good_until_ms = from.good_until(s);
         return outcome.changed;
     });
     if (error) {

@@ -110,7 +110,8 @@ public:
     // What the store said of the last operation that failed, for people; may be empty.
     std::string explain() const;
 
-    // While somebody of this process waits the slot may be watched.
+    // While this process has waiters the slot may be watched. They never wait for the turn. A call
+    // that has it keeps the watch open; then the next call closes it.
     void begin_waiting() noexcept;
     void end_waiting() noexcept;
 
@@ -130,6 +131,12 @@ private:
         return !now || terms_.clock == lock_clock::caller
                    ? std::error_code()
                    : make_error_code(durable_errc::clock_mismatch);
+    }
+    void close_idle_watch() noexcept { // in its turn
+        // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
+        if (waiting_.load(std::memory_order_relaxed) == 0) {
+            watch_.close();
+        }
     }
     template <class Rule>
     cas_result try_locked(given_time now, bool maybe_done, Rule& rule, std::error_code& error);
@@ -151,7 +158,8 @@ private:
     change_watch watch_;
     durable::observations seen_;
     std::minstd_rand random_;
-    unsigned waiting_ = 0;
+
+    native_platform::atomic<unsigned> waiting_{0}; // of this process
 };
 
 inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_options options)
@@ -229,6 +237,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     }
     const std::lock_guard turn(turn_, std::adopt_lock);
     const blocking_section section;
+    close_idle_watch();
     if (what == intent::watch) {
         watch_.open(slot_);
     }
@@ -321,13 +330,14 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
 }
 
 inline void record_store::begin_waiting() noexcept {
-    const std::lock_guard turn(turn_);
-    ++waiting_;
+    // Order: relaxed; the turn orders it before the look that opens the watch.
+    waiting_.fetch_add(1, std::memory_order_relaxed);
 }
 inline void record_store::end_waiting() noexcept {
-    const std::lock_guard turn(turn_);
-    if (--waiting_ == 0) {
-        watch_.close();
+    // Order: relaxed; a number by itself.
+    if (waiting_.fetch_sub(1, std::memory_order_relaxed) == 1 && turn_.try_lock()) {
+        const std::lock_guard turn(turn_, std::adopt_lock);
+        close_idle_watch();
     }
 }
 

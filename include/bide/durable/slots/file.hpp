@@ -22,6 +22,9 @@
 // lock, syncs before it says or writes anything: else two pages could be half written when the
 // power fails.
 //
+// A writer also holds a lock on the first file: the lock file may have been removed by other hands, and
+// be made and locked again by another writer before this one has come to its end.
+//
 // Where the pages have no room for a value, and at first, a new file is written, synced, renamed,
 // and its directory synced. An open slot notices, and also that the file was deleted, by what the
 // path names under each lock. Versions are nanoseconds since 1970, or one more than the last where

@@ -4,13 +4,20 @@
 // A slot in a row of a PostgreSQL table (9.5 or later), for locks that several machines share. Needs
 // libpq: include <libpq-fe.h>, link with -lpq.
 //
-//   bide_lock (key text primary key, version bigint not null, value bytea not null)
+//   public.bide_lock (key text primary key, version bigint not null, value bytea not null)
+//
+// Which table that is does not depend on the role or its search_path: see `schema` below. All slots
+// of a process keep to the table that the first of them found. If that table is dropped and made
+// again, the slots refuse the new one until all of them are gone, or the process is started anew.
 //
 // A load is one SELECT and a compare-and-swap one UPDATE ... WHERE version = ..., each a transaction
 // of its own. No session state and no prepared statements: it works behind a pooler that lends its
 // connections by the transaction. The first version of a row is the server's time in microseconds,
 // and each change adds one: what is deleted and made again has other versions, unless the server's
 // clock was set back meanwhile.
+//
+// All slots of a process with the same connection string use one connection, in turn. Those of
+// for_renewals() use another one.
 //
 // What was acknowledged is on the server's disk, and on its synchronous standbys if it has any,
 // whatever `synchronous_commit` is set to elsewhere. It is not, and the same lock may have two
@@ -20,18 +27,27 @@
 // With several hosts in the connection string add target_session_attrs=read-write. A standby's
 // answers are refused in any case.
 //
-// A statement gives up waiting for a row that somebody else's transaction has locked after half the
-// patience: the answer is `failed` then, and certain. A connection that fails, or does not answer,
-// after the statement was sent: `indeterminate`.
+// Every operation ends within its patience: waiting for the connection, connecting, logging in,
+// sending and waiting for the answer. Not bounded, as libpq does them in one go: looking up names of
+// hosts and services, Kerberos, LDAP. An operation gives up waiting for a row that another
+// transaction has locked after half the patience: the answer is `failed` then, and certain. A
+// renewal waits for 100 ms. A lock on the whole table has no such limit. A connection that fails,
+// or does not answer, after the statement was sent: `indeterminate`.
 //
-// Errors: SQLSTATE in postgres_category(), and last_message() has the server's words;
+// Errors: SQLSTATE in postgres_category(), and explain() has the server's words;
 // std::errc::timed_out when there was no answer in time. No connection and no word of the server:
 // 08001; connection lost: 08006; committed, but a synchronous standby did not confirm it: 01000.
+// The slot's own: ZB001 another table than before, ZB002 tables in several schemas, ZB003 not a
+// PostgreSQL server, ZB004 no such host, ZB005 a table that is none of a slot's. Errors that stay
+// until a person does something compare equal to std::errc::permission_denied,
+// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error. Others
+// may pass: a server that starts, that has too many connections, or that is not there.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/postgres_access.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_locked.hpp>
@@ -60,8 +76,15 @@ struct postgres_slot_options {
     // `name` or `schema.name`: letters, digits and underscores, as written.
     std::string table = "bide_lock";
 
-    // Make the table where it is missing. Once it is there, SELECT, INSERT and UPDATE are all the
-    // rights that are needed.
+    // The table's schema; search_path does not count. Nothing, and none in `table`: the slot takes
+    // the only table of that name which is in the database, made by any role, and if there is none
+    // yet it is made in `public`. If several schemas have one, each of which would be another lock,
+    // the answer is ZB002.
+    std::string schema{};
+
+    // Make the table where it is missing, which takes CREATE on the schema: from PostgreSQL 15 on,
+    // not every role has that on `public`. Once the table is there, SELECT, INSERT and UPDATE are
+    // all the rights that are needed.
     bool create_table = true;
 
     // For one operation, connecting included. Only looking up a host's name is not bounded: give
@@ -90,20 +113,23 @@ public:
     // durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
-    // Blocks: for a round trip, and what connecting takes.
+    // Blocks: for a round trip, for what connecting takes, and for the calls of other slots of this
+    // process that came before.
     result<slot_snapshot, std::error_code> load();
     cas_result compare_exchange(slot_version version, std::string_view value);
 
     // The row is locked while `update` runs, which is called at most once for each transaction that
-    // got so far: again after the server rolled one back. A process that stops in the middle keeps
-    // all others waiting until the server ends its transaction, after a quarter of the patience.
+    // got so far: again after the server rolled one back. It must not use another slot of the same
+    // connection string. A process that stops in the middle keeps all others waiting until the
+    // server ends its transaction, after a quarter of the patience.
     // Blocks: for two round trips, and for those who came before.
     cas_result update_locked(const slot_update& update);
 
     // The server's clock.
     result<std::int64_t, std::error_code> server_now();
 
-    // Each watch has a connection of its own. Needs options.notify.
+    // All watches of a process with the same connection string share one more connection, which
+    // listens for them. Needs options.notify.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
     // On a connection of the caller's, with the caller's own patience, inside its transaction; it
@@ -118,106 +144,84 @@ public:
     // Makes the table, if it is missing.
     std::error_code create_table();
 
-    // Of the last operation that failed, for people to read.
-    const std::string& last_message() const noexcept { return link_.message(); }
+    // The server and the user.
+    std::string store() { return access_.store_name(); }
+
+    // On the connection that renewals of this process use.
+    postgres_slot for_renewals() {
+        return {access_.of().conninfo, key_, options_, detail::postgres_connection::key::renewals};
+    }
+
+    // "postgres at db.example:5432, database app: FATAL: ...": where it is, and why the last
+    // operation failed, if it did.
+    std::string explain() { return access_.explain(); }
+
+    // The second half of that alone.
+    const std::string& last_message() const noexcept { return access_.words(); }
 
 private:
     using deadline_type = detail::postgres_deadline;
-    using parameters = std::initializer_list<detail::postgres_parameter>;
+    using link = detail::postgres_connection;
+    using sql = std::optional<detail::postgres_sql>;
+    using parameter = detail::postgres_parameter;
+    using parameters = std::initializer_list<parameter>;
     using reply = detail::postgres_reply;
 
-    static constexpr int max_tries = 10; // that the server rolls back and asks to repeat
+    postgres_slot(std::string conninfo, std::string key, postgres_slot_options options,
+                  link::key::purpose what_for);
 
-    deadline_type until() const noexcept { return std::chrono::steady_clock::now() + patience_; }
     std::error_code check(std::string_view value) const noexcept;
-
-    template <class Once> reply repeat(deadline_type until, Once once);
-
-    // A question to a connection that may have been lost long ago.
-    static bool is_worth_another(const reply& answer) noexcept {
-        return answer.is_lost && !answer.is_certain && answer.error != std::errc::timed_out;
-    }
-    reply create(deadline_type until);
-
-    // Not what a standby says, which may be old.
-    static reply fresh(reply row) {
-        if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
-            row.error = postgres_error("25006");
-        }
-        return row;
-    }
+    template <class Once> reply ask_twice(bool on_table, Once once);
     result<slot_snapshot, std::error_code> snapshot_of(const reply& row) const;
     static cas_result outcome_of(const reply& answer);
     template <class Run> cas_result exchange(slot_version version, std::string_view value, Run run);
     static cas_result failed(std::error_code error) { return {cas_status::failed, 0, {}, error}; }
 
-    // Of a transaction of the caller's.
-    reply run_in(transaction& in, const std::string& sql, parameters with) const;
-
-    std::chrono::milliseconds patience_;
-    std::size_t max_value_;
-    bool creates_;
-    bool notifies_;
+    postgres_slot_options options_;
     std::string key_;
-    std::string listens_at_;
-    detail::postgres_sql sql_;
+    detail::postgres_access access_;
     std::error_code invalid_{};
-    detail::postgres_connection link_;
 };
 
 // ---- Its life
 
 inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
                                     postgres_slot_options options)
-    : patience_(std::clamp(options.patience, std::chrono::milliseconds(1),
-                           std::chrono::milliseconds(std::chrono::hours(24)))),
-      max_value_(std::min(options.max_value, std::size_t(256) << 20)),
-      creates_(options.create_table), notifies_(options.notify), key_(std::move(key)),
-      listens_at_(options.listen_conninfo.empty() ? conninfo : std::move(options.listen_conninfo)),
-      sql_(detail::postgres_identifier(options.table),
-           options.notify ? detail::postgres_channel(options.table, key_) : std::string(),
-           patience_),
-      link_(std::move(conninfo)) {
-    if (detail::postgres_identifier(options.table).empty() || key_.empty() || key_.size() > 1'024 ||
-        key_.find('\0') != std::string::npos) {
+    : postgres_slot(std::move(conninfo), std::move(key), std::move(options), link::key::calls) {}
+
+inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
+                                    postgres_slot_options options, link::key::purpose what_for)
+    : options_(std::move(options)), key_(std::move(key)),
+      access_({std::move(conninfo), what_for,
+               detail::postgres_name_of(options_.table, options_.schema), options_.create_table,
+               std::clamp(options_.patience, std::chrono::milliseconds(1),
+                          std::chrono::milliseconds(std::chrono::hours(24))),
+               options_.notify ? key_ : std::string()}) {
+    options_.max_value = std::min(options_.max_value, std::size_t(256) << 20);
+    const bool has_table = !access_.of().name.table.empty();
+    if (!has_table || key_.empty() || key_.size() > 1'024 || key_.find('\0') != key_.npos) {
         invalid_ = durable_errc::invalid_argument;
+        access_.note(has_table ? "a key has 1 to 1,024 bytes, none of them zero"
+                               : "a table is name or schema.name, of letters, digits and _");
     }
 }
 
 inline std::error_code postgres_slot::check(std::string_view value) const noexcept {
-    return invalid_                    ? invalid_
-           : value.size() > max_value_ ? make_error_code(durable_errc::too_large)
-                                       : std::error_code();
+    return invalid_                            ? invalid_
+           : value.size() > options_.max_value ? make_error_code(durable_errc::too_large)
+                                               : std::error_code();
 }
 
-// Connects, and does it once more where the server rolled it back for nothing that we did.
-template <class Once> detail::postgres_reply postgres_slot::repeat(deadline_type until, Once once) {
-    for (int tries = 1;; ++tries) {
-        if (const std::error_code error = link_.make_ready(until)) {
-            return {nullptr, {}, error, true, true};
-        }
-        reply answer = once();
-        if (answer.is("25006")) { // no longer the primary: the next time another one may be
-            link_.drop();
-        }
-        if (answer.is("42P01") && creates_ && tries == 1 && link_.native() != nullptr) {
-            reply made = create(until);
-            if (made.error) {
-                made.is_certain = true;
-                return made;
-            }
-        } else if (!(answer.is("40001") || answer.is("40P01")) || !answer.is_certain ||
-                   tries >= max_tries || std::chrono::steady_clock::now() >= until) {
-            return answer;
-        }
-    }
-}
-
-// Several may make it at the same time, and all but one may be told so in one way or another.
-inline detail::postgres_reply postgres_slot::create(deadline_type until) {
-    reply answer = link_.run(sql_.create, {}, until);
-    if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
-        answer = link_.run(sql_.create, {}, until);
+// A question, twice where the connection may have been lost long ago.
+template <class Once> detail::postgres_reply postgres_slot::ask_twice(bool on_table, Once once) {
+    const deadline_type end = access_.until();
+    const auto with_end = [&](link& to, const sql& with) { return once(to, with, end); };
+    const auto run = [&] {
+        return on_table ? access_.run(end, with_end) : access_.ask(end, with_end);
+    };
+    reply answer = run();
+    if (answer.is_lost && !answer.is_certain && answer.error != std::errc::timed_out) {
+        answer = run();
     }
     return answer;
 }
@@ -226,9 +230,7 @@ inline std::error_code postgres_slot::create_table() {
     if (invalid_) {
         return invalid_;
     }
-    const deadline_type end = until();
-    const std::error_code error = link_.make_ready(end);
-    return error ? error : create(end).error;
+    return access_.make(access_.until()).error;
 }
 
 // ---- Load and store
@@ -267,20 +269,13 @@ inline result<slot_snapshot, std::error_code> postgres_slot::load() {
     if (invalid_) {
         return unexpected{invalid_};
     }
-    const deadline_type end = until();
-    const auto once = [&] {
-        return fresh(link_.run(sql_.load, {{detail::postgres_parameter::text, key_}}, end));
-    };
-    reply row = repeat(end, once);
-    if (is_worth_another(row)) {
-        row = repeat(end, once);
-    }
-    return snapshot_of(row);
+    return snapshot_of(ask_twice(true, [&](link& to, const sql& with, deadline_type end) {
+        return access_.fresh(to.run(with->load, {{parameter::text, key_}}, end));
+    }));
 }
 
 template <class Run>
 cas_result postgres_slot::exchange(slot_version version, std::string_view value, Run run) {
-    using parameter = detail::postgres_parameter;
     if (version > std::numeric_limits<std::int64_t>::max()) {
         return {cas_status::conflict, 0, {}, {}};
     }
@@ -295,10 +290,11 @@ inline cas_result postgres_slot::compare_exchange(slot_version version, std::str
     if (const std::error_code error = check(value)) {
         return failed(error);
     }
-    const deadline_type end = until();
+    const deadline_type end = access_.until();
     return exchange(version, value, [&](bool is_first, parameters with) {
-        return repeat(end,
-                      [&] { return link_.run(is_first ? sql_.insert : sql_.update, with, end); });
+        return access_.run(end, [&](link& to, const sql& of) {
+            return to.run(is_first ? of->insert : of->update, with, end);
+        });
     });
 }
 
@@ -306,17 +302,17 @@ inline cas_result postgres_slot::update_locked(const slot_update& update) {
     if (invalid_) {
         return failed(invalid_);
     }
-    const deadline_type end = until();
+    const deadline_type end = access_.until();
     cas_result outcome;
-    const reply last = repeat(end, [&] {
-        detail::postgres_locked_row row(link_, sql_, key_, end);
+    const reply last = access_.run(end, [&](link& to, const sql& of) {
+        detail::postgres_locked_row row(to, *of, key_, end);
         reply answer = row.lock();
         if (answer.error || row.error()) {
-            outcome = failed(answer.error ? answer.error : row.error());
+            answer.error = answer.error ? answer.error : row.error();
             return answer;
         }
         const std::optional<std::string> value = update(row.before());
-        if (!value || value->size() > max_value_) {
+        if (!value || value->size() > options_.max_value) {
             outcome = value ? failed(make_error_code(durable_errc::too_large))
                             : cas_result{cas_status::stored, row.before().version, {}, {}};
             row.roll_back();
@@ -336,12 +332,9 @@ inline result<std::int64_t, std::error_code> postgres_slot::server_now() {
     if (invalid_) {
         return unexpected{invalid_};
     }
-    const deadline_type end = until();
-    const auto once = [&] { return link_.run(sql_.now, {}, end); };
-    reply row = repeat(end, once);
-    if (is_worth_another(row)) {
-        row = repeat(end, once);
-    }
+    const reply row = ask_twice(false, [](link& to, const sql&, deadline_type end) {
+        return to.run(detail::postgres_sql::now, {}, end);
+    });
     if (row.error) {
         return unexpected{row.error};
     }
@@ -349,12 +342,23 @@ inline result<std::int64_t, std::error_code> postgres_slot::server_now() {
 }
 
 inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch() {
-    if (invalid_ || !notifies_) {
+    if (invalid_ || !options_.notify) {
         return unexpected{invalid_ ? invalid_
                                    : std::make_error_code(std::errc::operation_not_supported)};
     }
-    auto watch = std::make_unique<detail::postgres_watch>(listens_at_);
-    if (const std::error_code error = watch->begin(sql_.listen, until())) {
+    const deadline_type end = access_.until();
+    const reply found = access_.run(end, [](link&, const sql&) { return reply(); });
+    if (found.error) {
+        return unexpected{found.error};
+    }
+    const std::string& at =
+        options_.listen_conninfo.empty() ? access_.of().conninfo : options_.listen_conninfo;
+    auto watch = std::make_unique<detail::postgres_watch>(
+        link::key{at, detail::postgres_target_of(at).environment, link::key::notices},
+        access_.channel());
+    std::string words;
+    if (const std::error_code error = watch->begin(end, words)) {
+        access_.note(std::move(words));
         return unexpected{error};
     }
     return std::unique_ptr<slot_watch>(std::move(watch));
@@ -362,25 +366,12 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch
 
 // ---- In a transaction of the caller's
 
-inline detail::postgres_reply postgres_slot::run_in(transaction& in, const std::string& sql,
-                                                    parameters with) const {
-    reply answer;
-    const PGTransactionStatusType status = ::PQtransactionStatus(&in);
-    if (invalid_ || status == PQTRANS_IDLE || status == PQTRANS_ACTIVE) {
-        answer.error = invalid_ ? invalid_ : postgres_error("25001");
-        return answer;
-    }
-    const detail::postgres_arguments a(with);
-    answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(), a.values.data(),
-                                     a.lengths.data(), a.formats.data(), 1));
-    if (::PQresultStatus(answer.rows.get()) != PGRES_TUPLES_OK) {
-        answer.error = detail::postgres_error_of(answer.rows.get());
-    }
-    return answer; // certain: nothing of a transaction that failed or was lost is ever done
-}
-
 inline result<slot_snapshot, std::error_code> postgres_slot::load_in(transaction& in) {
-    return snapshot_of(fresh(run_in(in, sql_.load, {{detail::postgres_parameter::text, key_}})));
+    if (invalid_) {
+        return unexpected{invalid_};
+    }
+    return snapshot_of(access_.fresh(
+        access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
 }
 
 inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_version version,
@@ -389,7 +380,9 @@ inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_versi
         return failed(error);
     }
     return exchange(version, value, [&](bool is_first, parameters with) {
-        return run_in(in, is_first ? sql_.insert_in : sql_.update_in, with);
+        return access_.run_in(
+            in, is_first ? &detail::postgres_sql::insert_in : &detail::postgres_sql::update_in,
+            with);
     });
 }
 

@@ -15,17 +15,20 @@
 //
 // What is acknowledged is on the disk: with synchronous=FULL in WAL mode, and with EXTRA and a
 // journal file that is kept in the other one. WAL mode is faster and is taken where it is safe, see
-// sqlite_journal; who changes the mode of the database later changes it for the slot too. Everybody
-// has to be on one machine, and the file on a disk of it: SQLite's locks are not to be relied on
-// over a network. Containers share the directory of the file, at whatever path: SQLite finds the
-// journal and the log of a database by its path. A file with a second name (a hard link), or one
-// that is mounted without its directory, is refused.
+// sqlite_journal. If another program changes the mode of the database later, it changes for the slot
+// too.
+//
+// All processes are on one machine, and the file is on a disk of it: SQLite's locks are not to be
+// relied on over a network. Containers share the directory of the file, at whatever path: SQLite
+// finds the journal and the log of a database by its path. A file with a second name (a hard link),
+// or one that is mounted without its directory, is refused.
 //
 // Beside the database is `<path>-bide`, with marks of what was acknowledged and of which holders are
-// there; see detail/sqlite_marks.hpp. It may be deleted, but not while a lock is held. A row that is
-// earlier than its mark fell back: the end of a log was dropped, or a copy of the database was put in
-// its place. A row that is missing was deleted or fell back: only lost_acknowledged says so. A value that differs from its
-// mark is durable_errc::corrupt_record. What the caller commits in a transaction leaves no mark.
+// there; see detail/sqlite_marks.hpp. Delete it only while no lock is held. If a row is earlier than
+// its mark, it fell back: the end of a log was dropped, or a copy of the database was put in its
+// place. If a row is missing and has a mark, it was deleted or it fell back: the slot sets
+// lost_acknowledged only. If a value differs from its mark, it is durable_errc::corrupt_record. A
+// commit of the caller's own transaction leaves no mark.
 //
 // fork(): a slot object may go on to be used in the child, which opens a connection of its own. A
 // child that was forked in the midst of a slot's operation, by an update or while another thread
@@ -40,6 +43,8 @@
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
 #include <bide/durable/slots/detail/sqlite_guest.hpp>
+#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_presence.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
@@ -81,7 +86,7 @@ public:
 
     // Opens the database with the first operation, and makes it where it is missing; opens it anew
     // when the file was deleted or renamed, after most errors, and in a child process after fork().
-    // Path: always a file's, never a URI. Key: UTF-8 without zeros.
+    // Path: always a file's, never a URI; from the working directory of now. Key: UTF-8 without zeros.
     // Throws: std::system_error (invalid_argument) where path, key or table are not what is said
     // here; std::bad_alloc.
     basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
@@ -106,10 +111,12 @@ public:
     std::string explain() const { return own_->link.explain(); }
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
-    // Opens the database, and makes it where it is missing.
+    // By any thread at any time, also while the caller's transaction has locked the database.
     // Errors: errc::operation_not_supported where `<path>-bide` cannot be made or written.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
-    presence is_present(std::int64_t mark);
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
+        return detail::be_present_beside(path_);
+    }
+    presence is_present(std::int64_t mark) { return detail::is_present_beside(path_, mark); }
 #endif
 
     // In a transaction of the caller's. `stored` is not before he commits, and then as durable as
@@ -118,13 +125,13 @@ public:
     // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
     // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_guest(own_->link, own_->witness, in).load();
+        return detail::sqlite_guest(own_->link, own_->witness, in).look();
     }
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
         if (value.size() > options_.max_value) {
             return too_large();
         }
-        return detail::sqlite_guest(own_->link, own_->witness, in).compare_exchange(version, value);
+        return detail::sqlite_guest(own_->link, own_->witness, in).exchange(version, value);
     }
 
 private:
@@ -145,6 +152,7 @@ private:
         return detail::sqlite_failed(make_error_code(durable_errc::too_large));
     }
 
+    std::string path_; // absolute
     sqlite_slot_options options_;
     std::unique_ptr<own> own_;
 };
@@ -184,7 +192,6 @@ public:
             return error;
         }
         on_.witness.attend(on_.link.of().path, on_.link.generation());
-        on_.witness.recall();
         return {};
     }
 
@@ -195,11 +202,13 @@ public:
     }
 
     std::error_code read(detail::sqlite_row& row) {
+        on_.witness.recall();
         const std::error_code error = on_.link.read(row, code);
         return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
     }
 
     cas_result write(slot_version version, std::string_view value) {
+        on_.witness.recall(version);
         return on_.link.write(version, on_.witness.known(), value, code);
     }
 
@@ -248,8 +257,9 @@ basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide::sqlite_slot"));
     }
+    path_ = detail::sqlite_absolute(std::move(path));
     own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        std::move(path), options_.table, std::move(key), options_.journal, options_.patience,
+        path_, options_.table, std::move(key), options_.journal, options_.patience,
         Synced});
 }
 
@@ -336,27 +346,6 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
     own_->link.renew_patience();
     return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
 }
-
-#if defined(__linux__) && defined(F_OFD_SETLK)
-template <bool Synced>
-result<std::shared_ptr<slot_presence>, std::error_code> basic_sqlite_slot<Synced>::be_present() {
-    operation now(*own_);
-    if (const std::error_code error = now.begin()) {
-        return unexpected{error};
-    }
-    return own_->witness.be_present(own_->link.of().path);
-}
-
-template <bool Synced> presence basic_sqlite_slot<Synced>::is_present(std::int64_t mark) {
-    if (!own_->witness.can_ask()) {
-        operation now(*own_);
-        if (now.begin()) {
-            return presence::unknown;
-        }
-    }
-    return own_->witness.is_present(mark);
-}
-#endif
 
 } // namespace bide::inline BIDE_ABI
 

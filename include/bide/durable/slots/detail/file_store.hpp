@@ -199,6 +199,7 @@ template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexce
 }
 
 template <class Io> void file_store<Io>::leave() noexcept {
+    file_.release();
     lock_.leave();
     is_held_ = false;
 }
@@ -239,7 +240,11 @@ template <class Io> bool file_store<Io>::is_quiet() {
 
 template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     part_ = file_part::data;
-    if (const std::error_code error = file_.attach(to_write, lock_.facts().st_dev)) {
+    // On a filesystem of any kind a lock more may be the one that is held already.
+    const dev_t device = lock_.facts().st_dev;
+    if (const std::error_code error = to_write && !set_.any_filesystem
+                                          ? file_.seize(device, set_.patience_ns)
+                                          : file_.attach(to_write, device)) {
         return error;
     }
     if (file_.found().is_absent) {

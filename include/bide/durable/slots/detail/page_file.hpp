@@ -46,13 +46,30 @@ struct page_finding {
 
 template <class Io> class page_file {
 public:
-    page_file(std::string path, Io io) : io_(io), path_(std::move(path)), file_(io) {}
+    page_file(std::string path, Io io)
+        : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
 
     // Opens what the path names by now, for writing as well where that is asked for or can be had.
     // A file on another device than the lock file's was mounted from where it has another lock.
     // No file is no error: found().is_absent.
     std::error_code attach(bool to_write, dev_t device) noexcept;
-    void close() noexcept { file_.reset(); }
+    void close() noexcept {
+        file_.reset();
+        replaced_.reset();
+        is_locked_ = false;
+    }
+
+    // The same, for writing, with the file's own lock, which has nothing to do with the lock file's:
+    // where that was removed, a writer may not know yet that others lock another one. Unless it is
+    // absent.
+    // Blocks: for another writer, as long as the patience lasts.
+    std::error_code seize(dev_t device, std::int64_t patience_ns) noexcept;
+    void release() noexcept {
+        replaced_.reset();
+        if (std::exchange(is_locked_, false)) {
+            io_.unlock(file_.get());
+        }
+    }
 
     // Reads both pages of a file that is there. An error: neither holds a value, or the system's.
     std::error_code examine();
@@ -106,8 +123,10 @@ private:
     [[no_unique_address]] Io io_;
     std::string path_;
     held_file<Io> file_;
+    held_file<Io> replaced_; // by that one, in this change; still locked
     struct stat facts_ {};
     bool is_writable_ = false;
+    bool is_locked_ = false;
     page_finding found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
     std::vector<char> image_;    // of what is written
@@ -132,6 +151,31 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
     }
     facts_ = now;
     return {};
+}
+
+// The lock comes first, as what has the path by then is not replaced by another writer. It is hardly
+// ever waited for.
+template <class Io>
+std::error_code page_file<Io>::seize(dev_t device, std::int64_t patience_ns) noexcept {
+    constexpr std::int64_t rest_ns = 100'000;
+    std::int64_t begin = 0;
+    for (;;) {
+        is_locked_ = file_ && is_writable_ && io_.try_lock(file_.get(), true) == 0;
+        if (!is_locked_ && file_ && is_writable_) {
+            if (errno != EWOULDBLOCK) {
+                return system_error_code();
+            }
+            begin = begin != 0 ? begin : io_.steady_ns();
+            if (io_.steady_ns() - begin >= patience_ns) {
+                return std::make_error_code(std::errc::timed_out);
+            }
+            io_.sleep(std::min(rest_ns, patience_ns));
+        }
+        const std::error_code error = attach(true, device);
+        if (error || found_.is_absent || is_locked_) {
+            return error;
+        }
+    }
 }
 
 template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t device) noexcept {
@@ -275,7 +319,8 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
     if (error) {
         io_.remove_file(fresh.c_str());
     } else {
-        file_ = std::move(file);
+        replaced_ = std::exchange(file_, std::move(file));
+        is_locked_ = false;
         is_writable_ = true;
     }
     return error;

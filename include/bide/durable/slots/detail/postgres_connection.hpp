@@ -7,6 +7,10 @@
 // With several hosts in the connection string each gets its share of the time: libpq would give all
 // of it to the first that swallows what it is sent, as a machine that died does.
 //
+// Bounded by the deadline: connecting, the handshakes, sending, and waiting for an answer. Not
+// bounded, as libpq does them on the way: looking up the name of a host or a service, Kerberos and
+// LDAP. A host whose name is not known is looked up twice, to learn whether that will pass.
+//
 // The outcome of a statement is known only when the server is ready for the next one: the commit
 // comes after the rows, and may fail. An ERROR from the server then says that nothing was done. What
 // ends the connection may have come after the commit, whatever code it has.
@@ -15,11 +19,14 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
+#include <bide/durable/slots/detail/postgres_refusal.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
+#include <bide/durable/slots/detail/postgres_words.hpp>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -39,35 +46,37 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-using postgres_deadline = std::chrono::steady_clock::time_point;
-
 class postgres_connection {
 public:
-    explicit postgres_connection(std::string conninfo) : conninfo_(std::move(conninfo)) {}
-    postgres_connection(postgres_connection&& other) noexcept
-        : conninfo_(std::move(other.conninfo_)), message_(std::move(other.message_)),
-          hosts_(std::move(other.hosts_)), host_(other.host_), pid_(other.pid_),
-          notices_(std::move(other.notices_)), pq_(std::exchange(other.pq_, nullptr)) {}
-    postgres_connection& operator=(postgres_connection&& other) noexcept {
-        if (this != &other) {
-            drop();
-            conninfo_ = std::move(other.conninfo_);
-            message_ = std::move(other.message_);
-            hosts_ = std::move(other.hosts_);
-            host_ = other.host_;
-            pid_ = other.pid_;
-            notices_ = std::move(other.notices_);
-            pq_ = std::exchange(other.pq_, nullptr);
-        }
-        return *this;
-    }
+    // Two that are equal are to the same place.
+    struct key {
+        std::string conninfo;
+        std::string environment; // postgres_target's
+        enum purpose { calls, renewals, notices } what_for;
+        friend auto operator<=>(const key&, const key&) = default;
+    };
+
+    explicit postgres_connection(const key& of)
+        : conninfo_(of.conninfo), target_(postgres_target_of(of.conninfo)) {}
+    postgres_connection(const postgres_connection&) = delete;
+    postgres_connection& operator=(const postgres_connection&) = delete;
     ~postgres_connection() { drop(); }
+
+    // In a child of fork(). The memory stays as it is.
+    void disown() noexcept {
+        if (pq_ != nullptr && ::PQsocket(pq_) >= 0) {
+            ::close(::PQsocket(pq_));
+        }
+    }
 
     PGconn* native() const noexcept { return pq_; }
     bool is_mine() const noexcept { return pid_ == ::getpid(); }
 
-    // What the server, or libpq, last complained about.
+    // What the server, or libpq, last complained about, in one line.
     const std::string& message() const noexcept { return message_; }
+
+    // Of each connection another one.
+    std::int64_t made_at() const noexcept { return made_at_; }
 
     // Makes sure that there is a connection, as far as one can see without asking the server.
     std::error_code make_ready(postgres_deadline until);
@@ -89,6 +98,10 @@ public:
     }
 
 private:
+    // A server that says nothing for so long is asked whether it speaks something else; once, if it
+    // does not say so.
+    static constexpr std::chrono::milliseconds probe_after{1'000};
+
     // Written while the server's notices are read.
     struct notices {
         bool is_unconfirmed = false; // committed here, but no standby said that it has it
@@ -103,20 +116,18 @@ private:
 
     std::error_code connect(const postgres_host& to, postgres_deadline until);
     bool is_alive() const noexcept;
-    std::error_code why_not_connected() const;
     postgres_reply finish(bool is_sent, postgres_deadline until);
     postgres_reply give_up(std::error_code why);
     bool flush(postgres_deadline until, bool& is_late) const noexcept;
     bool await_result(postgres_deadline until) const noexcept;
 
-    // False: the deadline is over.
-    static bool wait_for(int fd, short events, postgres_deadline until) noexcept;
-
-    std::string conninfo_;
+    const std::string conninfo_;
+    const postgres_target target_;
     std::string message_{};
-    std::vector<postgres_host> hosts_{};
     std::size_t host_ = 0; // the one to begin with
-    pid_t pid_ = 0;        // whose connection it is
+    bool is_probed_ = false;
+    std::int64_t made_at_ = 0;
+    pid_t pid_ = 0; // whose connection it is
     std::unique_ptr<notices> notices_{};
     PGconn* pq_ = nullptr;
 };
@@ -124,28 +135,36 @@ private:
 // ---- Connecting
 
 inline std::error_code postgres_connection::make_ready(postgres_deadline until) {
+    message_ = target_.why;
     if (pq_ != nullptr && is_mine() && is_alive()) {
         return {};
     }
     drop();
-    message_.clear();
-    if (hosts_.empty()) {
-        hosts_ = postgres_hosts(conninfo_, message_);
-        if (hosts_.empty()) {
-            return durable_errc::invalid_argument;
-        }
+    if (!message_.empty()) {
+        return durable_errc::invalid_argument;
     }
+    const std::vector<postgres_host>& hosts = target_.hosts;
     std::error_code error;
-    for (std::size_t tried = 0; tried < hosts_.size(); ++tried) {
-        const std::size_t i = (host_ + tried) % hosts_.size();
+    std::string words;
+    for (std::size_t tried = 0; tried < hosts.size(); ++tried) {
+        const std::size_t i = (host_ + tried) % hosts.size();
         const auto now = std::chrono::steady_clock::now();
-        const auto share = (until - now) / static_cast<std::int64_t>(hosts_.size() - tried);
-        error = connect(hosts_[i], tried + 1 == hosts_.size() ? until : now + share);
-        if (!error) {
+        const auto share = (until - now) / static_cast<std::int64_t>(hosts.size() - tried);
+        const std::error_code one =
+            connect(hosts[i], tried + 1 == hosts.size() ? until : now + share);
+        if (!one) {
             host_ = i;
+            message_.clear();
+            made_at_ = std::chrono::steady_clock::now().time_since_epoch().count();
             return {};
         }
+        words += (words.empty() ? "" : "; ") + (hosts.size() > 1 ? hosts[i].where + ": " : "");
+        words += message_;
+        if (!error || postgres_lasts(error)) { // what may pass on one of them may pass
+            error = one;
+        }
     }
+    message_ = words;
     return error;
 }
 
@@ -171,37 +190,42 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
     notices_ = std::make_unique<notices>();
     ::PQsetNoticeReceiver(pq_, &on_notice, notices_.get());
 
+    const auto probe_at = std::min(until, std::chrono::steady_clock::now() + probe_after);
+    bool is_heard = false;
     PostgresPollingStatusType step =
         ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
     while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
         const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-        if (!wait_for(::PQsocket(pq_), events, until)) {
+        if (events == POLLIN && !is_heard && !is_probed_ && probe_at < until &&
+            !postgres_wait_for(::PQsocket(pq_), POLLIN, probe_at)) {
+            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_after));
+            is_probed_ = message_.empty();
+            if (!message_.empty()) {
+                drop();
+                return postgres_error("ZB003");
+            }
+        }
+        if (!postgres_wait_for(::PQsocket(pq_), events, until)) {
             message_ = "no connection in time";
             drop();
             return std::make_error_code(std::errc::timed_out);
         }
+        if (events == POLLIN && !std::exchange(is_heard, true)) {
+            message_ = postgres_foreign_words(::PQsocket(pq_));
+            if (!message_.empty()) {
+                drop();
+                return postgres_error("ZB003");
+            }
+        }
         step = ::PQconnectPoll(pq_);
     }
     if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
-        message_ = ::PQerrorMessage(pq_);
+        message_ = postgres_words_in(::PQerrorMessage(pq_));
+        const std::error_code error = postgres_refusal(*pq_);
         drop();
-        return why_not_connected();
+        return error;
     }
     return {};
-}
-
-// libpq keeps the SQLSTATE of a refusal to itself, but for the text: "FATAL:  28P01: password ...".
-inline std::error_code postgres_connection::why_not_connected() const {
-    constexpr std::string_view mark = ":  ";
-    for (std::size_t at = message_.find(mark); at != std::string::npos;
-         at = message_.find(mark, at + 1)) {
-        const std::string_view rest = std::string_view(message_).substr(at + mark.size());
-        const int code = postgres_category_type::packed(rest.substr(0, 5));
-        if (code != 0 && rest.size() > 5 && rest[5] == ':') {
-            return {code, postgres_category()};
-        }
-    }
-    return postgres_error("08001");
 }
 
 // A server that went away said so, or hung up: what there is to read while nothing was asked.
@@ -263,7 +287,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
     notices_->is_unconfirmed = false;
     bool is_late = false;
     if (!is_sent || !flush(until, is_late)) {
-        message_ = is_late ? "not sent in time" : ::PQerrorMessage(pq_);
+        message_ = is_late ? "not sent in time" : postgres_words_in(::PQerrorMessage(pq_));
         return give_up(is_late ? std::make_error_code(std::errc::timed_out)
                                : postgres_error("08006"));
     }
@@ -285,7 +309,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
             }
         } else if (!reply.error) {
             reply.error = postgres_error_of(next.get());
-            message_ = ::PQresultErrorMessage(next.get());
+            message_ = postgres_words_of(next.get());
             const char* const severity =
                 ::PQresultErrorField(next.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
             // A connection's own errors, class 08, are also what a pooler says when it lost its
@@ -300,6 +324,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
         message_ = "committed, but not known to be on the standby";
     }
     if (::PQstatus(pq_) != CONNECTION_OK) {
+        message_ = reply.error ? message_ : "the connection was lost";
         return give_up(reply.error ? reply.error : postgres_error("08006"));
     }
     return reply;
@@ -315,7 +340,7 @@ inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) c
         if (left < 0) {
             return false;
         }
-        is_late = !wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
+        is_late = !postgres_wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
         if (is_late || ::PQconsumeInput(pq_) == 0) { // the server may have to say something first
             return false;
         }
@@ -326,7 +351,7 @@ inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) c
 // Of a connection that breaks the result is that it broke.
 inline bool postgres_connection::await_result(postgres_deadline until) const noexcept {
     while (::PQisBusy(pq_) != 0) {
-        if (!wait_for(::PQsocket(pq_), POLLIN, until)) {
+        if (!postgres_wait_for(::PQsocket(pq_), POLLIN, until)) {
             return false;
         }
         if (::PQconsumeInput(pq_) == 0) {
@@ -334,25 +359,6 @@ inline bool postgres_connection::await_result(postgres_deadline until) const noe
         }
     }
     return true;
-}
-
-inline bool postgres_connection::wait_for(int fd, short events, postgres_deadline until) noexcept {
-    for (;;) {
-        const auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-        if (left.count() < 0) {
-            return false;
-        }
-        pollfd one{fd, events, 0};
-        const auto most = std::chrono::milliseconds(1'000'000);
-        const int ready = ::poll(&one, 1, static_cast<int>((left < most ? left : most).count()));
-        if (ready > 0 || (ready < 0 && errno != EINTR)) {
-            return true; // libpq finds out what is wrong
-        }
-        if (ready == 0 && left < most) {
-            return false;
-        }
-    }
 }
 
 } // namespace detail

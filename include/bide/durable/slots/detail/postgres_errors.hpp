@@ -2,8 +2,13 @@
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
 
 // SQLSTATE as an error code: its five characters are the digits of a number to the base of 36.
+//
+// Conditions say which errors last. A code that compares equal to errc::permission_denied,
+// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error lasts
+// until a person does something. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
 
 #include <cstddef>
 #include <string>
@@ -35,20 +40,22 @@ inline constexpr sqlstate_name sqlstate_names[] = {
     {"01000", "warning"},
     {"08001", "no connection to the server", std::errc::not_connected},
     {"08006", "the connection was lost", std::errc::connection_reset},
-    {"08P01", "protocol violation", std::errc::protocol_error},
+    {"08P01", "protocol violation"}, // or whatever a pooler refuses: that may pass
     {"22003", "number out of range"},
     {"23505", "unique violation"},
     {"25001", "not inside a transaction, or inside the wrong one"},
-    {"25006", "the server, or the transaction, only reads", std::errc::read_only_file_system},
+    {"25006", "the server, or the transaction, only reads", // until a standby has taken over
+     std::errc::resource_unavailable_try_again},
     {"25P02", "the transaction has failed"},
     {"28000", "refused by the server's rules of access", std::errc::permission_denied},
     {"28P01", "wrong password", std::errc::permission_denied},
-    {"3D000", "no such database"},
-    {"3F000", "no such schema"},
+    {"3D000", "no such database", std::errc::no_such_file_or_directory},
+    {"3F000", "no such schema", std::errc::no_such_file_or_directory},
     {"40001", "could not serialize", std::errc::resource_unavailable_try_again},
     {"40P01", "deadlock", std::errc::resource_deadlock_would_occur},
     {"42501", "insufficient privilege", std::errc::permission_denied},
-    {"42P01", "no such table"},
+    {"42703", "no such column", std::errc::invalid_argument},
+    {"42P01", "no such table", std::errc::no_such_file_or_directory},
     {"53100", "the disk is full", std::errc::no_space_on_device},
     {"53200", "out of memory", std::errc::not_enough_memory},
     {"53300", "too many connections", std::errc::resource_unavailable_try_again},
@@ -57,6 +64,12 @@ inline constexpr sqlstate_name sqlstate_names[] = {
     {"57P01", "the server is being shut down", std::errc::connection_reset},
     {"57P02", "the server crashed", std::errc::connection_reset},
     {"57P03", "the server is not ready", std::errc::resource_unavailable_try_again},
+    {"ZB001", "the table is not the one that this process began with",
+     std::errc::operation_not_permitted},
+    {"ZB002", "several schemas have a table of this name", std::errc::invalid_argument},
+    {"ZB003", "the server does not speak PostgreSQL's protocol", std::errc::protocol_error},
+    {"ZB004", "no such host", std::errc::no_such_file_or_directory},
+    {"ZB005", "the table lacks the columns key, version and value", std::errc::invalid_argument},
 };
 
 class postgres_category_type final : public std::error_category {
@@ -95,6 +108,13 @@ public:
         return state.size() == 5 ? code : 0;
     }
 };
+
+// It stays until a person does something.
+inline bool postgres_lasts(const std::error_code& error) noexcept {
+    return error == std::errc::permission_denied || error == std::errc::no_such_file_or_directory ||
+           error == std::errc::invalid_argument || error == std::errc::operation_not_permitted ||
+           error == std::errc::protocol_error || error == durable_errc::invalid_argument;
+}
 
 } // namespace detail
 

@@ -1,12 +1,18 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_HOSTS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_HOSTS_HPP
 
-// The hosts of a connection string, to be tried one by one.
+// What a connection string says: the hosts, to be tried one by one, and where that is, in words.
+//
+// Nothing here repeats libpq's words about a string that it cannot read, nor any part of one: a
+// password with a character that had to be encoded ends up in a host, a port or a database.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,68 +27,159 @@ struct postgres_host {
     std::string name{};
     std::string address{};
     std::string port{};
+    std::string where{}; // "db.example:5432"
+};
+
+struct postgres_target {
+    // One without name and address stands for whatever the connection string says. None: it cannot
+    // be meant, for this reason.
+    std::vector<postgres_host> hosts{};
+    std::string why{};
+
+    std::string where{};       // "postgres at db.example:5432, database app"
+    std::string user{};        // where it is said
+    std::string environment{}; // by which the same connection string is another one
 };
 
 // The parts between the commas. Nothing where one of them is empty.
-inline std::vector<std::string> postgres_parts(const char* list) {
+inline std::vector<std::string> postgres_parts(std::string_view list) {
     std::vector<std::string> parts;
-    if (list != nullptr && *list != '\0') {
-        parts.emplace_back();
-        for (; *list != '\0'; ++list) {
-            if (*list == ',') {
-                parts.emplace_back();
-            } else {
-                parts.back() += *list;
-            }
-        }
+    for (std::size_t from = 0; !list.empty() && from <= list.size();) {
+        const std::size_t end = std::min(list.find(',', from), list.size());
+        parts.emplace_back(list.substr(from, end - from));
+        from = end + 1;
     }
-    for (const std::string& part : parts) {
-        if (part.empty()) {
-            return {};
-        }
-    }
-    return parts;
+    const bool is_whole = std::none_of(parts.begin(), parts.end(),
+                                       [](const std::string& part) { return part.empty(); });
+    return is_whole ? parts : std::vector<std::string>();
 }
 
-// One with nothing in it stands for whatever the connection string says. None: it is no connection
-// string, for this reason.
-inline std::vector<postgres_host> postgres_hosts(const std::string& conninfo, std::string& why) {
-    char* complaint = nullptr;
-    const std::unique_ptr<PQconninfoOption, postgres_free> options(
-        ::PQconninfoParse(conninfo.c_str(), &complaint));
-    if (!options) {
-        why = complaint == nullptr ? "out of memory" : complaint;
+class postgres_conninfo_reader {
+public:
+    explicit postgres_conninfo_reader(const std::string& conninfo)
+        : is_uri_(conninfo.starts_with("postgres://") || conninfo.starts_with("postgresql://")) {
+        char* complaint = nullptr;
+        options_.reset(::PQconninfoParse(conninfo.c_str(), &complaint));
         ::PQfreemem(complaint);
+    }
+
+    postgres_target read() const {
+        postgres_target target;
+        target.where = "postgres";
+        target.why = what_is_wrong();
+        if (!target.why.empty()) {
+            return target;
+        }
+        for (const PQconninfoOption* o = options_.get(); o->keyword != nullptr; ++o) {
+            const char* const said = o->envvar == nullptr ? nullptr : std::getenv(o->envvar);
+            if (said != nullptr && o->val == nullptr) {
+                target.environment.append(o->keyword).append("=").append(said) += '\0';
+            }
+        }
+        target.hosts = hosts();
+        std::string all;
+        for (const postgres_host& each : target.hosts) {
+            all += (all.empty() ? "" : ",") + each.where;
+        }
+        target.user = value("user");
+        const std::string database = value("dbname").empty() ? target.user : value("dbname");
+        target.where += " at " + all + (database.empty() ? "" : ", database " + database);
+        return target;
+    }
+
+private:
+    // Of the connection string, or else of the environment, over which a service goes.
+    std::string value(std::string_view keyword) const {
+        const bool alone = keyword != "service" && !value("service").empty();
+        for (const PQconninfoOption* o = options_.get(); o->keyword != nullptr; ++o) {
+            if (o->keyword == keyword) {
+                const char* const found = o->val != nullptr                ? o->val
+                                          : o->envvar != nullptr && !alone ? std::getenv(o->envvar)
+                                                                           : nullptr;
+                return found == nullptr ? "" : found;
+            }
+        }
         return {};
     }
-    std::vector<std::string> names;
-    std::vector<std::string> addresses;
-    std::vector<std::string> ports;
-    for (const PQconninfoOption* o = options.get(); o->keyword != nullptr; ++o) {
-        const std::string_view keyword = o->keyword;
-        if (keyword == "host") {
-            names = postgres_parts(o->val);
-        } else if (keyword == "hostaddr") {
-            addresses = postgres_parts(o->val);
-        } else if (keyword == "port") {
-            ports = postgres_parts(o->val);
+
+    std::vector<postgres_host> hosts() const {
+        const std::vector<std::string> names = postgres_parts(value("host"));
+        const std::vector<std::string> addresses = postgres_parts(value("hostaddr"));
+        const std::vector<std::string> ports = postgres_parts(value("port"));
+        const std::size_t count = std::max(names.size(), addresses.size());
+        const auto at = [](const std::vector<std::string>& list, std::size_t i) {
+            return list.empty() ? std::string() : list[list.size() == 1 ? 0 : i];
+        };
+        const auto where = [&](std::size_t i) {
+            const std::string name = names.empty() ? at(addresses, i) : at(names, i);
+            const std::string port = at(ports, i).empty() ? "5432" : at(ports, i);
+            return name.find(':') != name.npos ? "[" + name + "]:" + port
+                   : name.empty()              ? "the local socket:" + port
+                                               : name + ":" + port;
+        };
+        if (count < 2) {
+            return {{"", "", "", where(0)}};
         }
+        std::vector<postgres_host> found;
+        for (std::size_t i = 0; i < count; ++i) {
+            found.push_back({at(names, i), at(addresses, i), at(ports, i), where(i)});
+        }
+        return found;
     }
-    const std::size_t count = names.size() > addresses.size() ? names.size() : addresses.size();
-    const auto fits = [count](const std::vector<std::string>& list, bool one_for_all) {
-        return list.empty() || list.size() == count || (one_for_all && list.size() == 1);
-    };
-    if (count < 2 || !fits(names, false) || !fits(addresses, false) || !fits(ports, true)) {
-        return {postgres_host{}};
+
+    // What libpq would find out by the way, and repeat, perhaps with a password's part in it.
+    std::string what_is_wrong() const {
+        if (!options_) {
+            return is_uri_ ? "not a URI that libpq reads (in a user or password, each of "
+                             ":/?#[]@% has to be written as %XX)"
+                           : "not a connection string that libpq reads (words of its own, as "
+                             "key=value; in quotes where a value has blanks)";
+        }
+        const std::string uri_host = ": where the password has one of :/?#[]@%, write that as %XX";
+        const std::vector<std::string> names = postgres_parts(value("host"));
+        const std::vector<std::string> addresses = postgres_parts(value("hostaddr"));
+        const std::vector<std::string> ports = postgres_parts(value("port"));
+        for (const std::string& name : names) {
+            if (name.find_first_of(" \t\n\"") != name.npos ||
+                (name[0] != '/' && name[0] != '@' && name.find_first_of("@/") != name.npos)) {
+                return "no host can have this name" + uri_host;
+            }
+        }
+        for (const std::string& port : ports) {
+            if (port.find_first_not_of("0123456789") != port.npos || port.size() > 5 ||
+                std::stoi(port) < 1 || std::stoi(port) > 65'535) {
+                return "a port is a number from 1 to 65535" + uri_host;
+            }
+        }
+        if (is_uri_ && value("dbname").find('@') != std::string::npos) {
+            return "an @ in the database's name" + uri_host;
+        }
+        const std::size_t count = std::max({names.size(), addresses.size(), std::size_t{1}});
+        if ((!names.empty() && !addresses.empty() && names.size() != addresses.size()) ||
+            (ports.size() > 1 && ports.size() != count)) {
+            return "as many hosts as addresses and ports are needed, or one port for all";
+        }
+        if (!is_one_of("sslmode",
+                       {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})) {
+            return "no such sslmode";
+        }
+        return is_one_of("target_session_attrs", {"any", "read-write", "read-only", "primary",
+                                                  "standby", "prefer-standby"})
+                   ? ""
+                   : "no such target_session_attrs";
     }
-    const auto at = [](const std::vector<std::string>& list, std::size_t i) {
-        return list.empty() ? std::string() : list[list.size() == 1 ? 0 : i];
-    };
-    std::vector<postgres_host> hosts;
-    for (std::size_t i = 0; i < count; ++i) {
-        hosts.push_back({at(names, i), at(addresses, i), at(ports, i)});
+
+    bool is_one_of(std::string_view keyword, std::initializer_list<std::string_view> known) const {
+        const std::string said = value(keyword);
+        return said.empty() || std::find(known.begin(), known.end(), said) != known.end();
     }
-    return hosts;
+
+    bool is_uri_;
+    std::unique_ptr<PQconninfoOption, postgres_free> options_{};
+};
+
+inline postgres_target postgres_target_of(const std::string& conninfo) {
+    return postgres_conninfo_reader(conninfo).read();
 }
 
 } // namespace detail

@@ -56,6 +56,8 @@ public:
             roll_back();
         } else if (row.count() == 1) {
             read(row);
+        } else { // nothing was placed
+            error_ = postgres_error("ZB001");
         }
         return row;
     }

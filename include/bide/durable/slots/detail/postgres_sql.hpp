@@ -3,6 +3,10 @@
 
 // The statements of a PostgreSQL slot.
 //
+// Each names the schema, so that no search_path decides which table it is, and compares the table's
+// oid: a table that was dropped and made again is not taken for the one that it was. Both are part
+// of the statement, as a pooler may give it to any session.
+//
 // A pooler may give each transaction to another session, so nothing is ever set for a session. What
 // a statement needs it sets for its own transaction, by functions that it calls:
 //
@@ -18,6 +22,7 @@
 #include <bide/core/config.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,25 +30,40 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// `name` or `schema.name`, each of letters, digits and underscores; in quotes. Nothing: it is not.
-inline std::string postgres_identifier(std::string_view name) {
-    std::string quoted = "\"";
-    std::size_t length = 0;
-    bool has_schema = false;
+// A schema and a table, each of letters, digits and underscores.
+struct postgres_name {
+    std::string schema{}; // nothing: it is not said
+    std::string table{};  // nothing: the name is no name
+
+    // In quotes.
+    std::string quoted() const { return '"' + schema + "\".\"" + table + '"'; }
+    std::string plain() const { return schema + "." + table; }
+};
+
+inline bool postgres_is_identifier(std::string_view name) noexcept {
     for (const char c : name) {
         const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (c == '.' && length > 0 && !has_schema) {
-            quoted += "\".\"";
-            length = 0;
-            has_schema = true;
-        } else if ((is_letter || (c >= '0' && c <= '9' && length > 0)) && length < 63) {
-            quoted += c;
-            ++length;
-        } else {
+        if (!is_letter && (c < '0' || c > '9')) {
+            return false;
+        }
+    }
+    return !name.empty() && name.size() <= 63 && (name[0] < '0' || name[0] > '9');
+}
+
+// Of `name` or `schema.name`, with a schema that is said elsewhere, or nowhere.
+inline postgres_name postgres_name_of(std::string_view name, std::string_view schema) {
+    const std::size_t dot = name.find('.');
+    if (dot != name.npos && schema.empty()) {
+        schema = name.substr(0, dot);
+        name.remove_prefix(dot + 1);
+        if (schema.empty()) {
             return {};
         }
     }
-    return length == 0 ? std::string() : quoted + '"';
+    if (!postgres_is_identifier(name) || (!schema.empty() && !postgres_is_identifier(schema))) {
+        return {};
+    }
+    return {std::string(schema), std::string(name)};
 }
 
 // The channel of a key's changes: others may share it, which wakes somebody for nothing.
@@ -70,7 +90,11 @@ struct postgres_sql {
     static constexpr std::string_view microseconds =
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-    // $1: the key. One row: version, value (or nulls), the time, whether this is a standby.
+    static constexpr const char* now = "SELECT (extract(epoch FROM clock_timestamp()) * "
+                                       "1000000)::bigint";
+
+    // $1: the key. One row: version, value (or nulls), the time, whether this is a standby, the
+    // table's oid.
     std::string load;
     // $1: the key, $2: the version, $3: the value. A row if it was stored: the version.
     std::string update;
@@ -78,17 +102,17 @@ struct postgres_sql {
     // $1: the key, $2: the value. The same.
     std::string insert;
     std::string insert_in;
-    std::string now;
-    std::string create;
-    std::string listen;
     std::string begin; // a transaction for locked(), with its settings
 
-    // `table` and `channel` are not to be quoted any more; no channel: nobody is told.
-    postgres_sql(const std::string& table, const std::string& channel,
-                 std::chrono::milliseconds patience)
-        : table_(table), notify_(channel.empty() ? "" : ", pg_notify('" + channel + "', '')") {
-        const std::string most = std::to_string(patience.count() / 2 + 1);
-        const std::string idle = std::to_string(patience.count() / 4 + 1);
+    // `channel`: nothing, and changes are not told. A row that is locked is waited for so long; a
+    // row is kept locked so long by a process that stops.
+    postgres_sql(const postgres_name& table, std::int64_t oid, const std::string& channel,
+                 std::chrono::milliseconds waits, std::chrono::milliseconds keeps)
+        : table_(table.quoted()),
+          is_same_("'" + table_ + "'::regclass::oid = " + std::to_string(oid)),
+          notify_(channel.empty() ? "" : ", pg_notify('" + channel + "', '')") {
+        const std::string most = std::to_string(waits.count());
+        const std::string idle = std::to_string(keeps.count());
         const std::string durable = // stronger than what is needed stays
             "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
             "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)";
@@ -96,41 +120,45 @@ struct postgres_sql {
         const std::string bounded =
             "(SELECT set_config('lock_timeout', '" + most + "', true)) IS NOT NULL";
         const std::string returning = " RETURNING version, " + durable + notify_;
-        const std::string first = "INSERT INTO " + table + " (key, version, value) SELECT $1, " +
-                                  std::string(microseconds) + ", $2";
+        const std::string first = "INSERT INTO " + table_ + " (key, version, value) SELECT $1, " +
+                                  std::string(microseconds) + ", $2 WHERE " + is_same_;
         const std::string once = " ON CONFLICT (key) DO NOTHING" + returning;
 
         load = "SELECT l.version, l.value, " + std::string(microseconds) +
-               ", pg_is_in_recovery() FROM (SELECT 1) AS one LEFT JOIN " + table +
+               ", pg_is_in_recovery(), '" + table_ +
+               "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + table_ +
                " AS l ON l.key = $1";
-        now = "SELECT " + std::string(microseconds);
-        update_in = "UPDATE " + table +
-                    " SET version = version + 1, value = $3 WHERE key = $1 AND version = $2";
+        update_in = "UPDATE " + table_ +
+                    " SET version = version + 1, value = $3 WHERE key = $1 AND version = $2 AND " +
+                    is_same_;
         update = update_in + " AND " + bounded + returning + heard;
         update_in += returning;
-        insert = first + " WHERE " + bounded + once + heard;
+        insert = first + " AND " + bounded + once + heard;
         insert_in = first + once;
-        create = "CREATE TABLE IF NOT EXISTS " + table +
-                 " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
-                 " WITH (fillfactor = 50)"; // room for the next version beside the last
-        listen = "LISTEN " + channel;
         begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT " + durable + heard +
                 ", set_config('lock_timeout', '" + most +
                 "', true), set_config('idle_in_transaction_session_timeout', '" + idle +
                 "', true); ";
     }
 
+    static std::string create(const postgres_name& table) {
+        return "CREATE TABLE IF NOT EXISTS " + table.quoted() +
+               " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
+               " WITH (fillfactor = 50)"; // room for the next version beside the last
+    }
+
     // The row is this transaction's until it ends. Text, as the rest: it goes in one piece with
     // others. One row or none: version, value, the time.
     std::string locked(const std::string& key) const {
         return "SELECT version, value, " + std::string(microseconds) + " FROM " + table_ +
-               " WHERE key = " + key + " FOR UPDATE";
+               " WHERE key = " + key + " AND " + is_same_ + " FOR UPDATE";
     }
 
     // There is none: one of version 0 keeps its place, until the transaction ends.
     std::string place(const std::string& key) const {
-        return "INSERT INTO " + table_ + " (key, version, value) VALUES (" + key +
-               ", 0, '') ON CONFLICT (key) DO NOTHING; " + locked(key);
+        return "INSERT INTO " + table_ + " (key, version, value) SELECT " + key +
+               ", 0, ''::bytea WHERE " + is_same_ + " ON CONFLICT (key) DO NOTHING; " +
+               locked(key);
     }
 
     std::string commit(const std::string& key, std::int64_t version,
@@ -142,6 +170,7 @@ struct postgres_sql {
 
 private:
     std::string table_;
+    std::string is_same_;
     std::string notify_;
 };
 

@@ -7,6 +7,8 @@
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -16,9 +18,32 @@
 #include <system_error>
 
 #include <libpq-fe.h>
+#include <poll.h>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+using postgres_deadline = std::chrono::steady_clock::time_point;
+
+// False: the deadline is over.
+inline bool postgres_wait_for(int fd, short events, postgres_deadline until) noexcept {
+    for (;;) {
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        if (left.count() < 0) {
+            return false;
+        }
+        pollfd one{fd, events, 0};
+        const auto most = std::chrono::milliseconds(1'000'000);
+        const int ready = ::poll(&one, 1, static_cast<int>((left < most ? left : most).count()));
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return true; // libpq finds out what is wrong
+        }
+        if (ready == 0 && left < most) {
+            return false;
+        }
+    }
+}
 
 struct postgres_free {
     void operator()(PGresult* result) const noexcept { ::PQclear(result); }

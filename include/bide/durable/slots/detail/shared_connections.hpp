@@ -4,9 +4,9 @@
 // What all slots of a process share: one object for each key, which goes with its last user, and
 // connections that are used in turn.
 //
-// A child of fork() gets objects of its own. Another thread may have been in the middle of an object
-// when the process was forked, so the child never runs the destructor of what it inherited. The
-// child calls leave() on it, which closes descriptors at most, and keeps its memory.
+// A child of fork() gets objects of its own. Another thread of the parent may have been changing an
+// object when the process was forked, so the child never runs the destructor of what it inherited.
+// The child calls leave() on it, which closes descriptors at most, and keeps its memory.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -134,7 +134,7 @@ inline std::error_code sqlite_connection::begin() {
     }
     if (const char* const full = ::sqlite3_db_filename(db_, "main");
         full != nullptr && *full != 0) {
-        settings_.path = full; // so that it stays the same when the working directory changes
+        settings_.path = full; // without symbolic links
     }
     ++generation_;
     return {};
@@ -150,10 +150,7 @@ inline std::error_code sqlite_connection::open() {
         return error;
     }
     patience_.seed(reinterpret_cast<std::uintptr_t>(this));
-    // No name is anything but a file's: not a URI, not a database in memory.
-    const char first = settings_.path[0];
-    const std::string name = (first == ':' || first == 'f' ? "./" : "") + settings_.path;
-    int code = ::sqlite3_open_v2(name.c_str(), &db_,
+    int code = ::sqlite3_open_v2(settings_.path.c_str(), &db_,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                                      SQLITE_OPEN_PRIVATECACHE,
                                  nullptr);

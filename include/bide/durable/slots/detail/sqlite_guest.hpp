@@ -40,7 +40,7 @@ public:
     sqlite_guest(sqlite_connection& link, sqlite_witness& witness, const sqlite_transaction& in)
         : link_(link), witness_(witness), in_(in) {}
 
-    result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> look() {
         if (const std::error_code error = begin()) {
             return unexpected{error};
         }
@@ -64,7 +64,7 @@ public:
         return row.defect.empty() ? judged(std::move(row)) : unexpected{link_.corrupt(row)};
     }
 
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result exchange(slot_version version, std::string_view value) {
         if (const std::error_code error = begin()) {
             return sqlite_failed(error);
         }

@@ -11,6 +11,7 @@
 
 #include <bide/core/config.hpp>
 
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,10 +20,47 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #endif
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// From the working directory of now. So a name cannot be taken for a URI or a database in memory.
+// Throws: std::bad_alloc.
+inline std::string sqlite_absolute(std::string path) {
+#if defined(__unix__) || defined(__APPLE__)
+    if (path.empty() || path.front() == '/') {
+        return path;
+    }
+    std::string here(256, '\0');
+    while (::getcwd(here.data(), here.size()) == nullptr) {
+        if (errno != ERANGE) {
+            return "./" + path; // no directory: neither is there a file
+        }
+        here.resize(2 * here.size());
+    }
+    here.resize(here.find('\0'));
+    return here + '/' + path;
+#else
+    return path;
+#endif
+}
+
+// The path beside which SQLite makes its files: not that of a symbolic link.
+// Throws: std::bad_alloc.
+inline std::string sqlite_resolved(const std::string& path) {
+#if defined(__unix__) || defined(__APPLE__)
+    struct ::stat facts{};
+    if (::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode)) {
+        char* const real = ::realpath(path.c_str(), nullptr);
+        const std::string resolved = real == nullptr ? path : real;
+        std::free(real);
+        return resolved;
+    }
+#endif
+    return path;
+}
 
 // In one line, whatever is in it.
 // Throws: std::bad_alloc.

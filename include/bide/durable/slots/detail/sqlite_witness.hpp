@@ -1,22 +1,16 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
 
-// What a slot knows besides its database, from the file beside it: what was acknowledged, and which
-// holders are there.
+// What a slot knows of its row besides the database, from the file beside that: what was
+// acknowledged last.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/presence_file.hpp>
 #include <bide/durable/slots/detail/sqlite_marks.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -32,15 +26,13 @@ public:
     void attend(const std::string& database, unsigned generation) {
         if (generation_ != generation) {
             generation_ = generation;
+            seen_ = 0;
+            known_ = {};
             marks_.close();
             if (recalls_) {
                 marks_.open(database);
             }
-#if defined(__linux__) && defined(F_OFD_SETLK)
-            presences_.emplace(sqlite_marks::path_beside(database), 0600u);
-#endif
         }
-        known_ = {};
     }
 
     // To begin one with that is in a transaction of the caller's.
@@ -49,16 +41,25 @@ public:
         if (recalls_ && !marks_.is_open()) {
             marks_.open(database);
         }
-        known_ = {};
     }
 
     // Before the row is read: then no row that has not fallen back is of an earlier version.
-    void recall() noexcept { known_ = marks_.get(); }
+    void recall() noexcept {
+        seen_ = 0;
+        known_ = marks_.get();
+    }
+    // Before the row is changed if it has this version: then what was recalled when it was read, or
+    // acknowledged, is still the latest.
+    void recall(slot_version version) noexcept {
+        if (version == 0 || version != seen_) {
+            recall();
+        }
+    }
     slot_version known() const noexcept { return known_.version; }
 
     // Compares what was read with what was known. False: the row is damaged, and says so.
     // Throws: std::bad_alloc.
-    bool judge(sqlite_row& row) const {
+    bool judge(sqlite_row& row) {
         slot_snapshot& there = row.there;
         if (known_.version > there.version) {
             there.lost_acknowledged = true;
@@ -69,46 +70,25 @@ public:
                          std::to_string(there.version);
             return false;
         }
+        seen_ = there.version;
         return true;
     }
 
     // After a recall() in the same operation, and after the commit.
     void acknowledge(slot_version version, std::string_view value) noexcept {
         if (marks_.is_open()) {
-            marks_.set({version, sqlite_sum(value)});
+            known_ = {version, sqlite_sum(value)};
+            seen_ = version;
+            marks_.set(known_);
         }
     }
-
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    // After an attend().
-    // Errors: errc::operation_not_supported where the file cannot be had.
-    // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code>
-    be_present(const std::string& database) {
-        if (!recalls_) { // it is made as those of others are
-            marks_.open(database);
-            marks_.close();
-        }
-        auto taken = presences_->be_present();
-        if (!taken && (taken.error() == std::errc::permission_denied ||
-                       taken.error() == std::errc::read_only_file_system ||
-                       taken.error() == std::errc::operation_not_permitted)) {
-            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-        }
-        return taken;
-    }
-    bool can_ask() const noexcept { return presences_.has_value(); }
-    presence is_present(std::int64_t mark) noexcept { return presences_->is_present(mark); }
-#endif
 
 private:
     bool recalls_;
     unsigned generation_ = 0;
     sqlite_marks marks_;
     sqlite_mark known_{};
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    std::optional<presence_file> presences_{};
-#endif
+    slot_version seen_ = 0; // of the row, since it was recalled; 0: none
 };
 
 } // namespace detail

@@ -1,0 +1,190 @@
+#ifndef BIDE_DURABLE_DETAIL_ACQUIRE_CALLS_HPP
+#define BIDE_DURABLE_DETAIL_ACQUIRE_CALLS_HPP
+
+// How an acquisition calls its store:
+//
+//   a thread without a time limit and without a stop    on that thread
+//   any other thread, and every coroutine               on store threads, one look at a time
+//
+// If the caller's time is up while a look is under way, the caller leaves. The look owns the
+// acquisition, too: when the look ends, its store thread takes back what the look was granted, or
+// its place in the queue. If the store fails then, the lock's withdrawals try again. A caller that
+// gives up between two looks has the same done by a last call, which it waits for as for a look.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/detail/acquisition.hpp>
+#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/sched/task.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class look_call final : public store_call {
+public:
+    enum class kind { look, give_up };
+
+    look_call(std::shared_ptr<acquisition> of, kind what) : of_(std::move(of)), kind_(what) {}
+
+    // Once it has ended. False: the acquisition is over.
+    bool goes_on() const {
+        if (thrown_) {
+            std::rethrow_exception(thrown_);
+        }
+        return goes_on_;
+    }
+
+private:
+    void call() noexcept override {
+        if (kind_ == kind::give_up) {
+            of_->give_up_stopped();
+            return;
+        }
+#if BIDE_EXCEPTIONS
+        try {
+            goes_on_ = of_->look();
+        } catch (...) {
+            thrown_ = std::current_exception();
+            of_->undo();
+        }
+#else
+        goes_on_ = of_->look();
+#endif
+        is_over_ = !goes_on_;
+    }
+    void was_left() noexcept override {
+        of_->undo();
+        is_over_ = true;
+    }
+    void afterwards() noexcept override {
+        if (is_over_ || kind_ == kind::give_up) {
+            of_->end();
+        }
+        of_.reset();
+    }
+
+    std::shared_ptr<acquisition> of_;
+    const kind kind_;
+    bool goes_on_ = false;
+    bool is_over_ = false; // the store thread's
+    std::exception_ptr thrown_;
+};
+
+// The caller's side of an acquisition on store threads. Destroyed before it is over, it leaves.
+class bounded_acquisition {
+public:
+    bounded_acquisition(lock_parts parts, acquire_request request)
+        : of_(std::make_shared<acquisition>(std::move(parts), std::move(request))) {}
+    bounded_acquisition(const bounded_acquisition&) = delete;
+    bounded_acquisition& operator=(const bounded_acquisition&) = delete;
+    ~bounded_acquisition() {
+        if (call_ != nullptr) {
+            call_->leave();
+        }
+    }
+
+    acquisition& of() noexcept { return *of_; }
+    const std::shared_ptr<look_call>& call() const noexcept { return call_; }
+
+    // Throws: std::system_error where no store thread can be started, std::bad_alloc.
+    void start(look_call::kind what) {
+        call_ = std::make_shared<look_call>(of_, what);
+        if (const std::error_code error = store_call::start(call_)) {
+            call_.reset();
+            throw_error(error);
+        }
+    }
+
+private:
+    const std::shared_ptr<acquisition> of_;
+    std::shared_ptr<look_call> call_;
+};
+
+inline void wait_for_change(acquisition& it) {
+    const std::int64_t rest = it.again().steady_ns() - native_platform::now();
+    it.changed().wait_for(std::chrono::nanoseconds(rest));
+}
+
+// For a thread that has all the time.
+inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request request) {
+    acquisition it(parts, std::move(request));
+#if BIDE_EXCEPTIONS
+    try {
+        while (it.look()) {
+            wait_for_change(it);
+        }
+    } catch (...) {
+        it.undo();
+        it.end();
+        throw;
+    }
+#else
+    while (it.look()) {
+        wait_for_change(it);
+    }
+#endif
+    it.end();
+    return it.take(false);
+}
+
+// For a thread.
+inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_request request) {
+    if (deadline::after(request.timeout).is_never() && !request.stop.stop_possible()) {
+        return acquire_here(parts, std::move(request));
+    }
+    bounded_acquisition mine(parts, std::move(request));
+    acquisition& it = mine.of();
+    const auto look = [&it]() noexcept { it.nudge(); };
+    const std::stop_callback on_stop(it.limits().stop, look);
+    for (;;) {
+        mine.start(look_call::kind::look);
+        if (const std::error_code why = mine.call()->wait(it.limits())) {
+            return unexpected{why};
+        }
+        if (!mine.call()->goes_on()) {
+            return it.take(false);
+        }
+        wait_for_change(it);
+    }
+}
+
+// For a coroutine.
+inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request request) {
+    bounded_acquisition mine(std::move(parts), std::move(request));
+    acquisition& it = mine.of();
+    for (bool waits = true; waits;) {
+        mine.start(look_call::kind::look);
+        auto looking = wait_for_call(mine.call(), it.limits());
+        if (const std::error_code why = co_await std::move(looking)) {
+            co_return unexpected{why};
+        }
+        if (!mine.call()->goes_on()) {
+            co_return it.take(true);
+        }
+        auto change =
+            it.changed().async_wait().with_deadline(it.again()).with_stop(it.limits().stop);
+        const auto changed = co_await std::move(change);
+        waits = changed || changed.error() != errc::stopped;
+    }
+    mine.start(look_call::kind::give_up);
+    auto leaving = wait_for_call(mine.call(), it.limits());
+    static_cast<void>(co_await std::move(leaving));
+    co_return unexpected{make_error_code(errc::stopped)};
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

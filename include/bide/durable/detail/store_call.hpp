@@ -1,0 +1,276 @@
+#ifndef BIDE_DURABLE_DETAIL_STORE_CALL_HPP
+#define BIDE_DURABLE_DETAIL_STORE_CALL_HPP
+
+// A call to a store that its caller may leave before the call ends. The caller is a thread or a
+// coroutine; the call runs on a store thread and owns all that it uses.
+//
+//   under way -> ended   the call ran, and the caller takes its result
+//   under way -> left    the caller's time was up. The store thread calls was_left() when the call
+//                        ends; a call that has not begun is skipped
+//
+// One exchange of the state decides, so the result has exactly one owner: the caller, or
+// was_left().
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/durable/detail/store_threads.hpp>
+#include <bide/sched/task.hpp>
+#include <bide/sched/this_task.hpp>
+#include <bide/sync/event.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// How long a caller waits for its call: until `until`, or a stop, and then no longer than `grace`
+// for what is under way.
+struct call_limits {
+    deadline until = deadline::never();
+    std::chrono::nanoseconds grace{0};
+    std::stop_token stop{};
+
+    static deadline later(deadline than, std::chrono::nanoseconds by) noexcept {
+        const std::int64_t at = than.steady_ns();
+        const std::int64_t most = deadline::never().steady_ns();
+        return at >= most - by.count() ? deadline::never() : deadline::at_ns(at + by.count());
+    }
+
+    // The end of the grace, for a caller that begins to use it now.
+    deadline last() const noexcept {
+        const deadline from_now = later(deadline::at_ns(native_platform::now()), grace);
+        const deadline in_all = later(until, grace);
+        return from_now.steady_ns() < in_all.steady_ns() ? from_now : in_all;
+    }
+    std::error_code why() const noexcept {
+        return native_platform::now() >= until.steady_ns() ? make_error_code(errc::timeout)
+                                                           : make_error_code(errc::stopped);
+    }
+};
+
+class store_call {
+public:
+    store_call() noexcept { runs_.run = waker(&run, this); }
+    store_call(const store_call&) = delete;
+    store_call& operator=(const store_call&) = delete;
+    virtual ~store_call() = default;
+
+    // Makes the call on a store thread. Once. An error: it is not made.
+    static std::error_code start(const std::shared_ptr<store_call>& one) noexcept {
+        one->self_ = one;
+        const std::error_code error = store_threads::post(one->runs_);
+        if (error) {
+            one->self_.reset();
+        }
+        return error;
+    }
+
+    // Waits for its end. An error: the caller has left it, by errc::timeout or errc::stopped.
+    // Blocks: until then.
+    std::error_code wait(const call_limits& limits);
+
+    // The caller does not wait any more. False: the call has ended before.
+    bool leave() noexcept {
+        int now = under_way;
+        // Order: acq_rel [SC1]; what the caller did is visible to was_left(). Failure: acquire; the
+        // result is visible to the caller.
+        return state_.compare_exchange_strong(now, left, std::memory_order_acq_rel,
+                                              std::memory_order_acquire);
+    }
+    bool has_ended() const noexcept {
+        // Order: acquire [SC1]; the result is visible to the caller.
+        return state_.load(std::memory_order_acquire) == ended;
+    }
+
+    // Set after its end.
+    event& end() noexcept { return end_; }
+
+protected:
+    // All on a store thread.
+    virtual void call() noexcept = 0;
+    virtual void was_left() noexcept {}
+    virtual void afterwards() noexcept {} // when the caller knows of the end already
+
+private:
+    static constexpr int under_way = 0;
+    static constexpr int ended = 1;
+    static constexpr int left = 2;
+
+    static void run(void* self) noexcept;
+
+    runnable runs_;
+    std::shared_ptr<store_call> self_; // while it is posted or runs
+    native_platform::atomic<int> state_{under_way};
+    event end_;
+    event end_or_stop_;
+};
+
+// Coroutines that it wakes go on elsewhere: what they do must not take a store thread.
+inline void store_call::run(void* self) noexcept {
+    auto& me = *static_cast<store_call*>(self);
+    const std::shared_ptr<store_call> alive = std::move(me.self_);
+    {
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        // Order: relaxed; only whether the call is worth while.
+        if (me.state_.load(std::memory_order_relaxed) != left) {
+            me.call();
+        }
+        // Order: acq_rel [SC1]; publishes the result, and sees what a caller that left has done.
+        if (me.state_.exchange(ended, std::memory_order_acq_rel) == left) {
+            me.was_left();
+        } else {
+            me.end_or_stop_.set();
+            me.end_.set();
+        }
+    }
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    me.afterwards();
+}
+
+inline std::error_code store_call::wait(const call_limits& limits) {
+    const auto rest = [](deadline until) {
+        return std::chrono::nanoseconds(until.steady_ns() - native_platform::now());
+    };
+    {
+        const auto tell = [this]() noexcept { end_or_stop_.set(); };
+        const std::stop_callback on_stop(limits.stop, tell);
+        end_or_stop_.wait_for(rest(limits.until));
+    }
+    if (has_ended()) {
+        return {};
+    }
+    const std::error_code why = limits.why();
+    end_.wait_for(rest(limits.last()));
+    return leave() ? why : std::error_code();
+}
+
+// The task that a coroutine is part of; nullptr: none.
+struct own_context {
+    basic_task_context<native_platform>* found = nullptr;
+    bool await_ready() const noexcept { return false; }
+    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        found = task_context_of<native_platform>(h.promise());
+        return false;
+    }
+    basic_task_context<native_platform>* await_resume() const noexcept { return found; }
+};
+
+// As store_call::wait(), for a coroutine. The end of its task is a stop; the grace is for that,
+// too.
+// Throws: std::system_error where bide's service threads cannot be started.
+inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
+    auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
+    const auto ended = co_await std::move(ends);
+    if (ended) {
+        co_return std::error_code();
+    }
+    own_context asked;
+    const auto* const mine = co_await asked;
+    // A shield is the running task's: not that of another which happens to run here.
+    std::optional<this_task::shield> shield;
+    if (mine != nullptr && mine == running_task()) {
+        shield.emplace();
+    }
+    auto last = call->end().async_wait().with_deadline(limits.last());
+    static_cast<void>(co_await std::move(last));
+    if (call->leave()) {
+        co_return make_error_code(ended.error() == errc::timeout ? errc::timeout : errc::stopped);
+    }
+    co_return std::error_code();
+}
+
+enum class call_kind {
+    may_be_skipped, // if its caller left before it began
+    has_to_run
+};
+
+// A call with an answer. If the caller left, the answer is dropped.
+template <class R> class answer_call final : public store_call {
+public:
+    answer_call(std::function<R()> body, call_kind kind) : body_(std::move(body)), kind_(kind) {}
+
+    // Requires: it has ended, and nobody has left it.
+    R take() {
+        if (error_) {
+            std::rethrow_exception(error_);
+        }
+        return std::move(*answer_);
+    }
+
+private:
+    void call() noexcept override {
+#if BIDE_EXCEPTIONS
+        try {
+            answer_.emplace(body_());
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+#else
+        answer_.emplace(body_());
+#endif
+    }
+
+    void was_left() noexcept override {
+        if (kind_ == call_kind::has_to_run && !answer_ && !error_) {
+            call();
+        }
+    }
+
+    const std::function<R()> body_;
+    const call_kind kind_;
+    std::optional<R> answer_;
+    std::exception_ptr error_;
+};
+
+// Makes the call on a store thread and waits no longer than the limits say. If there is no such
+// thread the call is made here.
+template <class R>
+R call_store(const std::function<R()>& body, const call_limits& limits,
+             call_kind kind = call_kind::may_be_skipped) {
+    const auto call = std::make_shared<answer_call<R>>(body, kind);
+    if (store_call::start(call)) {
+        return body();
+    }
+    if (const std::error_code why = call->wait(limits)) {
+        return unexpected{why};
+    }
+    return call->take();
+}
+
+// The same for a coroutine; nothing is called here.
+template <class R>
+task<R> async_call_store(std::function<R()> body, call_limits limits,
+                         call_kind kind = call_kind::may_be_skipped) {
+    const auto call = std::make_shared<answer_call<R>>(std::move(body), kind);
+    if (const std::error_code error = store_call::start(call)) {
+        co_return unexpected{error};
+    }
+    auto waiting = wait_for_call(call, std::move(limits));
+    if (const std::error_code why = co_await std::move(waiting)) {
+        co_return unexpected{why};
+    }
+    co_return call->take();
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,197 @@
+#ifndef BIDE_DURABLE_DETAIL_WITHDRAWALS_HPP
+#define BIDE_DURABLE_DETAIL_WITHDRAWALS_HPP
+
+// What the acquisitions of one lock have left in the store and could not take back themselves: a
+// place in the queue, or a grant. It is taken back in the background, on one store thread for each
+// lock, and again after a pause while the store fails. An entry is dropped when its time in the
+// record is over.
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/detail/store_threads.hpp>
+#include <bide/durable/detail/vigil.hpp>
+#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/process.hpp>
+#include <bide/durable/ticket.hpp>
+#include <bide/sync/mutex.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class withdrawals final : public watched, public std::enable_shared_from_this<withdrawals> {
+public:
+    explicit withdrawals(std::shared_ptr<lock_engine> engine) : engine_(std::move(engine)) {
+        runs_.run = waker(&run, this);
+    }
+
+    struct entry {
+        durable_ticket ticket{};
+        bool is_there = true;      // in the record, perhaps
+        bool settle = false;       // what an earlier try left on its way may still come
+        bool ends_waiting = false; // it is counted as a waiter of this process
+        std::int64_t until_ms = 0; // of boottime_ms(): its time in the record is over
+    };
+
+    // Takes it back soon. Calls no store. Where there is no thread or no memory for it, its time in
+    // the record ends.
+    void add(entry left) noexcept;
+
+    // The vigil's: the pause is over.
+    void happened() noexcept override { post(); }
+
+private:
+    static constexpr std::int64_t least_pause_ms = 10;
+    static constexpr std::int64_t most_pause_ms = 1'000;
+
+    static void run(void* self) noexcept;
+    bool try_all() noexcept;
+    bool is_done(entry& one) noexcept;
+    void post() noexcept;
+    void pause() noexcept;
+
+    const std::shared_ptr<lock_engine> engine_;
+    const pid_t process_ = ::getpid();
+    runnable runs_;
+    mutex lock_;
+    // Under lock_:
+    std::vector<entry> entries_;
+    std::shared_ptr<withdrawals> self_; // while it is posted, runs or pauses
+    // The runner's:
+    std::int64_t pause_ms_ = least_pause_ms;
+};
+
+inline void withdrawals::add(entry left) noexcept {
+    if (process_ != ::getpid()) { // of a child of fork(); its parent's lock may be held for ever
+        return;
+    }
+    const durable_options& o = engine_->options();
+    left.until_ms =
+        durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
+    {
+        const std::lock_guard held(lock_);
+#if BIDE_EXCEPTIONS
+        try {
+            entries_.push_back(std::move(left));
+        } catch (...) {
+            return;
+        }
+#else
+        entries_.push_back(std::move(left));
+#endif
+        if (self_ != nullptr) {
+            return;
+        }
+        self_ = shared_from_this();
+    }
+    post();
+}
+
+inline void withdrawals::post() noexcept {
+    if (store_threads::post(runs_)) {
+        pause();
+    }
+}
+
+inline void withdrawals::pause() noexcept {
+    const std::int64_t at = durable::boottime_ms() + pause_ms_;
+    pause_ms_ = std::min(2 * pause_ms_, most_pause_ms);
+#if BIDE_EXCEPTIONS
+    try {
+        vigil::here().alarm(shared_from_this(), at);
+    } catch (...) {
+        const std::lock_guard held(lock_);
+        entries_.clear();
+        self_.reset(); // its caller has a reference
+    }
+#else
+    vigil::here().alarm(shared_from_this(), at);
+#endif
+}
+
+inline void withdrawals::run(void* self) noexcept {
+    auto& me = *static_cast<withdrawals*>(self);
+    std::shared_ptr<withdrawals> alive; // destroyed after the lock
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    while (me.try_all()) {
+        const std::lock_guard held(me.lock_);
+        if (me.entries_.empty()) {
+            me.pause_ms_ = least_pause_ms;
+            alive = std::move(me.self_);
+            return;
+        }
+    }
+    {
+        const std::lock_guard held(me.lock_);
+        alive = me.self_;
+    }
+    me.pause();
+}
+
+// False: the store has failed, and there is something left.
+inline bool withdrawals::try_all() noexcept {
+    std::vector<entry> all;
+    {
+        const std::lock_guard held(lock_);
+        all.swap(entries_);
+    }
+    std::erase_if(all, [this](entry& one) { return is_done(one); });
+    if (all.empty()) {
+        return true;
+    }
+    const std::lock_guard held(lock_);
+    if (entries_.empty()) {
+        entries_.swap(all);
+        return false;
+    }
+#if BIDE_EXCEPTIONS
+    try {
+        entries_.insert(entries_.end(), all.begin(), all.end());
+    } catch (...) { // no memory: their time in the record ends
+    }
+#else
+    entries_.insert(entries_.end(), all.begin(), all.end());
+#endif
+    return false;
+}
+
+inline bool withdrawals::is_done(entry& one) noexcept {
+    if (std::exchange(one.ends_waiting, false)) {
+        engine_->end_waiting();
+    }
+    if (!one.is_there) {
+        return true;
+    }
+#if BIDE_EXCEPTIONS
+    try {
+        const auto gone = engine_->release(one.ticket, one.settle);
+        return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
+    } catch (...) { // no memory, or the caller's clock
+        return durable::boottime_ms() >= one.until_ms;
+    }
+#else
+    const auto gone = engine_->release(one.ticket, one.settle);
+    return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
+#endif
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,289 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
+
+// How a PostgreSQL slot gets at its table: on a connection that all slots of this process with the
+// same connection string use in turn, once the table is found.
+//
+// A row that another transaction has locked is waited for in short pieces. In between the other
+// slots of the process have their turns, so that one locked row does not stall them. Renewals wait
+// for one piece only: they come again.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/postgres_connection.hpp>
+#include <bide/durable/slots/detail/postgres_errors.hpp>
+#include <bide/durable/slots/detail/postgres_hosts.hpp>
+#include <bide/durable/slots/detail/postgres_sql.hpp>
+#include <bide/durable/slots/detail/postgres_table.hpp>
+#include <bide/durable/slots/detail/postgres_wire.hpp>
+#include <bide/durable/slots/detail/postgres_words.hpp>
+#include <bide/durable/slots/detail/shared_connections.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <libpq-fe.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+class postgres_access {
+public:
+    using purpose = postgres_connection::key::purpose;
+    using parameters = std::initializer_list<postgres_parameter>;
+
+    struct settings {
+        std::string conninfo;
+        purpose what_for;
+        postgres_name name; // no table: it is no name
+        bool creates;
+        std::chrono::milliseconds patience;
+        std::string told_key; // of whose changes others are told; nothing: they are not
+    };
+
+    explicit postgres_access(settings s)
+        : postgres_access(postgres_target_of(s.conninfo), std::move(s)) {}
+
+    const settings& of() const noexcept { return of_; }
+    std::string environment() const { return link_.of().environment; }
+    postgres_deadline until() const noexcept {
+        return std::chrono::steady_clock::now() + of_.patience;
+    }
+
+    // Runs once(connection, sql), connected and with the table found, and again where the server
+    // rolled it back for nothing that it did. An error: noted, for explain().
+    // Blocks: until the deadline.
+    template <class Once> postgres_reply run(postgres_deadline until, Once once) {
+        return repeat(until, true, once);
+    }
+    // Finds the table, and makes it where there is none.
+    postgres_reply make(postgres_deadline until) {
+        return ask(until, [&](postgres_connection& link, const auto&) {
+            return search_on(link, until, true);
+        });
+    }
+    // Without the table.
+    template <class Once> postgres_reply ask(postgres_deadline until, Once once) {
+        return repeat(until, false, once);
+    }
+
+    // Once, in a transaction of the caller's.
+    postgres_reply run_in(PGconn& in, std::string postgres_sql::*which, parameters with);
+
+    // An answer to load, unless it is a standby's, which may be old, or about another table.
+    postgres_reply fresh(postgres_reply row);
+
+    // Requires: run() was once without an error.
+    std::string channel() const { return postgres_channel(found_.name.plain(), of_.told_key); }
+
+    // Of the last operation that failed.
+    const std::string& words() const noexcept { return words_; }
+    void note(std::string words) { words_ = std::move(words); }
+    std::string explain() const {
+        return words_.empty() ? target_.where : target_.where + ": " + words_;
+    }
+    // The same for all that reach the same server as the same user.
+    std::string store_name() const {
+        return target_.where + (target_.user.empty() ? "" : ", user " + target_.user);
+    }
+
+private:
+    static constexpr int max_tries = 10; // that the server rolls back and asks to repeat
+    static constexpr std::chrono::milliseconds row_wait{100};
+
+    postgres_access(postgres_target target, settings&& s)
+        : of_(std::move(s)), target_(std::move(target)),
+          link_({of_.conninfo, target_.environment, of_.what_for}),
+          table_({of_.conninfo, target_.environment, of_.name.schema, of_.name.table}) {}
+
+    template <class Once> postgres_reply repeat(postgres_deadline until, bool on_table, Once& once);
+    template <class Once>
+    postgres_reply try_once(postgres_connection& link, postgres_deadline until, bool on_table,
+                            Once& once);
+    postgres_reply settle(postgres_connection& link, postgres_deadline until);
+    postgres_reply search_on(postgres_connection& link, postgres_deadline until, bool creates);
+    template <class Ask> postgres_reply search(Ask ask, bool creates);
+    void use(const postgres_found& found);
+    postgres_reply wrong(const char* state, std::string words) {
+        words_ = std::move(words);
+        return {nullptr, {}, postgres_error(state), true, false};
+    }
+
+    settings of_;
+    postgres_target target_;
+    shared_connection<postgres_connection> link_;
+    shared_in_process<postgres_table> table_;
+    postgres_found found_{}; // that sql_ is about
+    std::optional<postgres_sql> sql_{};
+    std::string words_{};
+};
+
+template <class Once>
+postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, Once& once) {
+    const auto row_until = std::chrono::steady_clock::now() + of_.patience / 2;
+    for (int tries = 1;;) {
+        auto turn = link_.get().take(until);
+        if (!turn) {
+            words_ = "other calls of this process had the connection for all the time";
+            return {nullptr, {}, std::make_error_code(std::errc::timed_out), true, true};
+        }
+        postgres_reply answer = try_once(*turn, until, on_table, once);
+        if (answer.is("25006")) { // no longer the primary: the next time another one may be
+            turn->drop();
+        }
+        const auto now = std::chrono::steady_clock::now();
+        const bool is_locked = answer.is("55P03") && now < row_until &&
+                               of_.what_for == postgres_connection::key::calls;
+        const bool is_undone =
+            (answer.is("40001") || answer.is("40P01")) && ++tries <= max_tries && now < until;
+        if (!answer.is_certain || !(is_locked || is_undone)) {
+            return answer;
+        }
+    }
+}
+
+template <class Once>
+postgres_reply postgres_access::try_once(postgres_connection& link, postgres_deadline until,
+                                         bool on_table, Once& once) {
+    words_.clear();
+    postgres_reply answer;
+    answer.error = link.make_ready(until);
+    if (answer.error) {
+        answer.is_lost = true;
+    } else if (on_table) {
+        answer = settle(link, until);
+    }
+    if (!answer.error) {
+        answer = once(link, sql_);
+        if (answer.is("42P01") && words_.empty()) {
+            words_ = postgres_table_search::dropped(found_.name);
+        } else if (answer.error && words_.empty() && on_table) {
+            words_ = link.message().empty() ? answer.error.message() : link.message();
+            words_ += postgres_advice(answer.error, found_.name);
+        }
+    }
+    if (answer.error && words_.empty()) {
+        words_ = link.message().empty() ? answer.error.message() : link.message();
+    }
+    return answer;
+}
+
+// The table is found, and has been looked for on this connection.
+inline postgres_reply postgres_access::settle(postgres_connection& link, postgres_deadline until) {
+    const auto made_at = link.made_at();
+    if (!table_.get().is_verified(of_.what_for, made_at)) {
+        postgres_reply answer = search_on(link, until, of_.creates);
+        if (answer.error) {
+            return answer;
+        }
+        table_.get().verify(of_.what_for, made_at);
+    }
+    use(table_.get().found());
+    return {};
+}
+
+inline postgres_reply postgres_access::search_on(postgres_connection& link,
+                                                 postgres_deadline until, bool creates) {
+    const auto ask = [&](const std::string& sql, parameters with) {
+        return link.run(sql, with, until);
+    };
+    postgres_reply answer = search(ask, creates);
+    if (answer.error) {
+        answer.is_certain = true; // of what the caller asked for, nothing
+        words_ += words_.empty() ? link.message() : "";
+        words_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
+    }
+    return answer;
+}
+
+// Several may make it at the same time, and all but one may be told so in one way or another.
+template <class Ask> postgres_reply postgres_access::search(Ask ask, bool creates) {
+    postgres_table& table = table_.get();
+    postgres_found known = table.found();
+    if (known.oid == 0) {
+        known = found_; // of this process's parent
+    }
+    for (bool is_made = false;; is_made = true) {
+        postgres_table_search one(of_.name, known);
+        postgres_reply answer = one.run(ask);
+        if (!answer.error) {
+            table.keep(one.found());
+            return table.found().oid == one.found().oid
+                       ? std::move(answer)
+                       : wrong("ZB001", postgres_table_search::another(one.found().name));
+        }
+        words_ = one.words();
+        if (!one.is_missing() || !creates || is_made) {
+            return answer;
+        }
+        words_.clear();
+        const std::string create =
+            postgres_sql::create(postgres_table_search::wanted(of_.name));
+        answer = ask(create, {});
+        if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
+            answer = ask(create, {});
+        }
+        if (answer.error) {
+            return answer;
+        }
+    }
+}
+
+inline void postgres_access::use(const postgres_found& found) {
+    if (sql_ && found_.oid == found.oid) {
+        return;
+    }
+    found_ = found;
+    const std::chrono::milliseconds half = of_.patience / 2 + std::chrono::milliseconds(1);
+    sql_.emplace(found.name, found.oid, of_.told_key.empty() ? std::string() : channel(),
+                 std::min(half, row_wait), of_.patience / 4 + std::chrono::milliseconds(1));
+}
+
+inline postgres_reply postgres_access::fresh(postgres_reply row) {
+    if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
+        row.error = postgres_error("25006");
+        words_ = "it is a standby";
+    } else if (!row.error && row.int8(4) != found_.oid) {
+        row.error = postgres_error("ZB001");
+        words_ = postgres_table_search::another(found_.name);
+    }
+    return row;
+}
+
+inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_sql::*which,
+                                              parameters with) {
+    const PGTransactionStatusType status = ::PQtransactionStatus(&in);
+    if (status == PQTRANS_IDLE || status == PQTRANS_ACTIVE) {
+        return wrong("25001", "not inside a transaction");
+    }
+    const auto ask = [&](const std::string& sql, parameters given) {
+        const postgres_arguments a(given);
+        postgres_reply answer;
+        answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(),
+                                         a.values.data(), a.lengths.data(), a.formats.data(), 1));
+        if (::PQresultStatus(answer.rows.get()) != PGRES_TUPLES_OK) {
+            answer.error = postgres_error_of(answer.rows.get());
+            words_ = postgres_words_of(answer.rows.get());
+        }
+        return answer; // certain: nothing of a transaction that failed or was lost is ever done
+    };
+    if (table_.get().found().oid == 0) {
+        if (postgres_reply answer = search(ask, false); answer.error) {
+            return answer;
+        }
+    }
+    use(table_.get().found());
+    return ask((*sql_).*which, with);
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,166 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_REFUSAL_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_REFUSAL_HPP
+
+// Why there is no connection to PostgreSQL, as a code and in words. libpq tells neither but in a
+// text, which may be in any language; codes and what comes from the server are not.
+
+#include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/postgres_errors.hpp>
+#include <bide/durable/slots/detail/postgres_wire.hpp>
+#include <bide/durable/slots/detail/postgres_words.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <libpq-fe.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Where a SQLSTATE stands in the text of a refusal, as in "FATAL:  28P01: password ...". libpq
+// tells it nowhere else. npos: nowhere.
+inline std::size_t postgres_state_in(std::string_view text) noexcept {
+    constexpr std::string_view mark = ":  ";
+    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
+        const std::string_view rest = text.substr(at + mark.size());
+        if (rest.size() > 5 && rest[5] == ':' &&
+            postgres_category_type::packed(rest.substr(0, 5)) != 0) {
+            return at + mark.size();
+        }
+    }
+    return text.npos;
+}
+
+// Why there is no connection. A pooler has one code for all that it refuses.
+inline std::error_code postgres_error_in(std::string_view text) {
+    const std::size_t at = postgres_state_in(text);
+    if (at == text.npos) {
+        return postgres_error("08001");
+    }
+    const std::string_view state = text.substr(at, 5);
+    if (state == "08P01") {
+        const auto says = [text](std::string_view words) { return text.find(words) != text.npos; };
+        if (says("no such database")) {
+            return postgres_error("3D000");
+        }
+        if (says("no such user") || says("authentication failed")) {
+            return postgres_error("28P01");
+        }
+    }
+    return postgres_error(state);
+}
+
+// libpq's report of a connection that failed, of one line or more for each try: without the host,
+// which stands before it, without codes and without places in the server's source; each once.
+inline std::string postgres_words_in(std::string_view text) {
+    std::string words;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(end == text.npos ? text.size() : end + 1);
+        constexpr std::string_view failed = " failed: ";
+        if (const std::size_t at = line.find(failed);
+            line.starts_with("connection to server ") && at != line.npos) {
+            line.remove_prefix(at + failed.size());
+        }
+        if (line.starts_with("LOCATION:")) {
+            continue;
+        }
+        std::string one(line);
+        if (const std::size_t at = postgres_state_in(line); at != line.npos) {
+            one.erase(at, 6);
+        }
+        one = postgres_one_line(one);
+        if (!one.empty() && words.find(one) == words.npos) {
+            words += (words.empty() ? "" : "; ") + one;
+        }
+    }
+    return words;
+}
+
+// Of a server that speaks something else: what it says. A PostgreSQL server begins with S, N or G
+// where the client wants encryption; else with how to log in, an error, or the version it speaks.
+// TLS may come first, too. What came is left to be read.
+inline std::string postgres_foreign_words(int socket) {
+    char first[80];
+    const ssize_t n = ::recv(socket, first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+    constexpr std::string_view known = "SNGREv\x15\x16";
+    if (n <= 0 || known.find(first[0]) != known.npos) {
+        return {};
+    }
+    const std::string_view said(first, static_cast<std::size_t>(n));
+    return "not a PostgreSQL server: it says \"" +
+           postgres_one_line(said.substr(0, said.find('\n'))) + "\"";
+}
+
+// The same of a server that waits for a whole line before it speaks, as Redis does: it is sent a
+// line on another connection. A PostgreSQL server closes that connection without a word.
+// Blocks: until the deadline.
+inline std::string postgres_probe(int like, postgres_deadline until) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    auto* const address = reinterpret_cast<sockaddr*>(&peer);
+    if (::getpeername(like, address, &size) != 0 || peer.ss_family == AF_UNIX) {
+        return {};
+    }
+    const int fd = ::socket(peer.ss_family, SOCK_STREAM, 0);
+    if (fd < 0) {
+        return {};
+    }
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    constexpr std::string_view line = "PING\r\n\r\n";
+    std::string words;
+    if ((::connect(fd, address, size) == 0 || errno == EINPROGRESS) &&
+        postgres_wait_for(fd, POLLOUT, until) &&
+        ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) > 0 &&
+        postgres_wait_for(fd, POLLIN, until)) {
+        words = postgres_foreign_words(fd);
+    }
+    ::close(fd);
+    return words;
+}
+
+// Of a look-up: there is no such host, and not merely no answer now.
+inline bool postgres_is_unknown(int answer) noexcept {
+#if defined(EAI_NODATA)
+    if (answer == EAI_NODATA) {
+        return true;
+    }
+#endif
+    return answer == EAI_NONAME;
+}
+
+// Of a connection that failed.
+// Blocks: where the host's name was not found, to ask whether that will pass.
+inline std::error_code postgres_refusal(const PGconn& failed) {
+    const std::string_view host = ::PQhost(&failed) == nullptr ? "" : ::PQhost(&failed);
+    const char* const address = ::PQhostaddr(&failed);
+    const bool is_name = !host.empty() && host[0] != '/' && host[0] != '@';
+    if (is_name && (address == nullptr || *address == '\0')) {
+        addrinfo hints{};
+        hints.ai_socktype = SOCK_STREAM;
+        addrinfo* found = nullptr;
+        const int answer = ::getaddrinfo(std::string(host).c_str(), nullptr, &hints, &found);
+        if (answer == 0) {
+            ::freeaddrinfo(found);
+        } else if (postgres_is_unknown(answer)) {
+            return postgres_error("ZB004");
+        }
+    }
+    return postgres_error_in(::PQerrorMessage(&failed));
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

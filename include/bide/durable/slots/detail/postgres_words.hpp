@@ -1,0 +1,53 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
+
+// What PostgreSQL and libpq say, as one line for people.
+
+#include <bide/core/config.hpp>
+
+#include <string>
+#include <string_view>
+
+#include <libpq-fe.h>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Printable characters as they are, each run of others as one blank.
+inline std::string postgres_one_line(std::string_view text) {
+    std::string line;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte > ' ' && byte != 0x7f) {
+            line += c;
+        } else if (!line.empty() && line.back() != ' ') {
+            line += ' ';
+        }
+    }
+    if (line.ends_with(' ')) {
+        line.pop_back();
+    }
+    return line;
+}
+
+// Of a statement that failed: "ERROR: permission denied for table locks".
+inline std::string postgres_words_of(const PGresult* result) {
+    const auto field = [result](int code) {
+        const char* const text = ::PQresultErrorField(result, code);
+        return std::string(text == nullptr ? "" : text);
+    };
+    std::string words = field(PG_DIAG_MESSAGE_PRIMARY);
+    if (words.empty()) { // libpq's own
+        return postgres_one_line(::PQresultErrorMessage(result));
+    }
+    words = field(PG_DIAG_SEVERITY) + ": " + words;
+    for (const int more : {PG_DIAG_MESSAGE_DETAIL, PG_DIAG_MESSAGE_HINT}) {
+        words += field(more).empty() ? "" : ". " + field(more);
+    }
+    return postgres_one_line(words);
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,54 @@
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PRESENCE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PRESENCE_HPP
+
+// The presences of holders, in the file beside a database. A call touches neither SQLite nor what
+// another call uses: threads may call at any time, also while a transaction of the caller's has
+// locked the database.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/presence_file.hpp>
+#include <bide/durable/slots/detail/sqlite_marks.hpp>
+#include <bide/durable/slots/detail/sqlite_place.hpp>
+
+#if defined(__linux__) && defined(F_OFD_SETLK)
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Errors: errc::operation_not_supported where the file cannot be had.
+// Throws: std::bad_alloc.
+inline result<std::shared_ptr<slot_presence>, std::error_code>
+be_present_beside(const std::string& database) {
+    const std::string path = sqlite_resolved(database);
+    sqlite_marks("", "").open(path); // for those that the database is for
+    constexpr unsigned mode = 0644; // as SQLite makes a database
+    auto taken = presence_file(sqlite_marks::path_beside(path), mode).be_present();
+    if (!taken) {
+        for (const std::errc e : {std::errc::permission_denied, std::errc::read_only_file_system,
+                                  std::errc::operation_not_permitted}) {
+            if (taken.error() == e) {
+                return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+            }
+        }
+    }
+    return taken;
+}
+
+// Throws: std::bad_alloc.
+inline presence is_present_beside(const std::string& database, std::int64_t mark) {
+    return presence_file(sqlite_marks::path_beside(sqlite_resolved(database)), 0).is_present(mark);
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
+
+#endif

@@ -1,0 +1,679 @@
+// Stores that hang: a call with a time of its own returns in that time, and what it left under way is
+// taken back when the store comes back. Most of it needs no clock: the store hangs until the test lets
+// it go on, so a call that has returned before did not wait for it.
+
+#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/slots/memory.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sched/task.hpp>
+
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/tasks.hpp>
+#include <support/unhurried.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using bide::acquire_request;
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::durable_mutex;
+using bide::durable_options;
+using bide::errc;
+using bide::memory_slot;
+
+namespace {
+
+enum class place { nowhere, load, compare_exchange, update_locked, anywhere };
+
+// What the slots of one store share.
+class valve {
+public:
+    void hang_in(place where) {
+        const std::lock_guard held(lock_);
+        hangs_ = where;
+    }
+    void let_go() {
+        {
+            const std::lock_guard held(lock_);
+            hangs_ = place::nowhere;
+        }
+        changed_.notify_all();
+    }
+    void pass(place where) {
+        std::unique_lock held(lock_);
+        char name[16] = "";
+        ::pthread_getname_np(::pthread_self(), name, sizeof name);
+        callers_.insert(name);
+        ++stuck_;
+        changed_.wait(held, [&] { return hangs_ != where && hangs_ != place::anywhere; });
+        --stuck_;
+    }
+    void stored() {
+        const std::lock_guard held(lock_);
+        ++stored_;
+    }
+    int stuck() const { return read(stuck_); }
+    int writes() const { return read(stored_); }
+    place hangs() const { return read(hangs_); }
+    std::set<std::string> callers() const { return read(callers_); }
+
+    std::atomic<bool> fails{false};
+
+private:
+    template <class T> T read(const T& what) const {
+        const std::lock_guard held(lock_);
+        return what;
+    }
+    mutable std::mutex lock_;
+    std::condition_variable changed_;
+    place hangs_ = place::nowhere;
+    int stuck_ = 0;
+    int stored_ = 0;
+    std::set<std::string> callers_;
+};
+
+class slot_base {
+public:
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    slot_base(memory_slot of, std::shared_ptr<valve> v) : of_(std::move(of)), valve_(std::move(v)) {}
+
+    bide::result<bide::slot_snapshot, std::error_code> load() {
+        valve_->pass(place::load);
+        if (valve_->fails) {
+            return bide::unexpected{std::make_error_code(std::errc::io_error)};
+        }
+        return of_.load();
+    }
+    cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+        valve_->pass(place::compare_exchange);
+        const cas_result tried = of_.compare_exchange(v, value);
+        if (tried.status == cas_status::stored) {
+            valve_->stored();
+        }
+        return tried;
+    }
+
+protected:
+    memory_slot of_;
+    std::shared_ptr<valve> valve_;
+};
+
+// All that is stored goes through update_locked().
+class locked_slot : public slot_base {
+public:
+    using slot_base::slot_base;
+    cas_result compare_exchange(bide::slot_version, std::string_view) {
+        return {cas_status::conflict, 0, {}, {}};
+    }
+    cas_result update_locked(const bide::slot_update& update) {
+        valve_->pass(place::update_locked);
+        for (;;) {
+            const auto now = of_.load();
+            const auto wanted = update(*now);
+            if (!wanted) {
+                return {cas_status::stored, now->version, {}, {}};
+            }
+            cas_result tried = of_.compare_exchange(now->version, *wanted);
+            if (tried.status != cas_status::conflict) {
+                valve_->stored();
+                return tried;
+            }
+        }
+    }
+};
+static_assert(bide::locked_slot<locked_slot>);
+
+// Of a store that all slots share; renewals do not hang.
+class shared_slot : public slot_base {
+public:
+    shared_slot(memory_slot of, std::string store, std::shared_ptr<valve> calls,
+                std::shared_ptr<valve> renewals)
+        : slot_base(std::move(of), std::move(calls)), store_(std::move(store)),
+          renewals_(std::move(renewals)) {}
+    std::string store() const { return store_; }
+    shared_slot for_renewals() const { return {of_, store_, renewals_, renewals_}; }
+
+private:
+    std::string store_;
+    std::shared_ptr<valve> renewals_;
+};
+static_assert(bide::shared_store_slot<shared_slot>);
+
+// What is left behind does not go by itself while a test waits for it to go.
+durable_options with_long_lease() {
+    durable_options o;
+    o.lease = std::chrono::hours(1);
+    return o;
+}
+
+// A store that hangs, a lock in it, and another way to the same record.
+struct bench {
+    explicit bench(place where = place::load, durable_options o = with_long_lease())
+        : hangs(where), lock(make(where), 1, o), seen(memory) {}
+    bench(const bench&) = delete;
+    bench& operator=(const bench&) = delete;
+    ~bench() { v->let_go(); }
+
+    bide::slot_ref make(place where) {
+        if (where == place::update_locked) {
+            return locked_slot(memory, v);
+        }
+        return slot_base(memory, v);
+    }
+    void hang() { v->hang_in(hangs); }
+
+    // Nobody has been let through: the call that is under way hangs still.
+    bool still_hangs() const { return v->hangs() == hangs && v->writes() == writes_before; }
+
+    std::size_t holders() {
+        const auto now = seen.inspect();
+        return now && *now ? (*now)->live.holders.size() : 0;
+    }
+    std::size_t waiters() {
+        const auto now = seen.inspect();
+        return now && *now ? (*now)->live.waiters.size() : 0;
+    }
+
+    const place hangs;
+    const memory_slot memory;
+    const std::shared_ptr<valve> v = std::make_shared<valve>();
+    int writes_before = 0;
+    bide::durable_semaphore lock;
+    durable_mutex seen;
+    const test::watchdog limit;
+};
+
+acquire_request within(std::chrono::milliseconds time) {
+    acquire_request r;
+    r.timeout = time;
+    return r;
+}
+
+int threads_called(std::string_view name) {
+    int count = 0;
+    for (const auto& one : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream file(one.path() / "comm");
+        std::string comm;
+        std::getline(file, comm);
+        count += comm.substr(0, name.size()) == name ? 1 : 0;
+    }
+    return count;
+}
+
+bool all_are_for_stores(const std::set<std::string>& callers) {
+    for (const std::string& name : callers) {
+        const bool allowed = name.rfind("bide-store", 0) == 0 || name.rfind("bide-lease", 0) == 0;
+        if (!allowed) {
+            UNSCOPED_INFO("the store was called on a thread " << name);
+            return false;
+        }
+    }
+    return !callers.empty();
+}
+
+// Acquires in the hand of the test, which resumes it.
+using held_coroutine = test::held_on<test::manual_executor>;
+held_coroutine acquire_in_hand(test::manual_executor&, bide::durable_semaphore& s,
+                               std::atomic<int>& done) {
+    auto waiting = s.async_acquire();
+    auto got = co_await std::move(waiting);
+    done = got ? 1 : -1;
+}
+
+std::string this_thread_name() {
+    char name[16] = "";
+    ::pthread_getname_np(::pthread_self(), name, sizeof name);
+    return name;
+}
+
+test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resumed_on,
+                        std::atomic<int>& done) {
+    auto waiting = s.async_acquire();
+    auto got = co_await std::move(waiting);
+    resumed_on.insert(this_thread_name());
+    {
+        auto renewing = got->async_renew();
+        const auto renewed = co_await std::move(renewing);
+        resumed_on.insert(this_thread_name());
+        const auto mine = std::move(*got); // its destructor calls the store
+        static_cast<void>(renewed); // a slow machine may lose it
+        done = 1;
+    }
+    done = 2;
+}
+
+} // namespace
+
+TEST_CASE("hung_store: a call with a time of its own returns while the store hangs, and what it left "
+          "is taken back") {
+    for (const place where : {place::load, place::compare_exchange, place::update_locked}) {
+        const auto each = [&](const char* what, auto call) {
+            CAPTURE(what, static_cast<int>(where));
+            bench b(where);
+            b.hang();
+            call(b);
+            REQUIRE(b.still_hangs());
+            REQUIRE(b.v->stuck() == 1);
+            b.v->let_go();
+            // What hung was granted, and given back.
+            REQUIRE(test::eventually([&] { return b.v->writes() >= 2; }));
+            REQUIRE(b.holders() == 0);
+            REQUIRE(b.waiters() == 0);
+            acquire_request all_the_time;
+            REQUIRE(b.lock.acquire(all_the_time).has_value());
+        };
+        each("acquire with a timeout", [](bench& b) {
+            REQUIRE(b.lock.acquire(within(20ms)).error() == errc::timeout);
+        });
+        each("try_acquire", [](bench& b) {
+            REQUIRE(b.lock.try_acquire().error() == errc::timeout);
+        });
+        each("acquire with a stop", [](bench& b) {
+            std::stop_source source;
+            acquire_request r;
+            r.stop = source.get_token();
+            std::error_code why;
+            std::thread waiter([&] { why = b.lock.acquire(r).error(); });
+            test::eventually([&] { return b.v->stuck() == 1; });
+            source.request_stop();
+            waiter.join();
+            REQUIRE(why == errc::stopped);
+        });
+        each("async_acquire with a timeout", [](bench& b) {
+            REQUIRE(bide::sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
+        });
+        each("async_acquire with a stop", [](bench& b) {
+            bide::scheduler workers(test::workers(1));
+            std::stop_source source;
+            acquire_request r;
+            r.stop = source.get_token();
+            auto task = workers.spawn(b.lock.async_acquire(r));
+            test::eventually([&] { return b.v->stuck() == 1; });
+            source.request_stop();
+            REQUIRE(std::move(task).join().error() == errc::stopped);
+        });
+        each("a cancelled async_acquire", [](bench& b) {
+            bide::scheduler workers(test::workers(1));
+            auto task = workers.spawn(b.lock.async_acquire());
+            test::eventually([&] { return b.v->stuck() == 1; });
+            task.cancel();
+            REQUIRE(std::move(task).join().error() == errc::stopped);
+        });
+        each("a destroyed async_acquire", [](bench& b) {
+            std::atomic<int> done{0};
+            test::manual_executor hand;
+            auto coroutine = acquire_in_hand(hand, b.lock, done);
+            coroutine.start();
+            test::eventually([&] { return b.v->stuck() == 1; });
+            coroutine.destroy();
+            REQUIRE(done == 0);
+        });
+    }
+}
+
+TEST_CASE("hung_store: calls behind one that hangs do not wait for it either") {
+    bench b;
+    b.hang();
+    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
+    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
+    REQUIRE(b.lock.try_acquire().error() == errc::timeout);
+    REQUIRE(bide::sync_wait(b.lock.async_acquire(within(10ms))).error() == errc::timeout);
+    REQUIRE(b.still_hangs());
+}
+
+TEST_CASE("hung_store: who waited and gives up while the store hangs leaves no place in the queue") {
+    bench b;
+    durable_mutex other(b.memory);
+    auto held = other.acquire();
+    std::stop_source source;
+    acquire_request r;
+    r.stop = source.get_token();
+
+    const auto comes_back = [&] {
+        REQUIRE(b.waiters() == 1);
+        b.v->let_go();
+        REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+        REQUIRE(held->release().has_value());
+        const auto next = other.acquire();
+        REQUIRE(next.has_value());
+    };
+    SECTION("a thread, by a stop") {
+        std::error_code why;
+        std::thread waiter([&] { why = b.lock.acquire(r).error(); });
+        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+        b.hang();
+        source.request_stop();
+        waiter.join();
+        REQUIRE(why == errc::stopped);
+        comes_back();
+    }
+    SECTION("a coroutine, by a stop") {
+        bide::scheduler workers(test::workers(1));
+        auto task = workers.spawn(b.lock.async_acquire(r));
+        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+        b.hang();
+        source.request_stop();
+        REQUIRE(std::move(task).join().error() == errc::stopped);
+        comes_back();
+    }
+    SECTION("a coroutine, by the end of its task") {
+        bide::scheduler workers(test::workers(1));
+        auto task = workers.spawn(b.lock.async_acquire(r));
+        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+        b.hang();
+        task.cancel();
+        REQUIRE(std::move(task).join().error() == errc::stopped);
+        comes_back();
+    }
+}
+
+TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no place in the queue") {
+    bench b;
+    durable_mutex other(b.memory);
+    auto held = other.acquire();
+    std::atomic<int> done{0};
+    test::manual_executor hand;
+    auto coroutine = acquire_in_hand(hand, b.lock, done);
+    coroutine.start();
+    SECTION("while a look is under way or its end is not known") {}
+    SECTION("between two looks") {
+        REQUIRE(test::eventually([&] { return hand.run_one(); }));
+    }
+    REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+    coroutine.destroy();
+    REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+    REQUIRE(done == 0);
+}
+
+TEST_CASE("hung_store: what could not be taken back from a store that fails is when it works again") {
+    bench b;
+    durable_mutex other(b.memory);
+    auto held = other.acquire();
+    std::stop_source source;
+    acquire_request r;
+    r.stop = source.get_token();
+    std::error_code why;
+    std::thread waiter([&] { why = b.lock.acquire(r).error(); });
+    REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+    b.v->fails = true;
+    source.request_stop();
+    waiter.join();
+    REQUIRE(why == errc::stopped);
+    REQUIRE(b.waiters() == 1);
+    b.v->fails = false;
+    REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+}
+
+TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {
+    const test::watchdog limit;
+    const auto v = std::make_shared<valve>();
+    v->hang_in(place::load);
+    bide::scheduler workers(test::workers(2));
+
+    durable_options brief = with_long_lease();
+    brief.patience = 20ms;
+    const memory_slot works;
+    durable_mutex of_another(works, brief);
+    auto held = bide::sync_wait(of_another.async_acquire());
+
+    std::vector<memory_slot> memories(1000);
+    std::vector<std::unique_ptr<durable_mutex>> locks;
+    std::vector<bide::join_handle<bide::result<bide::durable_guard, std::error_code>>> calls;
+    for (const memory_slot& memory : memories) {
+        locks.push_back(
+            std::make_unique<durable_mutex>(slot_base(memory, v), with_long_lease()));
+        calls.push_back(workers.spawn(locks.back()->async_acquire(within(300ms))));
+    }
+    int most = 0;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        most = i % 50 == 0 ? std::max(most, threads_called("bide-store")) : most;
+        REQUIRE(std::move(calls[i]).join().error() == errc::timeout);
+    }
+    REQUIRE(v->stuck() > 0);
+    REQUIRE(v->stuck() <= 256);
+    REQUIRE(most <= 256);
+    REQUIRE(held->release().error() == errc::timeout); // it has no thread, and is not forgotten
+    v->let_go();
+    durable_mutex another(works, test::unhurried());
+    REQUIRE(test::eventually([&] { return another.try_acquire().has_value(); }));
+    for (const memory_slot& memory : memories) {
+        durable_mutex seen(memory);
+        REQUIRE(test::eventually([&] { return seen.try_acquire().has_value(); }));
+    }
+}
+
+TEST_CASE("hung_store: coroutines never call a store on a thread that resumes them") {
+    const test::watchdog limit;
+    std::set<std::string> callers;
+    bide::scheduler workers(test::workers(2));
+    for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
+        durable_options o;
+        o.lease = 300ms;
+        o.renew_on = where;
+        bench b(place::load, o);
+        const auto use = [&]() -> bide::task<bool> {
+            auto waiting = b.lock.async_acquire();
+            auto got = co_await std::move(waiting);
+            auto renewing = got->async_renew();
+            const auto renewed = co_await std::move(renewing);
+            auto releasing = got->async_release();
+            const auto released = co_await std::move(releasing);
+            auto again = b.lock.async_acquire();
+            {
+                const auto dropped = co_await std::move(again);
+            }
+            co_return renewed && released;
+        };
+        std::vector<bide::join_handle<bool>> tasks;
+        for (int i = 0; i < 4; ++i) {
+            tasks.push_back(workers.spawn(use()));
+        }
+        for (auto& task : tasks) {
+            static_cast<void>(std::move(task).join()); // a slow machine may lose one
+        }
+        std::atomic<int> done{0};
+        std::set<std::string> resumed_on; // without an executor, and not on a store thread
+        use_once(b.lock, resumed_on, done);
+        REQUIRE(test::eventually([&] { return done == 2; }));
+        for (const std::string& name : resumed_on) {
+            CHECK(name.rfind("bide-store", 0) != 0);
+        }
+        done = 0;
+
+        durable_mutex other(b.memory);
+        auto held = other.acquire();
+        REQUIRE(bide::sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
+        auto cancelled = workers.spawn(b.lock.async_acquire());
+        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+        cancelled.cancel();
+        REQUIRE(std::move(cancelled).join().error() == errc::stopped);
+        test::manual_executor hand;
+        auto coroutine = acquire_in_hand(hand, b.lock, done);
+        coroutine.start();
+        REQUIRE(test::eventually([&] { return hand.run_one(); }));
+        coroutine.destroy();
+        REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+
+        // Renewals, too.
+        REQUIRE(held->release().has_value());
+        auto kept = bide::sync_wait(b.lock.async_acquire());
+        const std::stop_token lost = kept->lost();
+        REQUIRE(test::eventually([&] {
+            const auto now = other.inspect();
+            return lost.stop_requested() ||
+                   (!(*now)->live.holders.empty() && (*now)->live.holders[0].renewals > 0);
+        }));
+        REQUIRE(all_are_for_stores(b.v->callers()));
+    }
+}
+
+TEST_CASE("hung_store: async_release and async_renew answer as release and renew do") {
+    const test::watchdog limit;
+    durable_mutex m(memory_slot{});
+    auto one = m.acquire();
+    REQUIRE(bide::sync_wait(one->async_renew()).has_value());
+    REQUIRE(bide::sync_wait(one->async_release()).has_value());
+    auto two = m.acquire();
+    {
+        const auto dropped = two->async_release(); // never awaited
+    }
+    auto three = m.acquire();
+    REQUIRE(m.admin("ops").force_release(three->fence(), "gone").value());
+    REQUIRE(bide::sync_wait(three->async_renew()).error() == durable_errc::lock_lost);
+    REQUIRE(bide::sync_wait(three->async_release()).error() == durable_errc::lock_lost);
+}
+
+TEST_CASE("hung_store: a release goes on when its caller has left it") {
+    durable_options o = with_long_lease();
+    o.patience = 20ms;
+    bench b(place::load, o);
+    const auto free_again = [&] {
+        REQUIRE(b.v->hangs() == place::load);
+        REQUIRE(b.holders() == 1);
+        b.v->let_go();
+        REQUIRE(test::eventually([&] { return b.holders() == 0; }));
+    };
+    SECTION("release_for") {
+        auto g = b.lock.acquire();
+        b.hang();
+        REQUIRE(g->release_for(5ms).error() == errc::timeout);
+        free_again();
+    }
+    SECTION("async_release, by patience") {
+        auto g = b.lock.acquire();
+        b.hang();
+        REQUIRE(bide::sync_wait(g->async_release()).error() == errc::timeout);
+        free_again();
+    }
+    SECTION("async_release, cancelled") {
+        bide::scheduler workers(test::workers(1));
+        auto g = b.lock.acquire();
+        b.hang();
+        auto task = workers.spawn(g->async_release());
+        test::eventually([&] { return b.v->stuck() == 1; });
+        task.cancel();
+        const auto released = std::move(task).join();
+        REQUIRE_FALSE(released.has_value());
+        free_again();
+    }
+    SECTION("the guard of a coroutine, destroyed") {
+        {
+            const auto g = bide::sync_wait(b.lock.async_acquire());
+            REQUIRE(g.has_value());
+            b.hang();
+        }
+        free_again();
+    }
+}
+
+TEST_CASE("hung_store: a look from outside and an administrator wait for their patience only") {
+    durable_options o;
+    o.patience = 20ms;
+    bench b(place::anywhere, o);
+    REQUIRE(b.lock.acquire().has_value());
+    b.writes_before = b.v->writes();
+    b.hang();
+    REQUIRE(b.lock.inspect().error() == errc::timeout);
+    auto ops = b.lock.admin("ops");
+    const auto gone = ops.force_release(1, "hangs");
+    REQUIRE_FALSE(gone.has_value());
+    const auto repaired = ops.repair(100, "hangs");
+    REQUIRE(repaired.error() == durable_errc::indeterminate);
+    REQUIRE(b.still_hangs());
+}
+
+TEST_CASE("hung_store: locks that share a store renew on one thread, and not behind their own calls") {
+    const test::watchdog limit;
+    const auto calls = std::make_shared<valve>();
+    const auto renewals = std::make_shared<valve>();
+    const std::size_t stores = bide::detail::renewers::count();
+    const int threads = threads_called("bide-lease");
+    {
+        durable_options o;
+        o.lease = 3s;
+        std::vector<memory_slot> memories(20);
+        std::vector<std::unique_ptr<durable_mutex>> locks;
+        std::vector<bide::durable_guard> held;
+        for (const memory_slot& memory : memories) {
+            locks.push_back(std::make_unique<durable_mutex>(
+                shared_slot(memory, "the store", calls, renewals), o));
+            auto got = locks.back()->acquire();
+            held.push_back(std::move(*got));
+        }
+        REQUIRE(bide::detail::renewers::count() == stores + 1);
+        REQUIRE(threads_called("bide-lease") <= threads + 1);
+        calls->hang_in(place::load);
+        acquire_request r = within(1ms);
+        REQUIRE(locks[0]->acquire(r).error() == errc::timeout); // and hangs in the lock's turn
+        REQUIRE(calls->stuck() == 1);
+        for (std::size_t i = 0; i < memories.size(); ++i) {
+            durable_mutex seen(memories[i], o);
+            const std::stop_token lost = held[i].lost();
+            REQUIRE(test::eventually([&] {
+                const auto now = seen.inspect();
+                return (*now)->live.holders.empty() || (*now)->live.holders[0].renewals > 0;
+            }));
+            REQUIRE_FALSE(lost.stop_requested());
+        }
+        REQUIRE(calls->stuck() == 1);
+        for (const std::string& name : renewals->callers()) {
+            REQUIRE(name.rfind("bide-lease", 0) == 0);
+        }
+        calls->let_go();
+    }
+    REQUIRE(test::eventually([&] { // its thread stays a while
+        std::this_thread::sleep_for(10ms);
+        return bide::detail::renewers::count() == stores;
+    }));
+}
+
+TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process from ending") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const auto v = std::make_shared<valve>();
+        durable_options o;
+        o.lease = 1s;
+        durable_mutex m(slot_base(memory_slot(), v), o);
+        durable_mutex other(slot_base(memory_slot(), v), o);
+        auto* const kept = new auto(m.acquire()); // its destructor would wait
+        v->hang_in(place::anywhere);
+        const bool right = kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
+        // A slow machine may lose it before its renewal begins.
+        test::eventually([&] { return v->stuck() == 2 || !(*kept)->is_held(); });
+        std::exit(right ? 0 : 1);
+    }
+    int status = -1;
+    const test::watchdog limit;
+    ::waitpid(child, &status, 0);
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);
+}

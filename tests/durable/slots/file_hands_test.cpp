@@ -1,0 +1,412 @@
+#include <bide/durable/slots/file.hpp>
+
+#include <support/catch.hpp>
+
+// The file slot among hands that are not its own: files of other kinds in the place of its files,
+// files that are removed, moved, damaged or put back, and what it says of them.
+#if defined(__unix__) || defined(__APPLE__)
+
+#include <support/children.hpp>
+#include <support/temp_directory.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/mount.h>
+#include <sys/sysmacros.h>
+#endif
+
+using bide::cas_result;
+using bide::cas_status;
+using bide::durable_errc;
+using bide::file_slot;
+using bide::file_slot_options;
+using bide::slot_snapshot;
+using bide::slot_version;
+
+static_assert(bide::repairable_slot<file_slot> && bide::repairable_slot<bide::relaxed_file_slot>);
+static_assert(bide::explaining_slot<file_slot> && bide::explaining_slot<bide::relaxed_file_slot>);
+
+namespace {
+
+test::temp_directory fresh_directory() { return test::temp_directory("hands"); }
+
+std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool exists(const std::string& path) {
+    struct stat facts;
+    return ::lstat(path.c_str(), &facts) == 0;
+}
+
+slot_version put(file_slot& slot, const std::string& value) {
+    const auto there = slot.load();
+    const cas_result r = there ? slot.compare_exchange(there->version, value) : cas_result{};
+    return r.status == cas_status::stored ? r.version : 0;
+}
+
+// What the slot says of it where every operation answers this error; else "".
+std::string words_of(const std::string& path, int error) {
+    const std::error_code expected(error, std::generic_category());
+    file_slot slot(path);
+    const auto loaded = slot.load();
+    const cas_result stored = slot.compare_exchange(0, "x");
+    const cas_result repaired = slot.replace_damaged("x");
+    const bool agree = !loaded && loaded.error() == expected && stored.error == expected &&
+                       stored.status == cas_status::failed && repaired.error == expected &&
+                       repaired.status == cas_status::failed;
+    return agree ? slot.explain() : std::string();
+}
+
+bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+
+bool make_socket(const std::string& path) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    if (path.size() >= sizeof name.sun_path) {
+        return false;
+    }
+    std::copy(path.begin(), path.end(), name.sun_path);
+    const int file = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    const bool is_bound =
+        file >= 0 && ::bind(file, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+    ::close(file);
+    return is_bound;
+}
+
+std::optional<std::string> add_one(const slot_snapshot& there) {
+    return std::to_string(std::strtol(there.value.c_str(), nullptr, 10) + 1);
+}
+
+} // namespace
+
+// ---- errors that stay, and their words
+
+TEST_CASE("file_slot: what is no regular file is refused at once, and it says what it is") {
+    const auto in = fresh_directory();
+    ::alarm(60); // to open a pipe may wait for ever
+    for (const std::string beside : {"", ".lock"}) {
+        CAPTURE(beside);
+        const std::string path = in / ("a" + beside.substr(0, 2));
+        const std::string file = path + beside;
+        REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+        CHECK(words_of(path, EINVAL) == file + ": is a pipe (FIFO), and has to be a regular file");
+        REQUIRE(::unlink(file.c_str()) == 0);
+        REQUIRE(make_socket(file));
+        CHECK(words_of(path, EINVAL) == file + ": is a socket, and has to be a regular file");
+        REQUIRE(::unlink(file.c_str()) == 0);
+        REQUIRE(::mkdir(file.c_str(), 0700) == 0);
+        CHECK(words_of(path, EISDIR) == file + ": is a directory, and has to be a file");
+        REQUIRE(::rmdir(file.c_str()) == 0);
+        REQUIRE(::symlink("elsewhere", file.c_str()) == 0);
+        CHECK(begins(words_of(path, ELOOP), file + ": is a symbolic link"));
+        REQUIRE(::unlink(file.c_str()) == 0);
+        in.write("twice", "");
+        REQUIRE(::link((in / "twice").c_str(), file.c_str()) == 0);
+        CHECK(begins(words_of(path, EMLINK), file + ": has a second name (hard link): two locks"));
+        REQUIRE(::unlink(file.c_str()) == 0);
+#if defined(__linux__)
+        if (::mknod(file.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
+            WARN("skipped: no device can be made here");
+            continue;
+        }
+        CHECK(words_of(path, EINVAL) == file + ": is a device, and has to be a regular file");
+        REQUIRE(::unlink(file.c_str()) == 0);
+#endif
+    }
+    ::alarm(0);
+}
+
+TEST_CASE("file_slot: a path that leads nowhere is refused at once, and it says where it ends") {
+    const auto in = fresh_directory();
+    CHECK(words_of(in / "missing/a", ENOENT) == in / "missing/: there is no such directory");
+    in.write("file", "x");
+    CHECK(words_of(in / "file/a", ENOTDIR) ==
+          in / "file/a.lock: a part of the path is no directory");
+    CHECK(begins(words_of(in / std::string(300, 'a'), ENAMETOOLONG), in / "aaa"));
+    file_slot none("");
+    CHECK(none.load().error() == durable_errc::invalid_argument);
+    CHECK(none.replace_damaged("x").error == durable_errc::invalid_argument);
+    CHECK(none.explain() == ": is no path that can name a file");
+    file_slot quiet(in / "quiet");
+    CHECK(quiet.explain() == in / "quiet");
+}
+
+TEST_CASE("file_slot: a file without permission is refused at once, and it says which") {
+    const auto in = fresh_directory();
+    file_slot one(in / "a");
+    file_slot two(in / "b");
+    REQUIRE((put(one, "x") != 0 && put(two, "x") != 0));
+    REQUIRE(::chmod((in / "a").c_str(), 0000) == 0);
+    REQUIRE(::chmod((in / "a.lock").c_str(), 0666) == 0);
+    test::children child(1, [&](int, auto) -> std::string {
+        if (::geteuid() == 0 && (::setegid(65'534) != 0 || ::seteuid(65'534) != 0)) {
+            return "! cannot become nobody";
+        }
+        return words_of(in / "a", EACCES) + "\n" + words_of(in / "b", EACCES) + "\n";
+    });
+    const std::string said = child.reports()[0];
+    INFO(said);
+    CHECK(begins(said, in / "a: no permission to open or make it"));
+    CHECK(said.find("\n" + (in / "b.lock: no permission")) != std::string::npos);
+}
+
+TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and said to be none") {
+    const auto in = fresh_directory();
+    const std::string path = in.write("a", "my diary\n");
+    file_slot slot(path);
+    CHECK(slot.load().error() == durable_errc::corrupt_record);
+    CHECK(slot.compare_exchange(0, "x").error == durable_errc::corrupt_record);
+    CHECK(begins(slot.explain(), path + ": is no file of a slot, or both of its copies"));
+    CHECK(bytes_of(path) == "my diary\n");
+
+    file_slot_options small;
+    small.max_value = 10;
+    file_slot tight(in / "b", small);
+    CHECK(tight.compare_exchange(0, "eleven bytes").error == durable_errc::too_large);
+    CHECK(tight.explain() == in / "b: the record is larger than the slot's max_value");
+}
+
+TEST_CASE("file_slot: a lock that is not given up is said to be another process's") {
+    const auto in = fresh_directory();
+    file_slot_options hasty;
+    hasty.patience = std::chrono::milliseconds(0);
+    file_slot slot(in / "a", hasty);
+    REQUIRE(slot.load().has_value());
+    const int lock = ::open((in / "a.lock").c_str(), O_RDWR | O_CLOEXEC);
+    REQUIRE(::flock(lock, LOCK_EX) == 0);
+    CHECK(slot.compare_exchange(0, "x").error == std::errc::timed_out);
+    CHECK(begins(slot.explain(), in / "a.lock: another process has it locked"));
+    ::close(lock);
+    CHECK(put(slot, "x") != 0);
+}
+
+#if defined(__linux__)
+
+TEST_CASE("file_slot: a file that is mounted from elsewhere is refused at once, and it says so") {
+    const auto in = fresh_directory();
+    const auto out = fresh_directory();
+    if (::mount("bide-test", out.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
+        WARN("skipped: no filesystem can be mounted here");
+        return;
+    }
+    out.write("a", "");
+    in.write("a", "");
+    const bool is_bound =
+        ::mount((out / "a").c_str(), (in / "a").c_str(), nullptr, MS_BIND, nullptr) == 0;
+    const std::string said = is_bound ? words_of(in / "a", EXDEV) : "";
+    ::umount2((in / "a").c_str(), MNT_DETACH);
+    ::umount2(out.path().c_str(), MNT_DETACH);
+    REQUIRE(is_bound);
+    CHECK(begins(said, in / "a: is mounted here from another place"));
+}
+
+#endif
+
+// ---- repair
+
+TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in any of its forms") {
+    const auto in = fresh_directory();
+    const std::string path = in / "a";
+    file_slot_options wide;
+    wide.mode = 0640;
+    slot_version last = 0;
+    {
+        file_slot slot(path, wide);
+        REQUIRE(put(slot, "one") != 0);
+        last = put(slot, "two");
+    }
+    struct stat before;
+    REQUIRE(::stat(path.c_str(), &before) == 0);
+    std::string both_bad = bytes_of(path);
+    both_bad[33] ^= 1;
+    both_bad[both_bad.size() / 2 + 33] ^= 1;
+    const std::vector<std::string> forms = {both_bad, "", "my diary\n", std::string(40'960, 'x'),
+                                            std::string(8'192, '\0')};
+    for (const std::string& form : forms) {
+        CAPTURE(form.size());
+        std::ofstream(path, std::ios::binary | std::ios::trunc) << form;
+        file_slot slot(path);
+        REQUIRE(slot.load().error() == durable_errc::corrupt_record);
+        const cas_result r = slot.replace_damaged("repaired");
+        REQUIRE(r.status == cas_status::stored);
+        REQUIRE(r.version > last);
+        last = r.version;
+        CHECK(bytes_of(path + ".damaged") == form); // and no longer what was there before
+        CHECK(!exists(path + ".new"));
+        struct stat facts;
+        REQUIRE(::stat(path.c_str(), &facts) == 0);
+        CHECK(facts.st_mode == before.st_mode);
+        CHECK(file_slot(path).load()->value == "repaired");
+        CHECK(slot.replace_damaged("again").status == cas_status::conflict);
+        CHECK(slot.load()->value == "repaired");
+        REQUIRE((last = put(slot, "on")) > r.version);
+    }
+    REQUIRE(::unlink(path.c_str()) == 0);
+    file_slot slot(path);
+    const cas_result absent = slot.replace_damaged("no");
+    CHECK(absent.status == cas_status::conflict);
+    CHECK(absent.current->version == 0);
+    CHECK(!exists(path));
+}
+
+TEST_CASE("file_slot: of many that repair at a time one does, and all go on") {
+    const auto in = fresh_directory();
+    const std::string path = in.write("a", "damaged");
+    test::children all(8, [&](int i, auto gate) {
+        file_slot slot(path);
+        gate();
+        const cas_result r = slot.replace_damaged(std::to_string(i));
+        return std::string(r.status == cas_status::stored     ? "stored"
+                           : r.status == cas_status::conflict ? "conflict"
+                                                              : "! " + r.error.message());
+    });
+    const auto reports = all.reports();
+    CHECK(std::count(reports.begin(), reports.end(), "stored") == 1);
+    CHECK(std::count(reports.begin(), reports.end(), "conflict") == 7);
+    CHECK(bytes_of(path + ".damaged") == "damaged");
+}
+
+// ---- files that are removed and moved
+
+TEST_CASE("file_slot: lock files that are removed at any moment lose no change") {
+    const auto in = fresh_directory();
+    const std::string path = in / "a";
+    {
+        file_slot slot(path);
+        REQUIRE(put(slot, "0") != 0);
+    }
+    test::shared_with_children<std::atomic<int>> running;
+    constexpr int n = 6;
+    test::children crowd(n, [&](int, auto gate) {
+        ++*running;
+        gate();
+        file_slot slot(path);
+        std::string said;
+        for (int i = 0; i < 200; ++i) {
+            const cas_result r = slot.update_locked(add_one);
+            if (r.status != cas_status::stored) {
+                said += "! " + r.error.message();
+            }
+        }
+        --*running;
+        return said;
+    });
+    crowd.go();
+    long removed = 0;
+    while (running->load() > 0) {
+        removed += ::unlink((path + ".lock").c_str()) == 0;
+        ::sched_yield();
+    }
+    for (const std::string& report : crowd.reports()) {
+        CHECK(report == "");
+    }
+    CAPTURE(removed);
+    CHECK(removed > 0);
+    CHECK(file_slot(path).load()->value == std::to_string(n * 200));
+}
+
+TEST_CASE("file_slot: a slot whose file is removed says that there is none, and takes the next") {
+    const auto in = fresh_directory();
+    file_slot one(in / "a");
+    file_slot two(in / "a");
+    const slot_version first = put(one, "x");
+    REQUIRE(two.load()->version == first);
+    REQUIRE(::unlink((in / "a").c_str()) == 0);
+    for (file_slot* const slot : {&one, &two}) {
+        const auto there = slot->load();
+        REQUIRE(there.has_value());
+        CHECK(there->version == 0);
+        CHECK(!there->fell_back);
+        CHECK(slot->compare_exchange(first, "renewed").status == cas_status::conflict);
+    }
+    const slot_version next = put(two, "y");
+    CHECK(next > first);
+    CHECK(one.load()->version == next);
+}
+
+TEST_CASE("file_slot: a directory that is moved away is missing, and another in its place is new") {
+    const auto in = fresh_directory();
+    REQUIRE(::mkdir((in / "d").c_str(), 0700) == 0);
+    file_slot slot(in / "d/a");
+    file_slot reader(in / "d/a");
+    const slot_version first = put(slot, "x");
+    REQUIRE(reader.load()->version == first);
+    REQUIRE(::rename((in / "d").c_str(), (in / "moved").c_str()) == 0);
+    for (file_slot* const each : {&slot, &reader}) {
+        const auto there = each->load();
+        REQUIRE(!there); // and not: there is no record
+        CHECK(there.error() == std::errc::no_such_file_or_directory);
+        CHECK(each->compare_exchange(first, "y").error == there.error());
+        CHECK(each->explain() == in / "d/: there is no such directory");
+    }
+    CHECK(file_slot(in / "moved/a").load()->value == "x");
+    REQUIRE(::mkdir((in / "d").c_str(), 0700) == 0);
+    CHECK(reader.load()->version == 0);
+    const slot_version next = put(slot, "new");
+    CHECK(next > first);
+    CHECK(reader.load()->value == "new");
+    CHECK(file_slot(in / "moved/a").load()->value == "x");
+
+    // Moved back, its files are the ones that count again.
+    REQUIRE(::rename((in / "d").c_str(), (in / "second").c_str()) == 0);
+    REQUIRE(::rename((in / "moved").c_str(), (in / "d").c_str()) == 0);
+    for (file_slot* const each : {&slot, &reader}) {
+        CHECK(each->load()->value == "x");
+    }
+    CHECK(put(slot, "y") > next);
+    CHECK(reader.load()->value == "y");
+}
+
+TEST_CASE("file_slot: an earlier copy that was put back is told as a loss, until the next change") {
+    const auto in = fresh_directory();
+    const std::string path = in / "a";
+    file_slot slot(path);
+    REQUIRE(put(slot, "1") != 0);
+    const slot_version kept = put(slot, "2");
+    std::filesystem::copy_file(path, in / "copy");
+    const slot_version last = put(slot, "3");
+    REQUIRE(::rename((in / "copy").c_str(), path.c_str()) == 0);
+    for (int i = 0; i < 2; ++i) {
+        for (const bool is_fresh : {false, true}) {
+            const auto there = is_fresh ? file_slot(path).load() : slot.load();
+            REQUIRE(there.has_value());
+            CHECK(there->version == kept);
+            CHECK(there->value == "2");
+            CHECK(there->fell_back);
+            CHECK(there->lost_acknowledged);
+        }
+    }
+    const cas_result r = slot.compare_exchange(kept, "4");
+    REQUIRE(r.status == cas_status::stored);
+    CHECK(r.version > last);
+    const auto there = file_slot(path).load();
+    CHECK(!there->fell_back);
+    CHECK(!there->lost_acknowledged);
+}
+
+#endif

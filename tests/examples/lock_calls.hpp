@@ -1,0 +1,79 @@
+#ifndef BIDE_TESTS_EXAMPLES_LOCK_CALLS_HPP
+#define BIDE_TESTS_EXAMPLES_LOCK_CALLS_HPP
+
+// Calls to the store that end in time: each runs on a thread of its own, and what hangs is left
+// behind there. So what a call uses lives until the process ends, and main() ends it without waiting
+// for threads.
+
+#include "lock_signals.hpp"
+#include "lock_slots.hpp"
+
+#include <bide/durable/durable_semaphore.hpp>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace lock_parts {
+
+// How long a store may take that was not told a time, and how much later than told all is over: the
+// library's own limits are shorter.
+inline constexpr std::chrono::milliseconds call_limit{15'000};
+inline constexpr std::chrono::milliseconds give_up_after{80};
+
+// What the store says of an error, else the system, with the slot.
+inline std::string words_of(const options& o, const bide::durable_semaphore& lock,
+                            const std::error_code& error) {
+    const std::string said = error.category() == bide::durable_category() ? "" : lock.explain();
+    std::string text = o.name + ": ";
+    if (said.empty())
+        return text + error.message() + " (" + shown(o.slot) + ")";
+    text += shown(said);
+    return text;
+}
+
+// Runs `call` on a thread of its own; while it runs, calls on_signal(signal) for each signal. None:
+// until(), which is asked again after each event, has passed first. Throws: what the call throws.
+template <class Call, class Until, class OnSignal>
+auto in_time(inbox& events, Call call, Until until, OnSignal on_signal)
+    -> std::optional<std::invoke_result_t<Call>> {
+    std::packaged_task<std::invoke_result_t<Call>()> work(std::move(call));
+    auto answer = work.get_future();
+    std::thread([work = std::move(work), &events]() mutable {
+        work();
+        events.wake();
+    }).detach();
+    for (;;) {
+        if (answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+            return answer.get();
+        const std::optional<steady::time_point> end = until();
+        const auto e = events.next(end);
+        if (e && e->signal != 0 && e->signal != SIGCHLD)
+            on_signal(e->signal);
+        if (!e && answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+            return std::nullopt;
+    }
+}
+
+// For what an administrator asks for: a signal ends it.
+template <class Call> auto answer_of(const options& o, inbox& events, Call call) {
+    const auto end = steady::now() + call_limit;
+    auto answer = in_time(
+        events, std::move(call), [end] { return std::optional(end); },
+        [](int signal) { die_of(signal); });
+    if (!answer)
+        throw failure{EX_UNAVAILABLE, o.name + ": no answer in time (" + shown(o.slot) + ")"};
+    return std::move(*answer);
+}
+
+} // namespace lock_parts
+
+#endif

@@ -1,0 +1,226 @@
+#ifndef BIDE_TESTS_EXAMPLES_LOCK_KEEPER_HPP
+#define BIDE_TESTS_EXAMPLES_LOCK_KEEPER_HPP
+
+// The keeper: a small process between bide-lock and the command. It is the command's parent, and on
+// Linux the subreaper of everything that the command starts, so it finds and ends all of it: when
+// bide-lock says so, when the lease of a bide-lock that was stopped is over, and when bide-lock has
+// gone. It has one thread, and no part in the lock.
+//
+// It is forked by a program with threads: no allocation and no lock here.
+
+#include "lock_descendants.hpp"
+#include "lock_signals.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/signalfd.h>
+#endif
+
+namespace lock_parts {
+
+// What bide-lock and the keeper tell each other.
+struct note {
+    enum class kind : std::int32_t {
+        // bide-lock's
+        forward,  // this signal, to all of the command
+        finish,   // SIGTERM, and SIGKILL after so many milliseconds
+        good_for, // the lease, so many milliseconds more
+        leave,    // end, and let the rest of the command go on
+        // the keeper's
+        started,
+        not_executable, // errno
+        ended,          // the command's first process; its status
+        expired,        // good_for is over
+        killing,        // SIGKILL is on its way
+        refused,        // so many processes cannot be signalled: they are another user's
+        gone            // nothing is left
+    };
+    kind what;
+    std::int32_t value = 0;
+};
+
+inline bool tell(int socket, note::kind what, std::int32_t value = 0) {
+    const note n{what, value};
+    int flags = MSG_DONTWAIT;
+#if defined(MSG_NOSIGNAL)
+    flags |= MSG_NOSIGNAL;
+#endif
+    return ::send(socket, &n, sizeof n, flags) == static_cast<ssize_t>(sizeof n);
+}
+
+// Good for messages: sizes are kept, or at least never torn by what is this small.
+enum class heard { note, nothing, end };
+inline heard hear(int socket, note& n) {
+    ssize_t size = 0;
+    while ((size = ::recv(socket, &n, sizeof n, MSG_DONTWAIT)) < 0 && errno == EINTR) {
+    }
+    if (size == static_cast<ssize_t>(sizeof n))
+        return heard::note;
+    return size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? heard::nothing : heard::end;
+}
+
+class keeper {
+public:
+    // Socket: to bide-lock; -1: it is gone. Group: the command's process group; 0: it has none.
+    keeper(int socket, pid_t first, pid_t group, std::int64_t grace_ms)
+        : socket_(socket), first_(first), group_(group), grace_ms_(grace_ms) {
+#if defined(__linux__)
+        if (socket >= 0) { // all signals are blocked
+            sigset_t child;
+            ::sigemptyset(&child);
+            ::sigaddset(&child, SIGCHLD);
+            children_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+        }
+#endif
+        if (socket < 0)
+            finish(grace_ms);
+    }
+
+    // Until nothing is left of the command, or it is to be left alone.
+    void run() {
+        for (;;) {
+            const bool reaped = reap();
+            if (is_empty_)
+                return say(note::kind::gone);
+            if (killing_) {
+                const family::result r = the_family.send(group(), SIGKILL);
+                if (r.reached == 0 && r.refused != 0) { // another user's
+                    if (pause_ms_ != 100)
+                        say(note::kind::refused, r.refused);
+                    pause_ms_ = 100;
+                    if (first_ended_)
+                        return say(note::kind::gone);
+                }
+            } else if (kill_at_ != 0 && now() >= kill_at_) {
+                killing_ = true;
+                say(note::kind::killing);
+                continue;
+            }
+            if (good_until_ != 0 && now() >= good_until_ && kill_at_ == 0) {
+                say(note::kind::expired);
+                finish(grace_ms_);
+            }
+            if (!(killing_ && reaped) && !listen())
+                return;
+        }
+    }
+
+private:
+    static std::int64_t now() { // milliseconds, on a clock that goes on while the machine sleeps
+        timespec t{};
+#if defined(CLOCK_BOOTTIME)
+        ::clock_gettime(CLOCK_BOOTTIME, &t);
+#else
+        ::clock_gettime(CLOCK_MONOTONIC, &t);
+#endif
+        return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+    }
+
+    void say(note::kind what, std::int32_t value = 0) {
+        if (socket_ >= 0)
+            tell(socket_, what, value);
+    }
+
+    // The number of the group is the first process's, which may be another one's once that has
+    // been reaped. On Linux the descendants are known without the group.
+    pid_t group() const {
+#if defined(__linux__)
+        return first_ended_ ? 0 : group_;
+#else
+        return group_;
+#endif
+    }
+
+    // True: a process has ended.
+    bool reap() {
+        bool reaped = false;
+        int status = 0;
+        pid_t found = 0;
+        while ((found = ::waitpid(-1, &status, WNOHANG)) > 0 || (found < 0 && errno == EINTR)) {
+            reaped = reaped || found > 0;
+            if (found == first_) {
+                first_ended_ = true;
+                say(note::kind::ended, status);
+            }
+        }
+        is_empty_ = found < 0;
+#if !defined(__linux__)
+        if (is_empty_ && group_ > 0 && ::kill(-group_, 0) == 0)
+            is_empty_ = false;
+#endif
+        return reaped;
+    }
+
+    void finish(std::int64_t grace_ms) {
+        if (kill_at_ != 0)
+            return;
+        kill_at_ = now() + grace_ms;
+        the_family.send(group(), SIGTERM);
+        the_family.send(group(), SIGCONT); // what was stopped has to go on in order to end
+    }
+
+    // Waits for the next thing to do, and does what bide-lock says. False: it says to leave.
+    bool listen() {
+        std::int64_t left = -1;
+        const auto until = [&left](std::int64_t time) {
+            const std::int64_t rest = std::clamp<std::int64_t>(time - now(), 0, 60'000);
+            left = left < 0 ? rest : std::min(left, rest);
+        };
+        if (killing_)
+            left = pause_ms_;
+        else if (kill_at_ != 0)
+            until(kill_at_);
+        else if (good_until_ != 0)
+            until(good_until_);
+        if (children_ < 0) // nothing tells when a process has ended
+            left = left < 0 ? 20 : std::min<std::int64_t>(left, 20);
+        pollfd both[] = {{socket_, POLLIN, 0}, {children_, POLLIN, 0}};
+        ::poll(both, 2, static_cast<int>(left));
+#if defined(__linux__)
+        signalfd_siginfo info;
+        while (children_ >= 0 && ::read(children_, &info, sizeof info) > 0) {
+        }
+#endif
+        note n{};
+        while (socket_ >= 0) {
+            switch (hear(socket_, n)) {
+            case heard::nothing: return true;
+            case heard::end:
+                ::close(socket_);
+                socket_ = -1;
+                finish(grace_ms_);
+                return true;
+            case heard::note: break;
+            }
+            if (n.what == note::kind::leave)
+                return false;
+            if (n.what == note::kind::forward)
+                the_family.send(group(), n.value);
+            else if (n.what == note::kind::finish)
+                finish(n.value);
+            else if (n.what == note::kind::good_for)
+                good_until_ = now() + n.value;
+        }
+        return true;
+    }
+
+    int socket_, children_ = -1;
+    const pid_t first_, group_;
+    const std::int64_t grace_ms_;
+    std::int64_t kill_at_ = 0, good_until_ = 0; // 0: none
+    std::int64_t pause_ms_ = 5;                 // between two looks for what SIGKILL has left
+    bool first_ended_ = false, is_empty_ = false, killing_ = false;
+};
+
+} // namespace lock_parts
+
+#endif
