@@ -45,19 +45,19 @@ public:
 
     // Stored, and the client never hears of it.
     void lost_reply(flaky_proxy::afterwards then) {
-        CHECK(in_some_time(brief, [&](std::chrono::milliseconds patience) {
+        CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
             store_.fresh();
-            return loses_reply(then, patience);
+            return loses_reply(then, time_given);
         }));
     }
 
 private:
     // False: the client gave up before there was a reply to lose.
-    bool loses_reply(flaky_proxy::afterwards then, std::chrono::milliseconds patience) {
+    bool loses_reply(flaky_proxy::afterwards then, std::chrono::milliseconds time_given) {
         slot direct = store_.open_at(store_.port(), long_enough);
         const auto first = stores(direct, 0, "first");
         flaky_proxy net(store_.port());
-        slot behind = store_.open_at(net.port(), patience);
+        slot behind = store_.open_at(net.port(), time_given);
         REQUIRE(eventually([&] { return behind.load().has_value(); }));
         const int before = net.connections();
 

@@ -139,20 +139,22 @@ inline std::error_code redis_connection::greeting(const redis_place& place, std:
 }
 
 inline std::error_code redis_connection::connect(const redis_place& place, deadline end) {
+    if (place.is_secret()) { // first: a file that is missing is not the network's fault
+        redis_tls_made made = make_redis_tls(place.host, place.trust);
+        if (made.error) {
+            words_ = std::move(made.words);
+            return made.error;
+        }
+        tls_ = std::move(made.session);
+    }
     const std::error_code error = place.unix_socket.empty()
                                       ? socket_.connect_tcp(place.host, place.port, end, words_)
                                       : socket_.connect_unix(place.unix_socket, end);
-    return error || !place.is_secret() ? error : secure(place, end);
+    return error || tls_ == nullptr ? error : secure(place, end);
 }
 
 inline std::error_code redis_connection::secure(const redis_place& place, deadline end) {
     constexpr std::int64_t soon = 250'000'000; // ns; a server that works has answered then
-    redis_tls_made made = make_redis_tls(place.host, place.trust);
-    if (made.error) {
-        words_ = std::move(made.words);
-        return made.error;
-    }
-    tls_ = std::move(made.session);
     const std::int64_t first = native_platform::now() + soon;
     std::error_code error =
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
