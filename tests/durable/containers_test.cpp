@@ -155,7 +155,7 @@ int waits(const place& there, const store& in) {
 }
 
 // Each holds while the others try, and ends; its lease does not.
-void check_among(const std::vector<place>& places) {
+[[maybe_unused]] void check_among(const std::vector<place>& places) {
     for (const store& in : stores()) {
         for (const place& of_holder : places) {
             holder it(of_holder, in);

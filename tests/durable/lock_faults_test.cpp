@@ -351,7 +351,7 @@ TEST_CASE(
                 ::pthread_attr_t usual;
                 ::pthread_getattr_default_np(&usual);
                 ::pthread_getattr_default_np(&huge);
-                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
+                ::pthread_attr_setstacksize(&huge, std::size_t{1} << 52);
                 ::pthread_setattr_default_np(&huge);
                 try {
                     const auto g = m.acquire();

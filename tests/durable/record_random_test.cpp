@@ -47,6 +47,7 @@ struct model_waiter {
     std::int64_t length = 0;
     std::int64_t ends = 0;
     std::int64_t stamp = 0;
+    std::int64_t refreshes = 0; // since it came
 };
 
 struct model {
@@ -222,9 +223,10 @@ private:
         h.stamp = ++stamp_;
     }
 
-    // Who leaves and comes back within one millisecond was not away, for others.
+    // Who leaves, comes back, and is refreshed as often within one millisecond was not away, for
+    // others.
     std::int64_t stamp_of(const model_waiter& w) {
-        const auto key = std::make_tuple(w.nonce, w.ends, w.length);
+        const auto key = std::make_tuple(w.nonce, w.refreshes, w.ends, w.length);
         if (!arrivals_.contains(key)) {
             arrivals_[key] = ++stamp_;
         }
@@ -262,7 +264,7 @@ private:
         const bool is_new =
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
         if (is_new) {
-            line.push_back({self, s.weight, s.ttl, now_ + s.ttl, 0});
+            line.push_back({self, s.weight, s.ttl, now_ + s.ttl});
         }
         std::int64_t room = free_in(model_);
         std::int64_t position = 0;
@@ -309,7 +311,8 @@ private:
         if (is_stale) {
             mine.length = s.ttl;
             mine.ends = now_ + s.ttl;
-            mine.stamp = ++stamp_;
+            ++mine.refreshes;
+            mine.stamp = stamp_of(mine);
         }
         return {standing::waiting, 0, 0, position, is_stale, {}};
     }
@@ -453,7 +456,8 @@ private:
     std::int64_t now_ = 1000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
-    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::int64_t> arrivals_{};
+    std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, std::int64_t>
+        arrivals_{};
     step step_{};
     origin here_{};
     std::vector<std::int64_t> fence_of_ = std::vector<std::int64_t>(most_contenders, 0);

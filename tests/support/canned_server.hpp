@@ -65,7 +65,14 @@ private:
                     request.append(some, static_cast<std::size_t>(n));
                 }
                 requests_ += !request.empty() && is_whole_(request) ? 1 : 0;
-                ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+                for (std::size_t sent = 0; sent < answer.size();) { // one that is stopped sends less
+                    const ssize_t n =
+                        ::send(fd, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+                    if (n <= 0) {
+                        break;
+                    }
+                    sent += static_cast<std::size_t>(n);
+                }
             }
             ::shutdown(fd, SHUT_WR);
             while (::recv(fd, some, sizeof some, 0) > 0) { // or what was sent last is taken back

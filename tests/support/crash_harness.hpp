@@ -457,7 +457,7 @@ private:
             const pid_t id = home.fork();
             if (id == 0) {
                 boottime_ahead_ns() = home.shape().boottime_s * 1'000'000'000;
-                if (bide::durable::this_boot() != home.shape().boot_id) {
+                if (bide::durable::this_boot().find(home.shape().boot_id) != 0) {
                     arena_->complain("a container's boot id", bide::durable::this_boot());
                 }
             }

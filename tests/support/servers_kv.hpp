@@ -6,6 +6,7 @@
 
 #include <support/server_process.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -38,8 +39,13 @@ inline std::string asks_port(std::uint16_t port, std::string_view request, std::
         ::send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(request.size())) {
         char some[4096];
-        for (ssize_t n;
-             answer.find(until) == answer.npos && (n = ::recv(fd, some, sizeof some, 0)) > 0;) {
+        for (ssize_t n = 0; answer.find(until) == answer.npos;) {
+            do { // one that was stopped meanwhile is told of an interruption
+                n = ::recv(fd, some, sizeof some, 0);
+            } while (n < 0 && errno == EINTR);
+            if (n <= 0) {
+                break;
+            }
             answer.append(some, static_cast<std::size_t>(n));
         }
     }

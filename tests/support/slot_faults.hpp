@@ -45,15 +45,27 @@ public:
 
     // Stored, and the client never hears of it.
     void lost_reply(flaky_proxy::afterwards then) {
+        CHECK(in_some_time(brief, [&](std::chrono::milliseconds patience) {
+            store_.fresh();
+            return loses_reply(then, patience);
+        }));
+    }
+
+private:
+    // False: the client gave up before there was a reply to lose.
+    bool loses_reply(flaky_proxy::afterwards then, std::chrono::milliseconds patience) {
         slot direct = store_.open_at(store_.port(), long_enough);
         const auto first = stores(direct, 0, "first");
         flaky_proxy net(store_.port());
-        slot behind = store_.open_at(net.port(), brief);
+        slot behind = store_.open_at(net.port(), patience);
         REQUIRE(eventually([&] { return behind.load().has_value(); }));
         const int before = net.connections();
 
         net.drop_next_reply(then);
         const bide::cas_result lost = behind.compare_exchange(first, "second");
+        if (net.dropped_replies() == 0) {
+            return false;
+        }
         CHECK(lost.status == bide::cas_status::indeterminate); // and not a conflict with itself
         CHECK(lost.error == (then == flaky_proxy::afterwards::stays ? std::errc::timed_out
                                                                     : std::errc::connection_reset));
@@ -67,7 +79,10 @@ public:
         stores(direct, seen->version, "third");
         CHECK(eventually([&] { return has(behind, "third"); })); // no late reply answers that
         CHECK(net.connections() > before);
+        return true;
     }
+
+public:
 
     // The time limit is one for all of a reply, and not for each part of it.
     void slow_reply() {

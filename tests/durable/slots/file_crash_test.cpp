@@ -1045,6 +1045,7 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             CAPTURE(can_exchange, how);
             disk d;
             d.can_exchange = can_exchange;
+            d.clock = 10'000'000;
             history h;
             store s = on(d, pages_of(4096));
             REQUIRE(put(s, h, 100));
@@ -1068,6 +1069,7 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             case 4: bytes.assign(bytes.size(), '\0'); break;
             }
             const std::string damaged = bytes;
+            d.clock = 1'000; // it was set back: the mark knows better
             store by = on(d, pages_of(4096));
             REQUIRE(by.look().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);

@@ -6,8 +6,8 @@
 //
 // The vigil's thread reads the connection when it is readable, and rings the bell of each watch
 // whose channel is named. The reading never blocks. While watch() asks the server to listen to one
-// more channel, its caller has the turn and reads what comes. It rearms the vigil after it gave the
-// turn back, so what came in between is told.
+// more channel, its caller has the turn and reads what comes. If the vigil finds the turn taken, it
+// notes that, and the caller reads once more before it gives the turn back.
 //
 // A connection that is lost ends its watches: each is readable, and drain() says so. The next
 // watch() connects anew.
@@ -22,7 +22,6 @@
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -109,11 +108,15 @@ private:
         explicit core(const key& of) : link(of) {}
 
         void happened() noexcept override {
-            if (turn.try_lock()) {
-                const int fd = take_in();
-                turn.unlock();
-                rearm(fd);
+            {
+                const std::lock_guard held(door);
+                is_missed = !turn.try_lock();
+                if (is_missed) {
+                    return;
+                }
             }
+            take_in();
+            give_back();
         }
 
         std::error_code add(const std::shared_ptr<ear>& one, postgres_deadline until,
@@ -123,6 +126,7 @@ private:
         void leave() noexcept {
             if (turn.try_lock()) { // or a thread of the parent was about to change it
                 link.disown();
+                close_watched();
             }
         }
         void end() noexcept {
@@ -131,20 +135,24 @@ private:
             link.drop();
         }
 
-        // In its turn. What the server has said so far: the file to wait for, -1: it is lost.
-        int take_in() noexcept;
+        // In its turn, all. Reads what the server has said so far.
+        void take_in() noexcept;
         void forget() noexcept;
-        static void rearm(int fd) noexcept {
-            if (fd >= 0) {
-                vigil::here().rearm(fd);
+        void close_watched() noexcept {
+            if (watched_fd >= 0) {
+                ::close(std::exchange(watched_fd, -1));
             }
         }
+        // Ends the turn, and looks again where the vigil found it taken.
+        void give_back() noexcept;
 
         mutex turn;
         postgres_connection link;       // in turn
         std::vector<std::string> heard; // in turn: the channels that the server was asked for
-        int watched_fd = -1;            // in turn: that the vigil has
+        int watched_fd = -1;            // in turn: the vigil's own descriptor of the connection
         std::int64_t made_at = 0;       // in turn: whose watched_fd is
+        mutex door;                     // over the end of a turn
+        bool is_missed = false;         // under door: the vigil found the turn taken
         mutable mutex lock;
         std::vector<std::shared_ptr<ear>> ears; // under lock
     };
@@ -161,23 +169,21 @@ inline std::error_code postgres_listener::core::add(const std::shared_ptr<ear>& 
         words = "other calls of this process had the connection for all the time";
         return std::make_error_code(std::errc::timed_out);
     }
-    int fd = -1;
-    std::error_code error;
-    {
-        const std::lock_guard held(turn, std::adopt_lock);
-        error = listen(one, until);
-        words = link.message();
-        fd = take_in();
-    }
-    rearm(fd);
+    struct ended {
+        core* of;
+        ~ended() {
+            of->take_in();
+            of->give_back();
+        }
+    } const ended_turn{this};
+    const std::error_code error = listen(one, until);
+    words = link.message();
     return error;
 }
 
 inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear>& one,
                                                        postgres_deadline until) {
-    if (take_in() < 0 || link.is_in_transaction()) {
-        forget();
-    }
+    take_in();
     if (const std::error_code error = link.make_ready(until)) {
         forget();
         return error;
@@ -185,13 +191,13 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear
     if (std::exchange(made_at, link.made_at()) != link.made_at()) {
         forget(); // it was another connection until now
     }
-    const int fd = ::PQsocket(link.native());
-    if (watched_fd < 0) {
-        if (!vigil::here().add(fd, shared_from_this())) {
+    if (watched_fd < 0) { // libpq may close its own at any time, and the number be another file's
+        watched_fd = ::fcntl(::PQsocket(link.native()), F_DUPFD_CLOEXEC, 0);
+        if (watched_fd < 0 || !vigil::here().add(watched_fd, shared_from_this())) {
+            close_watched();
             link.drop();
-            return {errno, std::generic_category()};
+            return std::make_error_code(std::errc::too_many_files_open);
         }
-        watched_fd = fd;
     }
     std::string script;
     const auto is_wanted = [this](const std::string& channel) {
@@ -225,11 +231,27 @@ inline void postgres_listener::core::remove(const std::shared_ptr<ear>& one) noe
     std::erase(ears, one); // the server is told with the next LISTEN
 }
 
-inline int postgres_listener::core::take_in() noexcept {
+inline void postgres_listener::core::give_back() noexcept {
+    for (;;) {
+        if (watched_fd >= 0) {
+            vigil::here().rearm(watched_fd);
+        }
+        {
+            const std::lock_guard held(door);
+            if (!std::exchange(is_missed, false)) {
+                turn.unlock();
+                return;
+            }
+        }
+        take_in();
+    }
+}
+
+inline void postgres_listener::core::take_in() noexcept {
     PGconn* const pq = link.native();
     if (pq == nullptr || ::PQconsumeInput(pq) == 0) {
         forget();
-        return -1;
+        return;
     }
     while (PGnotify* const each = ::PQnotifies(pq)) {
         const std::lock_guard held(lock);
@@ -240,14 +262,13 @@ inline int postgres_listener::core::take_in() noexcept {
         }
         ::PQfreemem(each);
     }
-    return watched_fd;
 }
 
 // The connection is lost, and with it what it listened to.
 inline void postgres_listener::core::forget() noexcept {
     if (watched_fd >= 0) {
         vigil::here().remove(watched_fd);
-        watched_fd = -1;
+        close_watched();
     }
     heard.clear();
     const std::lock_guard held(lock);
