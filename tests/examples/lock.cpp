@@ -219,6 +219,8 @@ private:
             if (!all_.is_lost && (o_.closes || !is_leased_)) {
                 command_.leave();
                 is_over_ = true;
+            } else if (o_.verbose) {
+                complain(o_.name + ": the command has ended; waiting for what it has started");
             }
             break;
         case note::kind::expired: lose(); break;
