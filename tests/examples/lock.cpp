@@ -1,8 +1,8 @@
 // bide-lock runs a command while it holds a lock that machines can share: flock(1) with a queue and
 // fencing tokens. It shows how a program uses bide's durable locks:
 //
-//   waiting    stops at a signal or after a time, whatever the store does, and leaves no place in the
-//              queue behind
+//   waiting    stops at a signal or after a time, whatever the store does, and leaves no place in
+//              the queue behind
 //   holding    on one machine a descriptor that the command inherits holds the lock. Elsewhere a
 //              guard renews a lease in the background; if the lock is lost, the command is
 //              terminated before its lease is over: see `margin` below
@@ -219,6 +219,8 @@ private:
             if (!all_.is_lost && (o_.closes || !is_leased_)) {
                 command_.leave();
                 is_over_ = true;
+            } else if (o_.verbose) {
+                complain(o_.name + ": the command has ended; waiting for what it has started");
             }
             break;
         case note::kind::expired: lose(); break;
@@ -256,9 +258,9 @@ bool is_there(bide::durable_semaphore& lock, const durable_guard& held) {
 
 // True: lost before.
 bool release(const options& o, bide::durable_semaphore& lock, durable_guard& held, inbox& events,
-             bool hands_over) {
+             bool hands_over, std::chrono::milliseconds patience) {
     using answer = bide::result<bool, std::error_code>; // of hand_over()
-    const auto end = steady::now() + call_limit;
+    const auto end = steady::now() + patience;
     const auto released = in_time(
         events,
         [&lock, &held, hands_over]() -> answer {
@@ -275,14 +277,14 @@ bool release(const options& o, bide::durable_semaphore& lock, durable_guard& hel
             return false;
         },
         [end] { return std::optional(end); }, [](int) {});
-    const std::string when = hands_over ? "held until its processes have ended: "
-                                        : "not released, so it is free when its lease is over: ";
+    const std::string then = hands_over ? "; held until the command's processes have ended"
+                                        : "; not released, so it is free when its lease is over";
     if (!released)
-        complain(o.name + ": " + when + "no answer in time (" + shown(o.slot) + ")");
+        complain(o.name + ": no answer in time (" + shown(o.slot) + ")" + then);
     else if (!*released && released->error() == bide::durable_errc::lock_lost)
         return true;
     else if (!*released)
-        complain(when + words_of(o, lock, released->error()));
+        complain(words_of(o, lock, released->error()) + then);
     else if (o.verbose)
         complain(o.name +
                  (**released ? ": left to the processes in the background" : ": released"));
@@ -299,11 +301,12 @@ int run(const options& o, bide::durable_semaphore& lock, inbox& events,
     try {
         command = start(o, held, inherited);
     } catch (...) {
-        release(o, lock, held, events, false);
+        release(o, lock, held, events, false, call_limit);
         throw;
     }
     outcome all = supervision(o, held, *command, events).run();
-    if (release(o, lock, held, events, inherits && !all.is_lost) && !all.is_lost) {
+    const auto patience = all.is_lost ? std::chrono::milliseconds(1'000) : call_limit;
+    if (release(o, lock, held, events, inherits && !all.is_lost, patience) && !all.is_lost) {
         complain(o.name + ": the lock was lost, shortly before the command ended");
         all.is_lost = true;
     }

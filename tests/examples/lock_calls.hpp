@@ -2,8 +2,8 @@
 #define BIDE_TESTS_EXAMPLES_LOCK_CALLS_HPP
 
 // Calls to the store that end in time: each runs on a thread of its own, and what hangs is left
-// behind there. So what a call uses lives until the process ends, and main() ends it without waiting
-// for threads.
+// behind there. So what a call uses lives until the process ends, and main() ends it without
+// waiting for threads.
 
 #include "lock_signals.hpp"
 #include "lock_slots.hpp"

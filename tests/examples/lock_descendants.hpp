@@ -4,7 +4,8 @@
 // The processes that descend from this one, and signals to all of them. A subreaper stays the
 // ancestor of processes that called setsid() or were forked twice.
 //
-// Everything here is safe between fork() and exec in a program with threads: no allocation, no lock.
+// Everything here is safe between fork() and exec in a program with threads: no allocation, and no
+// lock.
 
 #include <array>
 #include <cerrno>

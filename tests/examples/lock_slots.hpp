@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 
-// Where bide-lock keeps its locks: what --slot means, and which exit status an error has. A database
-// is supported if the program was built with its client.
+// Where bide-lock keeps its locks: what --slot means, and which exit status an error has. A
+// database is supported if the program was built with its client.
 
 #include "lock_options.hpp"
 
