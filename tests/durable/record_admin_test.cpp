@@ -1,3 +1,4 @@
+#include <bide/durable/expiry.hpp>
 #include <bide/durable/record_admin.hpp>
 
 #include <bide/durable/record.hpp>
@@ -176,4 +177,17 @@ TEST_CASE("record_admin: a lease that is over is not revived past what a lost re
     // At 1100 the lock was granted to another contender, and that record was lost.
     make_up_for_lost(lock.r, true, lock.t, 1110, {});
     REQUIRE(lock.renew("a", a.fence, 1110).is == renewal::lost);
+}
+
+TEST_CASE("record_admin: a renewal does not look like one that was lost, to those who observe") {
+    table lock;
+    const auto a = lock.acquire("a", 5000); // and then the clock is set back
+    const record before = lock.r;
+    REQUIRE(lock.renew("a", a.fence, 1010).is == renewal::renewed);
+    observations seen;
+    seen.note(lock.r, 10);
+    lock.r = before;
+    make_up_for_lost(lock.r, true, lock.t, 1020, {});
+    REQUIRE(lock.renew("a", a.fence, 1020).is == renewal::renewed);
+    REQUIRE(seen.still_for(lock.r.holders[0], 200) == 0);
 }

@@ -42,6 +42,7 @@ struct model_holder {
     std::int64_t stamp = 0; // another one for each time that it was written
     int boot = 0;
     std::int64_t mark = 0;
+    std::int64_t moves = 0;
 };
 struct model_waiter {
     std::string nonce{};
@@ -51,6 +52,7 @@ struct model_waiter {
     std::int64_t stamp = 0;
     int boot = 0;
     std::int64_t mark = 0;
+    std::int64_t moves = 0;
 };
 
 struct model {
@@ -302,12 +304,21 @@ private:
         h.length = rest > lease ? rest : lease;
         h.ends = reads || !boots_ ? std::max(h.ends, now + lease) : now + h.length;
         h.boot = boot_of(step_.by);
-        h.stamp = ++stamp_;
+        ++h.moves;
+        h.stamp = stamp_of(h);
+    }
+    std::int64_t stamp_of(const model_holder& h) {
+        const auto key = std::make_tuple(h.nonce, h.ends, h.length, h.moves, h.fence);
+        if (!arrivals_.contains(key)) {
+            arrivals_[key] = ++stamp_;
+        }
+        return arrivals_[key];
     }
 
-    // Who leaves and comes back within one millisecond was not away, for others.
+    // Who leaves and comes back within one millisecond was not away, for others; nor did it do what
+    // it did again after it was lost.
     std::int64_t stamp_of(const model_waiter& w) {
-        const auto key = std::make_tuple(w.nonce, w.ends, w.length);
+        const auto key = std::make_tuple(w.nonce, w.ends, w.length, w.moves, std::int64_t{0});
         if (!arrivals_.contains(key)) {
             arrivals_[key] = ++stamp_;
         }
@@ -365,7 +376,7 @@ private:
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
         if (is_new) {
             line.push_back(
-                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by)});
+                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by), 0});
         }
         std::int64_t room = free_in(model_);
         std::int64_t position = 0;
@@ -385,9 +396,9 @@ private:
                 w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
             }
             const std::int64_t fence = model_.next_fence++;
-            model_.holders.push_back(
-                {self, fence, lane, s.weight, s.lease, now + s.lease, ++stamp_, boot_of(s.by),
-                 mark_of(s.by)});
+            model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
+                                      boot_of(s.by), mark_of(s.by), 0});
+            model_.holders.back().stamp = stamp_of(model_.holders.back());
             return {standing::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
@@ -410,7 +421,8 @@ private:
             mine.mark = mark_of(s.by);
             mine.length = s.ttl;
             mine.ends = now + s.ttl;
-            mine.stamp = ++stamp_;
+            ++mine.moves;
+            mine.stamp = stamp_of(mine);
         }
         return {standing::waiting, 0, 0, position, is_stale, {}};
     }
@@ -560,12 +572,15 @@ private:
             return;
         }
         std::int64_t length = s.lease;
-        for (const model_holder& h : model_.holders) {
+        for (model_holder& h : model_.holders) {
             length = std::max(length, h.length);
+            h.moves = model_.next_fence;
+            h.stamp = stamp_of(h);
         }
         model_.holders.push_back({"lost-" + std::to_string(before), before, free_lane(),
-                                  model_.permits, length, time_of(s.by) + length, ++stamp_,
-                                  boot_of(s.by), 0});
+                                  model_.permits, length, time_of(s.by) + length, 0,
+                                  boot_of(s.by), 0, 0});
+        model_.holders.back().stamp = stamp_of(model_.holders.back());
     }
 
     std::string boot_text(int boot) const { return boots_ ? std::to_string(boot) : ""; }
@@ -608,7 +623,8 @@ private:
     std::int64_t now_ = 1'000'000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
-    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::int64_t> arrivals_{};
+    using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+    std::map<entry, std::int64_t> arrivals_{};
     step step_{};
     origin here_{};
     std::vector<std::int64_t> fence_of_ = std::vector<std::int64_t>(most_contenders, 0);

@@ -75,8 +75,9 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     unknown.fence = before;
     unknown.weight = r.permits;
     unknown.lease_ms = t.lease_ms;
-    for (const holder& h : r.holders) {
+    for (holder& h : r.holders) {
         unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
+        h.renewals = r.fence; // a renewal never looks like one that was lost, which others may know
     }
     unknown.expires_at = now + unknown.lease_ms;
     unknown.lane = detail::lowest_free_lane(r);
