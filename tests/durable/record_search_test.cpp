@@ -231,17 +231,19 @@ std::string nonce_text(int nonce) { return std::string(1, nonce_letter(nonce)); 
 int nonce_number(const std::string& text) { return text[0] - '`'; }
 bool is_unknown(const holder& h) { return h.nonce.starts_with("lost-"); } // number 12
 
-std::string boot_text(int boot) { return boot == 0 ? std::string() : std::string(1, nonce_letter(boot)); }
-int boot_number(const durable::origin& from) { return from.boot.empty() ? 0 : from.boot[0] - '`'; }
+std::string boot_text(int boot) { return boot == 0 ? std::string() : nonce_text(boot); }
+int boot_number(const durable::origin& from) {
+    return from.boot.empty() ? 0 : nonce_number(from.boot);
+}
 
 // Tokens beyond a leap come after all others of the world.
 std::int64_t token_of_world(std::int64_t token) {
     return token >= durable::fence_leap ? token - durable::fence_leap + 60 : token;
 }
 
-// durable::expiry_judge, for this world: a lease is over at its very end, on a clock that can be read;
-// or when it was seen unchanged for longer than its length and the margin. A mark is there as long as
-// its client is.
+// durable::expiry_judge, for this world: a lease is over at its very end, on a clock that can be
+// read; or when it was seen unchanged for longer than its length and the margin. A mark is there as
+// long as its client is.
 struct judge {
     const scope* s;
     const world* w;
