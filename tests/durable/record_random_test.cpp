@@ -256,7 +256,8 @@ private:
         const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
         const auto at = seen.find(e.stamp);
         const bool stood = at != seen.end() && now_ - at->second > e.length + grace;
-        return (is_observed() && stood) || (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
+        return (is_observed() && stood) ||
+               (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
     }
     template <class Entry> bool reads_times_of(const Entry& e) const {
         return clock_ != lock_clock::observed && (!boots_ || e.boot == boot_of(step_.by));

@@ -30,8 +30,8 @@
 //     arrives later; what others have overtaken the store refuses, and the client looks again;
 //   - a client is killed, and is there again with the same name and nothing else;
 //   - a tick of time;
-//   - in some scopes, once: the clock is set back; the newest record is lost, so that the one before
-//     it is read; the record vanishes. And a client goes on in another boot with its ticket.
+//   - in some scopes, once: the clock is set back; the newest record is lost, so that the one
+//     before it is read; the record vanishes. And a client goes on in another boot with its ticket.
 // After each step the promises are checked: see broken() and on_store().
 //
 // Worlds are brought into a normal form: times are counted from now and end where nobody can tell
@@ -2100,8 +2100,8 @@ TEST_CASE("record: the search finds what is lost and not made up for") {
     finds("waited for too short a time", two, s, unknown_for_too_short());
     s.revive = true;
     finds("revived past the unknown", two, s, revives_past_the_unknown());
-    // Observed, who comes back to a lease that was over for others cannot see that: a ticket's only,
-    // a guard does not renew what it knows to be over.
+    // Observed, a ticket may renew a lease that was over for others: the record that said so is lost.
+    // A guard does not renew what it knows to be over.
     s.revive = false;
     s.clock = lock_clock::observed;
     finds("what was lost took an observed lease over", two, s);

@@ -313,8 +313,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 }
 
 // Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
-// over is lost, even where nobody has taken it, unless the terms revive it and its permits are free:
-// a record that was lost may have given them away. `self`: where the
+// over is lost, even where nobody has taken it, unless the terms revive it and its permits are
+// free: a record that was lost may have given them away. `self`: where the
 // contender runs that renews it.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
