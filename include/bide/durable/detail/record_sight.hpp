@@ -116,10 +116,10 @@ record_sight::read(const slot_snapshot& from, std::int64_t looked, given_time no
         now_ms = made_ms; // for people
         break;
     }
+    durable::terms first = terms;
+    first.first_fence = is_given_time ? durable::floor_of(made_ms) // and on nothing else
+                                      : first_fence_of(from, made_ms);
     if (!exists) {
-        durable::terms first = terms;
-        first.first_fence = is_given_time ? durable::floor_of(made_ms) // and on nothing else
-                                          : first_fence_of(from, made_ms);
         record = durable::fresh_record(first);
         return {};
     }
@@ -129,7 +129,7 @@ record_sight::read(const slot_snapshot& from, std::int64_t looked, given_time no
     }
     record = std::move(*decoded);
     if (from.fell_back) {
-        durable::make_up_for_lost(record, from.lost_acknowledged, terms, now_ms, *here);
+        durable::make_up_for_lost(record, from.lost_acknowledged, first, now_ms, *here);
         is_mended = from.lost_acknowledged;
     }
     return {};
