@@ -82,12 +82,14 @@ inline record fresh_record(const terms& t) {
 }
 
 // The first token of a record that is made at `unix_ms`, in milliseconds since 1970. It is larger
-// than every token of a record that was lost, unless the clock was set back behind the last grant
-// of that record: no lock grants 1,024 times a millisecond. It reaches 2^53 in the year 2248.
-inline std::int64_t floor_of(std::int64_t unix_ms) noexcept {
+// than every token of a record that was lost, unless the clock was behind that record's last grant:
+// it was set back, or is another machine's. No lock grants 1,024 times a millisecond. It reaches 2^53
+// in the year 2248.
+// `us`: the microseconds of that millisecond, where the clock tells.
+inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
-    return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1;
+    return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
 // What is wrong with these; no error where nothing is.
