@@ -95,10 +95,10 @@ struct acquire_request {
 
     // The hold lasts as long as any process has durable_guard::descriptor() open, which children may
     // inherit: this process and its children may end in any order, and the guard's destructor leaves
-    // the hold to the children. release() gives it back although children have it. No lease ends it as long as the
-    // slot can see that; the guard renews one all the same, for the time when it cannot. Errors:
-    // errc::operation_not_supported where the slot keeps no marks (file and SQLite on Linux do), or
-    // with a ticket.
+    // the hold to the children. release() gives it back although children have it. No lease ends it
+    // as long as the slot can see that; the guard renews one all the same, for the time when it
+    // cannot. Errors: errc::operation_not_supported where the slot keeps no marks (file and SQLite
+    // on Linux do), or with a ticket.
     bool inheritable = false;
 
     // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.
