@@ -142,8 +142,13 @@ inline std::string this_boot() {
     while (!id.empty() && id.back() == '\n') {
         id.pop_back();
     }
-    if (!id.empty() && ::stat("/proc/self/ns/time", &times) == 0 &&
-        times.st_ino != first_time_namespace) { // its number may be used again, for another clock
+    struct stat pids{};
+    const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
+    if (!has_times && ::stat("/proc/self/ns/pid", &pids) != 0) {
+        id.clear(); // not that there are none: they cannot be seen here
+    }
+    if (!id.empty() && has_times && times.st_ino != first_time_namespace) {
+        // Its number may be used again, for another clock.
         id += "/" + std::to_string(times.st_ino);
         for (const char c : detail::read_small("/proc/self/timens_offsets")) {
             if (c == '-' || (c >= '0' && c <= '9')) {

@@ -355,11 +355,13 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     return out;
 }
 
-// Removes exactly this grant, or this nonce's place in the queue; with fence 0 whichever there is.
+// Removes exactly this grant, or this nonce's place in the queue; with fence 0 whichever there is,
+// except for the grant `but`.
 // What came later is not touched.
-inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence) {
+inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
+                               std::int64_t but = 0) {
     const auto left = std::erase_if(r.holders, [&](const holder& h) {
-        return h.nonce == nonce && (fence == 0 || h.fence == fence);
+        return h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence);
     });
     if (left != 0) {
         return {leaving::released, true};

@@ -82,7 +82,7 @@ public:
           ticket_(request.ticket
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
-          binds_(request.inheritable), has_ticket_(request.ticket.has_value()),
+          earlier_fence_(ticket_.fence), binds_(request.inheritable), has_ticket_(request.ticket.has_value()),
           may_wait_(!limits_.until.is_poll()), well_ms_(durable::boottime_ms()),
           moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
@@ -158,6 +158,7 @@ private:
     const lock_parts parts_;
     call_limits limits_;
     durable_ticket ticket_;
+    const std::int64_t earlier_fence_;    // of a grant that is taken up: who gives up leaves that
     std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
     std::error_code refused_{};           // by the first look, which binds it
     const bool binds_;
@@ -257,8 +258,9 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         ticket_.fence = 0;
         return false;
     }
-    held_ =
-        std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms, mark_);
+    // The mark is the hold's alone: whether a child has it is asked once that has closed it.
+    held_ = std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
+                                   std::exchange(mark_, nullptr));
     may_be_queued_ = false;
 #if BIDE_EXCEPTIONS
     try {
@@ -292,12 +294,12 @@ inline void acquisition::undo() noexcept {
     const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
 #if BIDE_EXCEPTIONS
     try {
-        const auto gone = parts_.engine->release(ticket_, is_unsure_, until);
+        const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
         may_be_queued_ = !gone && may_pass(gone.error());
     } catch (...) { // no memory, or the caller's clock: tried again in the background
     }
 #else
-    const auto gone = parts_.engine->release(ticket_, is_unsure_, until);
+    const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
     may_be_queued_ = !gone && may_pass(gone.error());
 #endif
 }
@@ -309,7 +311,8 @@ inline void acquisition::hand_over() noexcept {
         is_unsure_ = false;
     }
     if (may_be_queued_ || is_waiting_) {
-        parts_.withdrawals->add({std::move(ticket_), may_be_queued_, is_unsure_, is_waiting_});
+        parts_.withdrawals->add({std::move(ticket_), may_be_queued_,
+                                  {is_unsure_, earlier_fence_}, is_waiting_});
         may_be_queued_ = is_waiting_ = false;
     }
 }

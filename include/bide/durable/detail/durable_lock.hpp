@@ -49,9 +49,11 @@ public:
 
     // A lease from now on. False: it is lost.
     result<bool, std::error_code> renew(const durable_ticket& t) {
+        keep(t);
         return is_there(parts_.engine->renew(t, std::nullopt));
     }
     result<bool, std::error_code> renew(const durable_ticket& t, std::chrono::milliseconds now) {
+        keep(t);
         return is_there(parts_.engine->renew(t, now));
     }
 
@@ -76,6 +78,7 @@ public:
     template <transactional_slot S>
     result<bool, std::error_code> renew_in(S& slot, typename S::transaction& in,
                                            const durable_ticket& t, given_time now = {}) {
+        keep(t);
         return is_there(parts_.engine->renew_in(slot, in, t, now));
     }
     template <transactional_slot S>

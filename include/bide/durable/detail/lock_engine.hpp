@@ -73,11 +73,17 @@ public:
             return from.update(std::nullopt, intent::nothing, until, rule);
         });
     }
-    // False: there was nothing (any more). `settle`: nor does anything come afterwards that an
-    // earlier try has left on its way: the record is written in any case.
-    result<bool, std::error_code> release(const durable_ticket& t, bool settle = false,
+    struct taking_back {
+        // Nor does anything come afterwards that an earlier try has left on its way: the record is
+        // written in any case.
+        bool settle = false;
+        std::int64_t but = 0; // a grant of the ticket's that stays
+    };
+    // False: there was nothing (any more).
+    result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
+    result<bool, std::error_code> release(const durable_ticket& t, taking_back how,
                                           deadline until = deadline::never()) {
-        return release_by(t, settle, [&](auto rule) {
+        return release_by(t, how, [&](auto rule) {
             return store_.update(std::nullopt, intent::nothing, until, rule);
         });
     }
@@ -98,7 +104,7 @@ public:
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
                                              const durable_ticket& t) {
         return release_by(
-            t, false, [&](auto rule) { return store_.update_in(slot, in, std::nullopt, rule); });
+            t, {}, [&](auto rule) { return store_.update_in(slot, in, std::nullopt, rule); });
     }
 
     result<std::optional<durable::inspection>, std::error_code> inspect(given_time now);
@@ -140,7 +146,8 @@ private:
     result<std::optional<std::int64_t>, std::error_code>
     renew_by(record_store& from, const durable_ticket& t, Update update);
     template <class Update>
-    result<bool, std::error_code> release_by(const durable_ticket& t, bool settle, Update update);
+    result<bool, std::error_code> release_by(const durable_ticket& t, taking_back how,
+                                             Update update);
 
     const std::unique_ptr<record_store> apart_; // nullptr: renewals use store_
     record_store store_;
@@ -209,13 +216,13 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
 }
 
 template <class Update>
-result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, bool settle,
+result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, taking_back how,
                                                       Update update) {
     bool was_there = false;
     const std::error_code error = update([&](sight& s, bool maybe_done) {
-        const durable::release_outcome outcome = durable::release(s.record, t.nonce, t.fence);
+        const durable::release_outcome outcome = durable::release(s.record, t.nonce, t.fence, how.but);
         was_there = outcome.is != durable::leaving::not_there || maybe_done;
-        return outcome.changed || settle;
+        return outcome.changed || how.settle;
     });
     if (error) {
         return unexpected{error};

@@ -70,6 +70,7 @@ private:
     // stopped, as nothing is left.
     std::int64_t round(bool may_stop) noexcept;
     std::int64_t try_round(bool may_stop);
+    static bool try_renew(hold& one) noexcept;
     std::int64_t next_time(std::int64_t lease_ms, bool renewed); // under lock_
 
     // A child of fork() has the parent's memory of a runner, but not the runner.
@@ -158,6 +159,19 @@ inline std::int64_t renewer::round(bool may_stop) noexcept {
 #endif
 }
 
+// A lock whose slot or clock throws keeps no other one from its renewal.
+inline bool renewer::try_renew(hold& one) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        return one.is_active() && one.renew_apart().has_value();
+    } catch (...) {
+        return false;
+    }
+#else
+    return one.is_active() && one.renew_apart().has_value();
+#endif
+}
+
 inline std::int64_t renewer::try_round(bool may_stop) {
     std::vector<std::shared_ptr<hold>> due;
     const std::int64_t now = durable::boottime_ms();
@@ -187,7 +201,7 @@ inline std::int64_t renewer::try_round(bool may_stop) {
     std::sort(due.begin(), due.end(),
               [](const auto& a, const auto& b) { return a->renew_at_ms < b->renew_at_ms; });
     for (const auto& one : due) {
-        const bool renewed = one->is_active() && one->renew_apart().has_value();
+        const bool renewed = try_renew(*one);
         const std::lock_guard held(lock_);
         one->renew_at_ms = next_time(one->lease_ms(), renewed);
     }

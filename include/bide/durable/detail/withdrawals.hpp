@@ -44,7 +44,7 @@ public:
     struct entry {
         durable_ticket ticket{};
         bool is_there = true;      // in the record, perhaps
-        bool settle = false;       // what an earlier try left on its way may still come
+        lock_engine::taking_back how{};
         bool ends_waiting = false; // it is counted as a waiter of this process
         std::int64_t until_ms = 0; // of boottime_ms(): its time in the record is over
     };
@@ -180,13 +180,13 @@ inline bool withdrawals::is_done(entry& one) noexcept {
     }
 #if BIDE_EXCEPTIONS
     try {
-        const auto gone = engine_->release(one.ticket, one.settle);
+        const auto gone = engine_->release(one.ticket, one.how);
         return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
     } catch (...) { // no memory, or the caller's clock
         return durable::boottime_ms() >= one.until_ms;
     }
 #else
-    const auto gone = engine_->release(one.ticket, one.settle);
+    const auto gone = engine_->release(one.ticket, one.how);
     return gone || !may_pass(gone.error()) || durable::boottime_ms() >= one.until_ms;
 #endif
 }

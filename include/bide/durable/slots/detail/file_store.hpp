@@ -34,6 +34,13 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
+    file_store(file_store&&) noexcept = default;
+    file_store& operator=(file_store&&) noexcept = default;
+    ~file_store() {
+        file_.leave_strange();
+        lock_.leave_strange();
+    }
+
     result<slot_snapshot, std::error_code> look();
     cas_result compare_exchange(slot_version version, std::string_view value);
     // update(snapshot) answers an optional<string>. It does not use this slot.
@@ -179,6 +186,8 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
 
 // It belongs to the open file description, which a fork shares: a child opens one of its own.
 template <class Io> void file_store<Io>::adopt() noexcept {
+    file_.leave_strange();
+    lock_.leave_strange();
     if (const long process = io_.process(); process != owner_) {
         file_.close();
         lock_.abandon();
