@@ -77,7 +77,8 @@ private:
 
     std::atomic<bool> has_begun_{false};
     std::atomic<bool> is_over_{false};
-    std::vector<std::pair<clock::time_point, clock::time_point>> all_; // the thread's, until it ends
+    // The thread's, until it ends.
+    std::vector<std::pair<clock::time_point, clock::time_point>> all_;
     std::thread thread_;
 };
 
