@@ -110,16 +110,6 @@ std::string new_key() {
     return "key " + std::to_string(++number);
 }
 
-class took {
-public:
-    bool less_than(std::chrono::milliseconds most) const {
-        return std::chrono::steady_clock::now() - began_ < most;
-    }
-
-private:
-    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-};
-
 // Changes the server's configuration while it runs.
 void configure(test::postgres_server& s, const std::string& name, const std::string& value) {
     session by(s.unix_conninfo());
@@ -315,64 +305,80 @@ TEST_CASE("postgres_slot: finds a server that came back") {
 
 TEST_CASE("postgres_slot: a lost reply to a commit leaves the outcome open, and a load tells") {
     if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
-                           patient_for(700ms));
-        std::uint64_t version = 0;
-        int lost = 0;
-        for (const auto then :
-             {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
-            REQUIRE(slot.load().has_value());
-            const std::string value = "value " + std::to_string(++lost);
-            const cas_result r = slot.update_locked([&](const auto&) {
-                net.drop_next_reply(then);
-                return value;
-            });
-            CHECK(r.status == cas_status::indeterminate);
-            CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
-                                  ? std::make_error_code(std::errc::timed_out)
-                                  : postgres_error("08006")));
-            CHECK(net.dropped_replies() == lost);
-            const auto there = slot.load();
-            REQUIRE(there.has_value());
-            CHECK(there->value == value);
-            CHECK(there->version > version);
-            version = there->version;
-        }
+        CHECK(test::in_some_time(700ms, [&](std::chrono::milliseconds patience) {
+            test::flaky_proxy net(s->port());
+            postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
+                               patient_for(patience));
+            std::uint64_t version = 0;
+            int lost = 0;
+            for (const auto then :
+                 {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
+                REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+                const std::string value = "value " + std::to_string(++lost);
+                const cas_result r = slot.update_locked([&](const auto&) {
+                    net.drop_next_reply(then);
+                    return value;
+                });
+                if (net.dropped_replies() < lost) {
+                    CHECK(r.status != cas_status::stored);
+                    return false; // the client's time was up before there was a reply to lose
+                }
+                CHECK(r.status == cas_status::indeterminate);
+                CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
+                                      ? std::make_error_code(std::errc::timed_out)
+                                      : postgres_error("08006")));
+                CHECK(net.dropped_replies() == lost);
+                auto there = slot.load();
+                REQUIRE(test::eventually([&] { return there || (there = slot.load()); }));
+                CHECK(there->value == value);
+                CHECK(there->version > version);
+                version = there->version;
+            }
 
-        // The lock could not be had, so nothing was stored.
-        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-        CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
-              cas_status::failed);
+            // The lock could not be had, so nothing was stored.
+            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+            CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
+                  cas_status::failed);
 
-        // A question is asked again where the connection breaks.
-        REQUIRE(slot.load().has_value());
-        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-        CHECK(slot.load().has_value());
-        CHECK(slot.load()->version == version);
+            // A question is asked again where the connection breaks.
+            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+            const auto again = slot.load();
+            if (!again) {
+                CHECK(again.error() == std::errc::timed_out);
+                return false;
+            }
+            CHECK(again->version == version);
+            return true;
+        }));
     }
 }
 
 TEST_CASE("postgres_slot: what a server that hung was sent may still be stored") {
     if (test::postgres_server* const s = server()) {
-        postgres_slot slot(s->conninfo(), new_key(), patient_for(300ms));
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
-        s->freeze();
-        const took time;
-        const cas_result r = slot.compare_exchange(first.version, "2");
-        const auto seen = slot.load(); // not even a connection
-        const cas_result none = slot.compare_exchange(first.version, "3");
-        const bool in_time = time.less_than(8s);
-        s->thaw();
-        CHECK(r.status == cas_status::indeterminate);
-        CHECK(r.error == std::errc::timed_out);
-        CHECK((!seen && seen.error() == std::errc::timed_out));
-        CHECK(none.status == cas_status::failed); // it was never asked
-        CHECK(in_time);
-        CHECK(test::asks_until(10s, [&] {
-            const auto there = slot.load();
-            return there && there->value == "2"; // "or a little later"
+        CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
+            const std::string key = new_key();
+            postgres_slot slot(s->conninfo(), key, patient_for(patience));
+            const auto first = postgres_slot(s->conninfo(), key).compare_exchange(0, "1");
+            REQUIRE(first.status == cas_status::stored);
+            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+            s->freeze(); // until the calls have returned, which do not wait for it then
+            const cas_result r = slot.compare_exchange(first.version, "2");
+            const auto seen = slot.load(); // not even a connection
+            const cas_result none = slot.compare_exchange(first.version, "3");
+            s->thaw();
+            CHECK(r.error == std::errc::timed_out);
+            CHECK((!seen && seen.error() == std::errc::timed_out));
+            CHECK(none.status == cas_status::failed); // it was never asked
+            if (r.status == cas_status::failed) {
+                return false; // its time was up before it asked
+            }
+            CHECK(r.status == cas_status::indeterminate);
+            CHECK(test::eventually([&] {
+                const auto there = slot.load();
+                return there && there->value == "2"; // "or a little later"
+            }));
+            return true;
         }));
     }
 }
@@ -557,27 +563,33 @@ TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
 
 TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
     if (test::postgres_server* const s = server()) {
-        const std::string key = new_key();
-        postgres_slot slow(s->conninfo(), key, patient_for(300ms));
-        // Of another connection: those of one string have their turns after each other.
-        postgres_slot other(s->conninfo() + " application_name=other", key);
-        const cas_result r = slow.update_locked([&](const auto&) {
-            CHECK(other.update_locked([](const auto&) { return std::string("other"); }).status ==
-                  cas_status::stored);
-            return std::string("too late");
-        });
-        CHECK(r.status != cas_status::stored);
-        CHECK(other.load()->value == "other");
+        CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
+            const std::string key = new_key();
+            postgres_slot slow(s->conninfo(), key, patient_for(patience));
+            // Of another connection: those of one string have their turns after each other.
+            postgres_slot other(s->conninfo() + " application_name=other", key,
+                                patient_for(test::patience));
+            bool has_stopped = false; // with the row locked, before its time was up
+            const cas_result r = slow.update_locked([&](const auto&) {
+                has_stopped = true;
+                CHECK(other.update_locked([](const auto&) { return std::string("other"); })
+                          .status == cas_status::stored);
+                return std::string("too late");
+            });
+            CHECK(r.status != cas_status::stored);
+            CHECK(other.load()->value == (has_stopped ? "other" : ""));
+            return has_stopped;
+        }));
     }
 }
 
 TEST_CASE("postgres_slot: an update that throws leaves nothing locked") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
-        postgres_slot slot(s->conninfo(), key, patient_for(60s));
+        postgres_slot slot(s->conninfo(), key, patient_for(1h)); // it would be locked for minutes
         CHECK_THROWS_AS(
             slot.update_locked([](const auto&) -> std::optional<std::string> { throw 1; }), int);
-        postgres_slot other(s->conninfo(), key, patient_for(4s));
+        postgres_slot other(s->conninfo(), key, patient_for(test::patience));
         CHECK(other.compare_exchange(0, "x").status == cas_status::stored);
         CHECK(slot.load()->value == "x");
     }
