@@ -125,6 +125,27 @@ TEST_CASE("inheritable: the hold lasts as long as a child has its descriptor ope
     REQUIRE(theirs.acquire()); // long before any other test's time is up
 }
 
+TEST_CASE("inheritable: the end of a guard leaves the hold to a child, release() takes it from the child") {
+    const test::temp_directory in("guard-ends");
+    durable_mutex mine(file_slot(in / "lock"), with_lease(1h));
+    durable_mutex theirs(file_slot(in / "lock"), with_lease(1h));
+    std::int64_t fence = 0;
+    {
+        auto held = mine.acquire(inheritable());
+        REQUIRE(held);
+        fence = held->fence();
+        const heir child(held->descriptor());
+        { const auto ended = std::move(*held); }
+        REQUIRE(theirs.inspect().value()->live.holders.size() == 1);
+        REQUIRE(theirs.inspect().value()->live.holders[0].fence == fence);
+    }
+    auto held = theirs.acquire(inheritable()); // its child was killed
+    REQUIRE(held);
+    const heir child(held->descriptor());
+    REQUIRE(held->release());
+    REQUIRE(mine.inspect().value()->live.holders.empty());
+}
+
 TEST_CASE("inheritable: without a child that has the descriptor, handing over is a release") {
     const test::temp_directory in("hands-over");
     durable_mutex lock(file_slot(in / "lock"), with_lease(1h));

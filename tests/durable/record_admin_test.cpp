@@ -1,3 +1,4 @@
+#include <bide/durable/expiry.hpp>
 #include <bide/durable/record_admin.hpp>
 
 #include <bide/durable/record.hpp>
@@ -144,4 +145,49 @@ TEST_CASE("record_admin: what was lost before it was acknowledged makes the toke
     make_up_for_lost(lock.r, false, lock.t, 1000, {});
     REQUIRE(lock.r.holders == before.holders);
     REQUIRE(lock.r.fence == before.fence + fence_leap);
+}
+
+TEST_CASE("record_admin: what is lost twice is made up for with other tokens, as long as the time grows") {
+    table lock;
+    lock.t.first_fence = floor_of(1'000'000);
+    lock.r = fresh_record(lock.t);
+    lock.acquire("a", 1000);
+    lock.release("a", lock.r.holders[0].fence);
+    const record before = lock.r;
+    std::int64_t largest = 0;
+    for (std::int64_t ms = 1; ms <= 3; ++ms) { // each time the same record is read again
+        lock.r = before;
+        lock.t.first_fence = floor_of(1'000'000 + ms);
+        make_up_for_lost(lock.r, false, lock.t, 1000 + ms, {});
+        const auto b = lock.acquire("b", 1000 + ms);
+        REQUIRE(is(b, standing::granted));
+        REQUIRE(b.fence > largest);
+        largest = b.fence;
+    }
+    lock.r = before;
+    lock.t.first_fence = 1; // a clock that was set back
+    make_up_for_lost(lock.r, false, lock.t, 1000, {});
+    REQUIRE(lock.r.fence == before.fence + fence_leap);
+}
+
+TEST_CASE("record_admin: a lease that is over is not revived past what a lost record may have granted") {
+    table lock;
+    lock.t.revive = true;
+    const auto a = lock.acquire("a", 1000);
+    // At 1100 the lock was granted to another contender, and that record was lost.
+    make_up_for_lost(lock.r, true, lock.t, 1110, {});
+    REQUIRE(lock.renew("a", a.fence, 1110).is == renewal::lost);
+}
+
+TEST_CASE("record_admin: a renewal does not look like one that was lost, to those who observe") {
+    table lock;
+    const auto a = lock.acquire("a", 5000); // and then the clock is set back
+    const record before = lock.r;
+    REQUIRE(lock.renew("a", a.fence, 1010).is == renewal::renewed);
+    observations seen;
+    seen.note(lock.r, 10);
+    lock.r = before;
+    make_up_for_lost(lock.r, true, lock.t, 1020, {});
+    REQUIRE(lock.renew("a", a.fence, 1020).is == renewal::renewed);
+    REQUIRE(seen.still_for(lock.r.holders[0], 200) == 0);
 }

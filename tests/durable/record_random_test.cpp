@@ -40,6 +40,9 @@ struct model_holder {
     std::int64_t length = 0;
     std::int64_t ends = 0;
     std::int64_t stamp = 0; // another one for each time that it was written
+    int boot = 0;
+    std::int64_t mark = 0;
+    std::int64_t moves = 0;
 };
 struct model_waiter {
     std::string nonce{};
@@ -47,7 +50,9 @@ struct model_waiter {
     std::int64_t length = 0;
     std::int64_t ends = 0;
     std::int64_t stamp = 0;
-    std::int64_t refreshes = 0; // since it came
+    int boot = 0;
+    std::int64_t mark = 0;
+    std::int64_t moves = 0;
 };
 
 struct model {
@@ -71,7 +76,12 @@ enum class what {
     late_renew,
     evict,
     force,
-    resize
+    resize,
+    move,     // goes on in the other boot
+    set_back, // the clock
+    end_mark, // its processes end
+    lose,     // the newest record; and acquires at once
+    vanish
 };
 
 struct step {
@@ -92,15 +102,23 @@ struct course {
     lock_clock clock = lock_clock::caller;
     std::int64_t permits = 1;
     std::size_t max_waiters = 5;
+    bool bounded = false; // leases are observed, too
+    bool boots = false;   // contenders are of two boots, whose clocks are apart
+    bool marked = false;  // holds are of marks alone
+    bool adopts = false;  // contenders go by different permits, and adopt them
     std::vector<step> steps{};
 };
 
 std::string shown(const course& c) {
     static constexpr const char* names[] = {"acquire",  "renew",        "release",
                                             "withdraw", "late release", "late renew",
-                                            "evict",    "force",        "resize"};
+                                            "evict",    "force",        "resize",
+                                            "move",     "set back",     "end of its mark",
+                                            "lose",     "vanish"};
     std::string text = "permits " + std::to_string(c.permits) +
-                       (c.clock == lock_clock::observed ? ", observed\n" : ", on one clock\n");
+                       (c.clock == lock_clock::observed ? ", observed" : ", on a clock") +
+                       (c.bounded ? ", bounded" : "") + (c.boots ? ", two boots" : "") +
+                       (c.marked ? ", marks" : "") + (c.adopts ? ", adopts\n" : "\n");
     for (const step& s : c.steps) {
         text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
                 names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
@@ -115,12 +133,13 @@ std::string shown(const course& c) {
 // The real rules and the model, side by side.
 class pair_of {
 public:
-    explicit pair_of(const course& c) : clock_(c.clock), max_waiters_(c.max_waiters) {
-        terms t;
-        t.permits = c.permits;
-        t.clock = c.clock;
-        real_ = fresh_record(t);
+    explicit pair_of(const course& c)
+        : clock_(c.clock), max_waiters_(c.max_waiters), bounded_(c.bounded), boots_(c.boots),
+          marked_(c.marked), adopts_(c.adopts) {
         model_.permits = c.permits;
+        begin();
+        last_real_ = real_;
+        last_model_ = model_;
     }
 
     // Empty, or where the two differ.
@@ -141,6 +160,9 @@ public:
             model_ = model_before;
             fence_of_ = grants_before;
             largest_ = largest_before;
+        } else if (s.is != what::lose && real_ != real_before) {
+            last_real_ = real_before;
+            last_model_ = model_before;
         }
         return compare();
     }
@@ -148,9 +170,44 @@ public:
 private:
     static std::string nonce_of(int by) { return "n" + std::to_string(by); }
 
+    // A record that was made now.
+    void begin() {
+        terms t;
+        t.permits = model_.permits;
+        t.clock = clock_;
+        t.first_fence = floor_of(now_);
+        real_ = fresh_record(t);
+        model_.next_fence = now_ * 1024 + 1;
+        model_.holders.clear();
+        model_.waiters.clear();
+    }
+
+    bool is_observed() const { return clock_ == lock_clock::observed || bounded_ || boots_; }
+    int boot_of(int by) const {
+        return boots_ ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % 2 : 0;
+    }
+    // What the record's clock shows to it.
+    std::int64_t time_of(int by) const { return now_ - set_back_ + (boot_of(by) == 2 ? 700 : 0); }
+    std::int64_t mark_of(int by) const {
+        return marked_ ? 1 + by + most_contenders * ended_[static_cast<std::size_t>(by)] : 0;
+    }
+    bool is_mark_gone(std::int64_t mark) const {
+        return mark != 0 && mark != mark_of(static_cast<int>((mark - 1) % most_contenders));
+    }
+    origin origin_of(int by) const {
+        origin from;
+        from.boot = boots_ ? std::to_string(boot_of(by)) : "";
+        from.mark = mark_of(by);
+        return from;
+    }
+    // Of one group or another.
+    std::int64_t permits_of(int by) const { return adopts_ ? 1 + by % 3 : real_.permits; }
+
     terms on_terms(const step& s) const {
         terms t;
-        t.permits = real_.permits;
+        t.permits = permits_of(s.by);
+        t.adopt_permits = adopts_;
+        t.first_fence = floor_of(now_);
         t.clock = clock_;
         t.lease_ms = s.lease;
         t.waiter_ttl_ms = s.ttl;
@@ -161,10 +218,21 @@ private:
         return t;
     }
 
-    expiry_judge judge(int by) const {
-        return clock_ == lock_clock::observed
-                   ? expiry_judge(seen_[static_cast<std::size_t>(by)], now_, 0, here_)
-                   : expiry_judge(clock_, now_, here_);
+    // Asks for marks.
+    struct knowledge final : process_knowledge {
+        explicit knowledge(const pair_of& all) : of(&all) {}
+        bool runs(const origin&) const noexcept override { return false; }
+        bide::presence is_present(std::int64_t mark) const override {
+            return of->is_mark_gone(mark) ? bide::presence::no : bide::presence::yes;
+        }
+        const pair_of* of;
+    };
+
+    expiry_judge judge(int by) {
+        here_ = origin_of(by);
+        const expiry_judge by_clock(clock_, time_of(by), here_);
+        const auto& seen = seen_[static_cast<std::size_t>(by)];
+        return (is_observed() ? by_clock.bounded_by(seen, now_, 0) : by_clock).knowing(&knowledge_);
     }
 
     void look(int by) {
@@ -177,7 +245,7 @@ private:
             now[w.stamp] = seen.contains(w.stamp) ? seen[w.stamp] : now_;
         }
         seen = now;
-        if (clock_ == lock_clock::observed) {
+        if (is_observed()) {
             seen_[static_cast<std::size_t>(by)].note(real_, now_);
         }
     }
@@ -185,19 +253,34 @@ private:
     // ---- the model's rules
 
     template <class Entry> bool is_over(const Entry& e, std::int64_t grace) const {
-        if (clock_ == lock_clock::observed) {
-            const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
-            const auto at = seen.find(e.stamp);
-            return at != seen.end() && now_ - at->second > e.length + grace;
+        const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
+        const auto at = seen.find(e.stamp);
+        const bool stood = at != seen.end() && now_ - at->second > e.length + grace;
+        return (is_observed() && stood) ||
+               (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
+    }
+    template <class Entry> bool reads_times_of(const Entry& e) const {
+        return clock_ != lock_clock::observed && (!boots_ || e.boot == boot_of(step_.by));
+    }
+    bool is_gone(const model_holder& h, std::int64_t grace) const {
+        if (h.mark != 0 && !is_mark_gone(h.mark)) {
+            return false;
         }
-        return now_ >= e.ends + grace;
+        return is_over(h, grace) || (grace == 0 && is_mark_gone(h.mark));
     }
     void drop_who_is_gone(model& m, std::int64_t grace, const std::string& self) const {
         for (auto h = m.holders.begin(); h != m.holders.end();) {
-            h = is_over(*h, grace) ? m.holders.erase(h) : h + 1;
+            h = is_gone(*h, grace) ? m.holders.erase(h) : h + 1;
         }
+        bool in_front = true;
         for (auto w = m.waiters.begin(); w != m.waiters.end();) {
-            w = w->nonce != self && is_over(*w, 0) ? m.waiters.erase(w) : w + 1;
+            const bool gone = is_over(*w, 0) || (in_front && is_mark_gone(w->mark));
+            if (w->nonce != self && gone) {
+                w = m.waiters.erase(w);
+            } else {
+                in_front = false;
+                ++w;
+            }
         }
     }
     static std::int64_t free_in(const model& m) {
@@ -216,17 +299,27 @@ private:
         return nullptr;
     }
     void prolong(model_holder& h, std::int64_t lease) {
-        const bool is_observed = clock_ == lock_clock::observed; // then nobody knows what is left
-        const std::int64_t rest = is_observed ? h.length : std::min(h.ends - now_, h.length);
+        const std::int64_t now = time_of(step_.by);
+        const bool reads = reads_times_of(h); // else nobody knows what is left
+        const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length;
         h.length = rest > lease ? rest : lease;
-        h.ends = std::max(h.ends, now_ + lease);
-        h.stamp = ++stamp_;
+        h.ends = reads || !boots_ ? std::max(h.ends, now + lease) : now + h.length;
+        h.boot = boot_of(step_.by);
+        ++h.moves;
+        h.stamp = stamp_of(h);
+    }
+    std::int64_t stamp_of(const model_holder& h) {
+        const auto key = std::make_tuple(h.nonce, h.ends, h.length, h.moves, h.fence);
+        if (!arrivals_.contains(key)) {
+            arrivals_[key] = ++stamp_;
+        }
+        return arrivals_[key];
     }
 
-    // Who leaves, comes back, and is refreshed as often within one millisecond was not away, for
-    // others.
+    // Who leaves and comes back within one millisecond was not away, for others; nor did it do what
+    // it did again after it was lost.
     std::int64_t stamp_of(const model_waiter& w) {
-        const auto key = std::make_tuple(w.nonce, w.refreshes, w.ends, w.length);
+        const auto key = std::make_tuple(w.nonce, w.ends, w.length, w.moves, std::int64_t{0});
         if (!arrivals_.contains(key)) {
             arrivals_[key] = ++stamp_;
         }
@@ -246,17 +339,36 @@ private:
         return {standing::refused, 0, 0, 0, false, make_error_code(why)};
     }
 
+    std::int64_t free_lane() const {
+        std::set<std::int64_t> lanes;
+        for (const model_holder& h : model_.holders) {
+            lanes.insert(h.lane);
+        }
+        std::int64_t lane = 0;
+        for (; lanes.contains(lane); ++lane) {
+        }
+        return lane;
+    }
+
     model_answer model_acquire(const step& s) {
         const std::string self = nonce_of(s.by);
+        const std::int64_t now = time_of(s.by);
+        drop_who_is_gone(model_, s.grace, self);
+        if (adopts_ && model_.permits != permits_of(s.by)) {
+            if (model_.holders.size() + model_.waiters.size() != 0) {
+                return model_refused(durable_errc::permits_mismatch);
+            }
+            model_.permits = permits_of(s.by);
+        }
         if (s.weight > model_.permits) {
             return model_refused(durable_errc::too_heavy);
         }
-        drop_who_is_gone(model_, s.grace, self);
         if (model_holder* const mine = held_by(self)) {
             if (mine->weight != s.weight) {
                 return model_refused(durable_errc::invalid_argument);
             }
             prolong(*mine, s.lease);
+            mine->mark = mark_of(s.by);
             return {standing::held, mine->fence, mine->lane, 0, true, {}};
         }
         // Everybody in line, the newcomer last; who is next while there is room?
@@ -264,7 +376,8 @@ private:
         const bool is_new =
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
         if (is_new) {
-            line.push_back({self, s.weight, s.ttl, now_ + s.ttl});
+            line.push_back(
+                {self, s.weight, s.ttl, now + s.ttl, 0, boot_of(s.by), mark_of(s.by), 0});
         }
         std::int64_t room = free_in(model_);
         std::int64_t position = 0;
@@ -279,19 +392,14 @@ private:
             ++position;
         }
         if (s.weight <= room) {
-            std::set<std::int64_t> lanes;
-            for (const model_holder& h : model_.holders) {
-                lanes.insert(h.lane);
-            }
-            std::int64_t lane = 0;
-            for (; lanes.contains(lane); ++lane) {
-            }
+            const std::int64_t lane = free_lane();
             for (auto w = model_.waiters.begin(); w != model_.waiters.end();) {
                 w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
             }
             const std::int64_t fence = model_.next_fence++;
-            model_.holders.push_back(
-                {self, fence, lane, s.weight, s.lease, now_ + s.lease, ++stamp_});
+            model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
+                                      boot_of(s.by), mark_of(s.by), 0});
+            model_.holders.back().stamp = stamp_of(model_.holders.back());
             return {standing::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
@@ -306,12 +414,15 @@ private:
             return {standing::waiting, 0, 0, position, true, {}};
         }
         model_waiter& mine = model_.waiters[static_cast<std::size_t>(position)];
-        const std::int64_t rest = mine.ends - now_;
-        const bool is_stale = rest < s.ttl - s.ttl / 3 || rest > s.ttl;
+        const std::int64_t rest = mine.ends - now;
+        const bool is_stale = rest < s.ttl - s.ttl / 3 || rest > s.ttl ||
+                              mine.boot != boot_of(s.by) || mine.mark != mark_of(s.by);
         if (is_stale) {
+            mine.boot = boot_of(s.by);
+            mine.mark = mark_of(s.by);
             mine.length = s.ttl;
-            mine.ends = now_ + s.ttl;
-            ++mine.refreshes;
+            mine.ends = now + s.ttl;
+            ++mine.moves;
             mine.stamp = stamp_of(mine);
         }
         return {standing::waiting, 0, 0, position, is_stale, {}};
@@ -322,10 +433,13 @@ private:
         if (mine == nullptr || mine->fence != fence) {
             return false;
         }
-        if (is_over(*mine, 0)) {
+        if (is_mark_gone(mine->mark)) {
+            return false;
+        }
+        if (is_gone(*mine, 0)) {
             model others = model_;
             drop_who_is_gone(others, 0, "");
-            if (!s.revive ||
+            if (!s.revive || mine->weight > free_in(others) ||
                 (!others.waiters.empty() && others.waiters[0].weight <= free_in(others))) {
                 return false;
             }
@@ -356,9 +470,18 @@ private:
         const std::string self = nonce_of(s.by);
         std::int64_t& fence = fence_of_[static_cast<std::size_t>(s.by)];
         switch (s.is) {
+        case what::lose:
+            ++now_;
+            step_.stored = true;
+            real_ = last_real_;
+            model_ = last_model_;
+            make_up_for_lost(real_, s.pick % 2 != 0, on_terms(s), time_of(s.by), origin_of(s.by));
+            model_make_up(s);
+            look(s.by);
+            [[fallthrough]];
         case what::acquire: {
-            const auto out =
-                acquire(real_, {"same", self, s.weight, {}}, on_terms(s), now_, judge(s.by));
+            const auto out = acquire(real_, {"same", self, s.weight, origin_of(s.by)}, on_terms(s),
+                                     time_of(s.by), judge(s.by));
             const auto due = model_acquire(s);
             if (out.is == standing::granted && out.fence <= largest_) {
                 return "a token that is not larger than all before";
@@ -370,7 +493,7 @@ private:
             const bool same = out.is == due.is && out.fence == due.fence && out.lane == due.lane &&
                               out.position == due.position && out.changed == due.changed &&
                               out.error == due.error;
-            if (due.is == standing::refused || !due.changed) {
+            if (s.is != what::lose && (due.is == standing::refused || !due.changed)) {
                 // Neither stores what came of it.
                 step_.stored = false;
             }
@@ -379,7 +502,8 @@ private:
         case what::renew:
         case what::late_renew: {
             const std::int64_t with = s.is == what::renew ? fence : s.pick;
-            const auto out = renew(real_, self, with, on_terms(s), now_, judge(s.by), {});
+            const auto out = renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by),
+                                   origin_of(s.by));
             const bool due = model_renew(s, self, with);
             return (out.is == renewal::renewed) == due && out.changed == due
                        ? ""
@@ -426,9 +550,41 @@ private:
         case what::resize:
             model_.permits = 1 + s.pick % 4;
             return resize(real_, model_.permits, {}) ? "" : "resize answers something else";
+        case what::move:
+            moved_[static_cast<std::size_t>(s.by)] ^= 1;
+            seen_[static_cast<std::size_t>(s.by)] = observations();
+            stamps_[static_cast<std::size_t>(s.by)].clear();
+            return "";
+        case what::set_back: set_back_ += 100 + s.pick * 37 % 400; return "";
+        case what::end_mark: ++ended_[static_cast<std::size_t>(s.by)]; return "";
+        case what::vanish:
+            ++now_;
+            begin();
+            return "";
         }
         return "no such step";
     }
+
+    void model_make_up(const step& s) {
+        const std::int64_t before = model_.next_fence;
+        const std::int64_t by_time = now_ * 1024 + 1;
+        model_.next_fence = by_time > before ? by_time : before + (std::int64_t{1} << 20);
+        if (s.pick % 2 == 0) {
+            return;
+        }
+        std::int64_t length = s.lease;
+        for (model_holder& h : model_.holders) {
+            length = std::max(length, h.length);
+            h.moves = model_.next_fence;
+            h.stamp = stamp_of(h);
+        }
+        model_.holders.push_back({"lost-" + std::to_string(before), before, free_lane(),
+                                  model_.permits, length, time_of(s.by) + length, 0,
+                                  boot_of(s.by), 0, 0});
+        model_.holders.back().stamp = stamp_of(model_.holders.back());
+    }
+
+    std::string boot_text(int boot) const { return boots_ ? std::to_string(boot) : ""; }
 
     std::string compare() const {
         bool same = real_.permits == model_.permits && real_.fence == model_.next_fence &&
@@ -438,26 +594,38 @@ private:
             const holder& a = real_.holders[i];
             const model_holder& b = model_.holders[i];
             same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
-                   a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length;
+                   a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
+                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot);
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
             const waiter& a = real_.waiters[i];
             const model_waiter& b = model_.waiters[i];
             same = a.nonce == b.nonce && a.weight == b.weight && a.expires_at == b.ends &&
-                   a.ttl_ms == b.length;
+                   a.ttl_ms == b.length && a.from.mark == b.mark &&
+                   a.from.boot == boot_text(b.boot);
         }
         return same ? "" : "the records differ";
     }
 
     lock_clock clock_;
     std::size_t max_waiters_;
+    bool bounded_;
+    bool boots_;
+    bool marked_;
+    bool adopts_;
+    knowledge knowledge_{*this};
+    std::vector<int> moved_ = std::vector<int>(most_contenders, 0);
+    std::vector<std::int64_t> ended_ = std::vector<std::int64_t>(most_contenders, 0);
+    std::int64_t set_back_ = 0;
+    record last_real_{}; // before the newest
+    model last_model_{};
     record real_{};
     model model_{};
-    std::int64_t now_ = 1000;
+    std::int64_t now_ = 1'000'000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
-    std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, std::int64_t>
-        arrivals_{};
+    using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+    std::map<entry, std::int64_t> arrivals_{};
     step step_{};
     origin here_{};
     std::vector<std::int64_t> fence_of_ = std::vector<std::int64_t>(most_contenders, 0);
@@ -504,10 +672,23 @@ course shrunk(course c) {
     return c;
 }
 
-course random_course(test::jitter& any, lock_clock clock, std::size_t length) {
+// What there may be in a course besides.
+struct besides {
+    bool bounded = false;
+    bool boots = false;
+    bool marked = false;
+    bool adopts = false;
+    bool mishaps = false;
+};
+
+course random_course(test::jitter& any, lock_clock clock, std::size_t length, besides with) {
     const auto one_of = [&](std::uint32_t n) { return static_cast<std::int64_t>(any.below(n)); };
     course c;
     c.clock = clock;
+    c.bounded = with.bounded;
+    c.boots = with.boots;
+    c.marked = with.marked;
+    c.adopts = with.adopts;
     c.permits = 1 + one_of(4);
     const bool steady = any.below(2) == 0; // everybody with the same terms
     c.max_waiters = any.below(2) == 0 ? 5 : 100;
@@ -529,12 +710,19 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length) {
         s.revive = any.below(2) == 0;
         s.stored = any.below(10) != 0;
         s.pick = one_of(16);
+        const auto rare = any.below(40);
+        s.is = with.boots && rare < 2      ? what::move
+               : with.bounded && rare == 2 ? what::set_back
+               : with.marked && rare < 7   ? what::end_mark
+               : with.mishaps && rare < 9  ? what::lose
+               : with.mishaps && rare == 9 ? what::vanish
+                                           : s.is;
         c.steps.push_back(s);
     }
     return c;
 }
 
-void try_courses(lock_clock clock, int courses, std::size_t length) {
+void try_courses(lock_clock clock, int courses, std::size_t length, besides with = {}) {
     const std::uint32_t seed = test::run_seed();
     INFO("BIDE_TEST_SEED=" << seed);
     test::jitter any(seed);
@@ -542,7 +730,7 @@ void try_courses(lock_clock clock, int courses, std::size_t length) {
     const bool is_long_run = test::stress_time::length().count() >= 5'000;
     std::size_t steps = 0;
     for (int i = 0; i < courses || (is_long_run && longer.is_left()); ++i) {
-        const course c = random_course(any, clock, length);
+        const course c = random_course(any, clock, length, with);
         const failure found = run(c);
         if (!found.how.empty()) {
             INFO(shown(shrunk(c)));
@@ -561,4 +749,26 @@ TEST_CASE("record: fifty thousand random steps on one clock are those of the mod
 
 TEST_CASE("record: fifty thousand random steps with observed leases are those of the model") {
     try_courses(lock_clock::observed, 100, 500);
+}
+
+TEST_CASE("record: twenty thousand random steps of two boots are those of the model") {
+    try_courses(lock_clock::boottime, 40, 500, {.boots = true});
+}
+
+TEST_CASE("record: twenty thousand random steps on a clock that is set back are those of the model") {
+    try_courses(lock_clock::server, 40, 500, {.bounded = true});
+}
+
+TEST_CASE("record: twenty thousand random steps with holds of marks are those of the model") {
+    try_courses(lock_clock::server, 20, 500, {.bounded = true, .marked = true});
+    try_courses(lock_clock::boottime, 20, 500, {.boots = true, .marked = true});
+}
+
+TEST_CASE("record: twenty thousand random steps with permits that are adopted are those of the model") {
+    try_courses(lock_clock::caller, 40, 500, {.adopts = true});
+}
+
+TEST_CASE("record: twenty thousand random steps with records that are lost are those of the model") {
+    try_courses(lock_clock::server, 20, 500, {.bounded = true, .mishaps = true});
+    try_courses(lock_clock::observed, 20, 500, {.mishaps = true});
 }

@@ -1,3 +1,4 @@
+#include <bide/durable/expiry.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_admin.hpp>
 
@@ -28,7 +29,9 @@
 //     hear of it, so that it has to look again; or the client hears nothing and goes on, and it
 //     arrives later; what others have overtaken the store refuses, and the client looks again;
 //   - a client is killed, and is there again with the same name and nothing else;
-//   - a tick of time.
+//   - a tick of time;
+//   - in some scopes, once: the clock is set back; the newest record is lost, so that the one
+//     before it is read; the record vanishes. And a client goes on in another boot with its ticket.
 // After each step the promises are checked: see broken() and on_store().
 //
 // Worlds are brought into a normal form: times are counted from now and end where nobody can tell
@@ -82,6 +85,17 @@ struct scope {
     std::array<small, most_clients> rate{1, 1, 1, 1}; // a tick, on it
     int margin = 0;                                   // observed: waited for beyond the length
 
+    bool bounded = false; // on a clock: what was seen unchanged for its length is over, too
+    std::array<small, most_clients> boot{}; // boottime: whose clock a client has; 0: not known
+    bool moves = false;                     // a client may go on in the other boot
+    int jump = 0;                           // ticks by which the clock is set back, once
+    bool marked = false;                    // holds are of a mark alone
+    bool cannot_ask = false;                // and at times a client cannot ask for it
+    std::array<small, most_clients> goes_by{}; // not 0: permits of each client, who adopts them
+    bool loses = false;                        // the newest record, once
+    bool vanishes = false;                     // the record, once
+    int rounds = 64;                           // within so many ticks everybody gets in
+
     bool by_name = false; // wrong: who has the same name is the same
 
     // What was over so long ago is over for everybody.
@@ -89,6 +103,17 @@ struct scope {
         return -(patience + grace + 1) +
                std::min<int>(0, *std::min_element(offset.begin(), offset.end()));
     }
+    // And by those whose clock is that of this boot.
+    int floor_of_boot(int of) const {
+        for (std::size_t i = 0; clock == lock_clock::boottime && i < boot.size(); ++i) {
+            if (boot[i] == of) {
+                return offset[i] - (patience + grace + 1);
+            }
+        }
+        return floor();
+    }
+    bool observes() const { return clock == lock_clock::observed || bounded; }
+    bool adopts() const { return goes_by != decltype(goes_by){}; }
     bool has_one_clock() const {
         return offset == decltype(offset){} && rate == decltype(rate){1, 1, 1, 1};
     }
@@ -106,20 +131,30 @@ struct request {
     small weight = 0;
     small offset = 0;
     small when = 0;
+    small boot = 0;
+    small goes_by = 0;
+    small cannot_ask = 0; // for marks
     // observed: what had stood still for long enough, when the record was loaded; bits by place
     small holders_over = 0;
     small holders_over_at_once = 0; // without grace
     small places_over = 0;
 };
 
+// Why a hold that is believed in may not be in the record: the newest record was lost, which others
+// know; or all was, which nobody knows.
+enum loss : small { safe, with_the_newest, with_all };
+
 struct client {
     small weight = 0;
     small offset = 0;
     small rate = 0;
+    small boot = 0;
+    small goes_by = 0;
     small is = out;
     small nonce = 0; // 0: none
     small fence = 0; // 0: none that it knows of
     small until = 0; // it believes to hold until then; 0: it does not
+    small missing = safe; // what it believes is not what is in the store
     request sent{};
     std::array<small, most_holders> saw_holder{}; // observed: since so long; never
     std::array<small, most_places> saw_place{};
@@ -132,6 +167,8 @@ struct held {
     small weight = 0;
     small lease = 0;
     small expires = 0;
+    small boot = 0;
+    small is_unknown = 0; // entered for who may have been in a record that was lost
 };
 
 struct place {
@@ -139,12 +176,16 @@ struct place {
     small weight = 0;
     small ttl = 0;
     small expires = 0;
+    small boot = 0;
     small age = 0; // since it was last stored; up to its ttl
 };
 
 struct world {
     small next = 1;    // token
     small largest = 0; // that was ever granted
+    small permits = 0;
+    small fell_back = 0; // a record was lost: 1 before it was acknowledged, 2 afterwards
+    small mishaps = 0;
     small holder_count = 0;
     small place_count = 0;
     std::array<held, most_holders> holders{};
@@ -188,35 +229,78 @@ const client* client_of(const scope& s, const world& w, int nonce) {
 char nonce_letter(int nonce) { return static_cast<char>('`' + nonce); }
 std::string nonce_text(int nonce) { return std::string(1, nonce_letter(nonce)); }
 int nonce_number(const std::string& text) { return text[0] - '`'; }
+bool is_unknown(const holder& h) { return h.nonce.starts_with("lost-"); } // number 12
 
-// A lease is over at its very end, on the one clock; or when it was seen unchanged for longer than
-// its length and the margin.
+std::string boot_text(int boot) { return boot == 0 ? std::string() : nonce_text(boot); }
+int boot_number(const durable::origin& from) {
+    return from.boot.empty() ? 0 : nonce_number(from.boot);
+}
+
+// Tokens beyond a leap come after all others of the world.
+std::int64_t token_of_world(std::int64_t token) {
+    return token >= durable::fence_leap ? token - durable::fence_leap + 60 : token;
+}
+
+// durable::expiry_judge, for this world: a lease is over at its very end, on a clock that can be
+// read; or when it was seen unchanged for longer than its length and the margin. A mark is there as
+// long as its client is.
 struct judge {
     const scope* s;
     const world* w;
     const request* q;
     bool waiters_expire = true;
     int early = 0;
+    // Wrong:
+    bool other_boots_are_gone = false;
+    bool reads_other_boots = false;
+    bool goes_by_clock_alone = false;
+    bool leases_end_marks = false;
+    bool sees_no_mark_end = false;
 
     std::int64_t now() const { return epoch + q->offset + q->when; }
+    durable::origin here() const {
+        durable::origin from;
+        from.boot = boot_text(q->boot);
+        from.mark = s->marked ? q->nonce : 0;
+        return from;
+    }
 
     bool expired(const holder& h, std::int64_t grace_ms) const {
-        if (s->clock != lock_clock::observed) {
-            return h.expires_at + grace_ms - early <= now();
+        const bide::presence mark = ask(h.from.mark);
+        if (mark == bide::presence::yes && !leases_end_marks) {
+            return false;
         }
         const int at = h.renewals == 0 ? holder_of(*w, nonce_number(h.nonce)) : -1;
         const int over = grace_ms == 0 ? q->holders_over_at_once : q->holders_over;
-        return at >= 0 && (over >> at & 1) != 0;
+        return is_over(h, grace_ms - early, at, over) ||
+               (grace_ms == 0 && mark == bide::presence::no && !sees_no_mark_end);
     }
-    bool expired(const waiter& a, bool) const {
+    bool expired(const waiter& a, bool at_head) const {
         if (!waiters_expire) {
             return false;
         }
-        if (s->clock != lock_clock::observed) {
-            return a.expires_at <= now();
-        }
         const int at = a.refreshes == 0 ? place_of(*w, nonce_number(a.nonce)) : -1;
-        return at >= 0 && (q->places_over >> at & 1) != 0;
+        return is_over(a, 0, at, q->places_over) ||
+               (at_head && ask(a.from.mark) == bide::presence::no);
+    }
+
+private:
+    bide::presence ask(std::int64_t mark) const {
+        return mark == 0 || q->cannot_ask != 0 ? bide::presence::unknown
+               : client_of(*s, *w, static_cast<int>(mark)) != nullptr ? bide::presence::yes
+                                                                      : bide::presence::no;
+    }
+    template <class Entry>
+    bool is_over(const Entry& e, std::int64_t grace_ms, int at, int over) const {
+        const bool has_boot = s->clock == lock_clock::boottime;
+        const bool is_other = has_boot && (q->boot == 0 || boot_number(e.from) != q->boot);
+        if (is_other && other_boots_are_gone) {
+            return true;
+        }
+        const bool has_clock =
+            s->clock != lock_clock::observed && (!is_other || reads_other_boots);
+        return (has_clock && e.expires_at + grace_ms <= now()) ||
+               (s->observes() && !goes_by_clock_alone && at >= 0 && (over >> at & 1) != 0);
     }
 };
 
@@ -230,8 +314,13 @@ struct rules {
     }
     virtual durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                          const terms& t, std::int64_t now, const judge& j) const {
-        return durable::renew(r, nonce, fence, t, now, j, {});
+        return durable::renew(r, nonce, fence, t, now, j, j.here());
     }
+    virtual void make_up(record& r, bool acknowledged, const terms& t, std::int64_t now,
+                         const durable::origin& here) const {
+        durable::make_up_for_lost(r, acknowledged, t, now, here);
+    }
+    virtual record fresh(const terms& t) const { return durable::fresh_record(t); }
     virtual durable::release_outcome release(record& r, std::string_view nonce,
                                              std::int64_t fence) const {
         return durable::release(r, nonce, fence);
@@ -239,7 +328,7 @@ struct rules {
 };
 
 void read_into(record& r, const scope& s, const world& w) {
-    r.permits = s.permits;
+    r.permits = w.permits;
     r.clock = s.clock;
     r.fence = w.next;
     r.holders.resize(static_cast<std::size_t>(w.holder_count));
@@ -253,6 +342,8 @@ void read_into(record& r, const scope& s, const world& w) {
         h.lease_ms = from.lease;
         h.expires_at = epoch + from.expires;
         h.renewals = 0;
+        h.from.boot = boot_text(from.boot);
+        h.from.mark = s.marked && from.is_unknown == 0 ? from.nonce : 0;
     }
     r.waiters.resize(static_cast<std::size_t>(w.place_count));
     for (std::size_t i = 0; i < r.waiters.size(); ++i) {
@@ -263,6 +354,8 @@ void read_into(record& r, const scope& s, const world& w) {
         a.ttl_ms = from.ttl;
         a.expires_at = epoch + from.expires;
         a.refreshes = 0;
+        a.from.boot = boot_text(from.boot);
+        a.from.mark = s.marked ? from.nonce : 0;
     }
 }
 
@@ -277,11 +370,26 @@ struct answer {
 
 // ---- one step
 
-enum class act : small { poll, renew, renew_for_short, release, arrive, give_up, kill, late, tick };
+enum class act : small {
+    poll,
+    renew,
+    renew_for_short,
+    release,
+    arrive,
+    give_up,
+    kill,
+    move,
+    late,
+    set_back,
+    vanish,
+    tick
+};
 struct action {
     act what = act::tick;
     small by = 0;      // client
     bool heard = true; // of what is stored
+    bool lost = false; // and then it is lost
+    bool cannot_ask = false;
 };
 
 class machine {
@@ -290,11 +398,14 @@ public:
 
     world first() const {
         world w;
+        w.permits = to_small(s_.permits);
         for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
             client& c = w.clients[i];
             c.weight = s_.weight[i];
             c.offset = s_.offset[i];
             c.rate = s_.rate[i];
+            c.boot = s_.boot[i];
+            c.goes_by = s_.goes_by[i];
             forget(c);
         }
         return w;
@@ -304,6 +415,11 @@ public:
     bool step(world& w, action a) {
         client& c = w.clients[static_cast<std::size_t>(a.by)];
         const bool is_free = c.sent.what == nothing;
+        if (a.lost && w.mishaps != 0) {
+            return false;
+        }
+        is_lost_ = a.lost;
+        cannot_ask_ = a.cannot_ask;
         switch (a.what) {
         case act::poll:
             if (!is_free || c.is == leaves || (c.is == has && !s_.asks_again)) {
@@ -329,6 +445,7 @@ public:
                 return false;
             }
             c.until = 0; // before it is sent
+            c.missing = safe;
             c.is = leaves;
             return load(w, c, releasing, c.fence, a.heard);
         case act::arrive: {
@@ -367,6 +484,50 @@ public:
             store(w, q);
             return ghosts(w) <= s_.ghosts;
         }
+        case act::move: // with its ticket
+            if (!s_.moves || !is_free || c.is == out || c.is == leaves) {
+                return false;
+            }
+            for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+                if (s_.boot[i] != c.boot) {
+                    c.boot = s_.boot[i];
+                    c.offset = s_.offset[i];
+                    break;
+                }
+            }
+            c.saw_holder.fill(never);
+            c.saw_place.fill(never);
+            return true;
+        case act::set_back:
+            if (s_.jump == 0 || w.mishaps != 0) {
+                return false;
+            }
+            w.mishaps = 1;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
+                w.holders[i].expires = to_small(w.holders[i].expires + s_.jump);
+            }
+            for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
+                w.places[i].expires = to_small(w.places[i].expires + s_.jump);
+            }
+            return true;
+        case act::vanish: {
+            if (!s_.vanishes || w.mishaps != 0) {
+                return false;
+            }
+            terms t = on_terms(acquiring, 0);
+            t.first_fence = durable::fence_leap; // later than all before, as the clock says
+            w.mishaps = 1;
+            w.next = to_small(token_of_world(of_.fresh(t).fence));
+            w.holders.fill(held{});
+            w.places.fill(place{});
+            w.holder_count = w.place_count = 0;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+                w.clients[i].missing = w.clients[i].until > 0 ? with_all : safe;
+                w.clients[i].saw_holder.fill(never);
+                w.clients[i].saw_place.fill(never);
+            }
+            return true;
+        }
         case act::tick: tick(w); return true;
         }
         return false;
@@ -376,18 +537,22 @@ public:
 
     // What must be so in every world.
     void check(const world& w) {
+        is_lost_ = cannot_ask_ = false;
         int believed = 0;
+        int latest_gone = 0;
         for (int i = 0; i < s_.clients; ++i) {
             const client& c = w.clients[static_cast<std::size_t>(i)];
-            believed += c.until > 0 ? c.weight : 0;
+            believed += c.until > 0 && c.missing != with_all ? c.weight : 0;
+            latest_gone = std::max<int>(latest_gone, c.missing == with_all ? c.fence : 0);
         }
-        expect(believed <= s_.permits, "more is believed to be held than there is");
+        expect(believed <= w.permits, "more is believed to be held than there is");
         for (int i = 0; i < s_.clients; ++i) {
             const client& c = w.clients[static_cast<std::size_t>(i)];
-            if (c.until > 0) {
+            if (c.until > 0 && c.missing == safe) {
                 const int at = holder_of(w, c.nonce);
                 expect(at >= 0 && w.holders[static_cast<std::size_t>(at)].fence == c.fence,
                        "a hold was taken away before its lease was over");
+                expect(c.fence > latest_gone, "the token does not tell who holds it");
             }
         }
     }
@@ -408,7 +573,7 @@ public:
             const std::string name = nonce_text(nonce);
             expect(!of_.release(after_, name, fence).changed && after_ == before_,
                    "a release with what is nobody's changed something");
-            expect(!of_.renew(after_, name, fence, on_terms(renewing), epoch, j).changed &&
+            expect(!of_.renew(after_, name, fence, on_terms(renewing, 0), epoch, j).changed &&
                        after_ == before_,
                    "a renewal with what is nobody's changed something");
         };
@@ -452,6 +617,7 @@ private:
         c.nonce = 0;
         c.fence = 0;
         c.until = 0;
+        c.missing = safe;
         c.sent = request{};
         c.saw_holder.fill(never);
         c.saw_place.fill(never);
@@ -477,9 +643,10 @@ private:
         return count;
     }
 
-    terms on_terms(int what) const {
+    terms on_terms(int what, int goes_by) const {
         terms t;
-        t.permits = s_.permits;
+        t.permits = goes_by != 0 ? goes_by : s_.permits;
+        t.adopt_permits = goes_by != 0;
         t.clock = s_.clock;
         t.lease_ms = what == renewing_for_short ? s_.short_lease : s_.lease;
         t.waiter_ttl_ms = s_.ttl;
@@ -496,13 +663,16 @@ private:
         q.fence = fence;
         q.weight = c.weight;
         q.offset = c.offset;
+        q.boot = c.boot;
+        q.goes_by = c.goes_by;
+        q.cannot_ask = cannot_ask_ ? 1 : 0;
         return q;
     }
 
     // A client reads the record, and sends what is to become of it.
     bool load(world& w, client& c, purpose what, small fence, bool heard) {
         request q = ask(c, what, c.nonce, fence);
-        if (s_.clock == lock_clock::observed) {
+        if (s_.observes()) {
             const auto mark = [](small& bits, std::size_t i, bool is_over) {
                 bits = to_small(bits | (is_over ? 1 << i : 0));
             };
@@ -522,36 +692,63 @@ private:
         const answer got = run(w, q);
         if (!got.changed) {
             tell(c, q, got);
-            return heard; // from the record itself
+            return heard && !is_lost_; // from the record itself
         }
         if (s_.two_steps) {
             c.sent = q;
             return heard; // that is still to come
         }
+        const world was = w;
         put(w, q, got);
         if (heard) {
             tell(c, q, got);
+        }
+        if (is_lost_) { // before anybody has read it
+            w.holders = was.holders;
+            w.places = was.places;
+            w.holder_count = was.holder_count;
+            w.place_count = was.place_count;
+            w.next = was.next;
+            w.permits = was.permits;
+            w.fell_back = heard ? small{2} : small{1};
+            w.mishaps = 1;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
+                w.clients[i].saw_holder = was.clients[i].saw_holder;
+                w.clients[i].saw_place = was.clients[i].saw_place;
+            }
+            c.missing = heard && c.until > 0 ? with_the_newest : safe;
         }
         return true;
     }
 
     answer run(const world& w, const request& q) {
-        read_into(before_, s_, w);
-        after_ = before_;
         const judge j{&s_, &w, &q};
-        const terms t = on_terms(q.what);
+        const terms t = on_terms(q.what, q.goes_by);
+        read_into(before_, s_, w);
+        if (w.fell_back != 0) {
+            of_.make_up(before_, w.fell_back == 2, t, j.now(), j.here());
+        }
+        after_ = before_;
         const std::string nonce = nonce_text(q.nonce);
         answer got;
         if (q.what == acquiring) {
-            const contender self{"same", nonce, q.weight, {}};
+            const contender self{"same", nonce, q.weight, j.here()};
             const auto is = of_.acquire(after_, self, t, j.now(), j);
-            got.changed = is.changed;
             got.refused = is.is == standing::refused;
+            got.changed = is.changed || (w.fell_back == 2 && !got.refused); // as lock_engine does
             got.granted = is.is == standing::granted;
             got.had = got.granted || is.is == standing::held;
-            got.fence = is.fence;
+            got.fence = token_of_world(is.fence);
+            if (got.refused) {
+                expect(is.error == bide::durable_errc::permits_mismatch && s_.adopts(),
+                       "something was refused");
+                expect(place_of(w, q.nonce) < 0, "one that waits is refused");
+                expect(is_anybody_there(q, j), "one is refused though nobody else is there");
+                return got;
+            }
             expect(!got.had || is.changed, "what is had is not stored");
-            expect(got.had || !fits(w, q, j), "permits lie idle although it is somebody's turn");
+            expect(got.had || after_.permits != w.permits || !fits(w, q, j),
+                   "permits lie idle although it is somebody's turn");
             if (!got.had && s_.enqueue) {
                 const auto mine = std::find_if(after_.waiters.begin(), after_.waiters.end(),
                                                [&](const waiter& a) { return a.nonce == nonce; });
@@ -576,16 +773,26 @@ private:
 
     // All who are ahead and it have room in what is free. Counted once more, from the world.
     bool fits(const world& w, const request& q, const judge& j) const {
-        std::int64_t room = s_.permits;
+        std::int64_t room = w.permits;
+        bool at_head = true;
         for (const holder& h : before_.holders) {
             room -= j.expired(h, s_.grace) ? 0 : h.weight;
         }
         const int mine = place_of(w, q.nonce);
         for (int i = 0; i < (mine < 0 ? w.place_count : mine); ++i) {
             const waiter& a = before_.waiters[static_cast<std::size_t>(i)];
-            room -= j.expired(a, true) ? 0 : a.weight;
+            at_head = j.expired(a, at_head) && at_head;
+            room -= at_head || j.expired(a, false) ? 0 : a.weight;
         }
         return q.weight <= room;
+    }
+
+    bool is_anybody_there(const request& q, const judge& j) const {
+        return std::any_of(before_.holders.begin(), before_.holders.end(),
+                           [&](const holder& h) { return !j.expired(h, s_.grace); }) ||
+               std::any_of(before_.waiters.begin(), before_.waiters.end(), [&](const waiter& a) {
+                   return a.nonce != nonce_text(q.nonce) && !j.expired(a, true);
+               });
     }
 
     // The record becomes what run() has made of it.
@@ -609,8 +816,10 @@ private:
         c.sent = request{};
         if (q.what == releasing) {
             leave(c);
+        } else if (got.refused) { // it asks again
         } else if (got.had) {
-            const auto until = to_small(std::max(0, q.when + lease));
+            const auto until = s_.marked ? small{100} : to_small(std::max(0, q.when + lease));
+            c.missing = safe;
             c.until = c.is == has && (q.what != acquiring || c.fence == got.fence)
                           ? std::max(c.until, until)
                           : until;
@@ -620,12 +829,14 @@ private:
             c.is = wants;
             c.fence = 0;
             c.until = 0;
+            c.missing = safe;
         } else {
             leave(c);
         }
     }
 
     static void leave(client& c) {
+        c.missing = safe;
         c.is = out;
         c.nonce = 0;
         c.fence = 0;
@@ -634,23 +845,23 @@ private:
 
     void tick(world& w) const {
         // Observed, only the owner reads a time, and compares it with its own clock.
-        const auto pass = [&](small& time, int nonce) {
+        const auto pass = [&](small& time, int nonce, int boot) {
             const client* const owner = client_of(s_, w, nonce);
             const int by = owner != nullptr ? owner->rate : 1;
             const int floor = s_.clock == lock_clock::observed && owner != nullptr
                                   ? owner->offset - s_.patience * by - 1
-                                  : s_.floor();
+                                  : s_.floor_of_boot(boot);
             time = to_small(std::max(floor, time - by));
         };
         const auto grow = [&](small& since, int by, int length) {
             since = since == never ? never : to_small(std::min(length + s_.margin + 1, since + by));
         };
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
-            pass(w.holders[i].expires, w.holders[i].nonce);
+            pass(w.holders[i].expires, w.holders[i].nonce, w.holders[i].boot);
         }
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.place_count); ++i) {
-            pass(w.places[i].expires, w.places[i].nonce);
-            if (s_.clock == lock_clock::observed) {
+            pass(w.places[i].expires, w.places[i].nonce, w.places[i].boot);
+            if (s_.observes()) {
                 w.places[i].age = to_small(std::min<int>(w.places[i].ttl, w.places[i].age + 1));
             }
         }
@@ -665,7 +876,8 @@ private:
         for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
             client& c = w.clients[i];
             wait(c.sent, c.rate);
-            c.until = to_small(std::max(0, c.until - c.rate));
+            c.until = s_.marked ? c.until : to_small(std::max(0, c.until - c.rate));
+            c.missing = c.until > 0 ? c.missing : small{safe};
             for (std::size_t k = 0; k < static_cast<std::size_t>(w.holder_count); ++k) {
                 grow(c.saw_holder[k], c.rate, w.holders[k].lease + s_.grace);
             }
@@ -679,6 +891,8 @@ private:
     const scope& s_;
     const rules& of_;
     const char* broken_ = nullptr;
+    bool is_lost_ = false; // what is stored next
+    bool cannot_ask_ = false;
     record before_{};
     record after_{};
     std::array<std::unordered_set<world, hash>, 2> fine_{};
@@ -694,15 +908,24 @@ void machine::put(world& w, const request& q, const answer& got) {
         return;
     }
 
-    w.next = to_small(after_.fence);
+    w.next = to_small(token_of_world(after_.fence));
+    w.permits = to_small(after_.permits);
+    w.fell_back = 0;
     w.holders.fill(held{});
     w.holder_count = to_small(static_cast<std::int64_t>(after_.holders.size()));
     for (std::size_t i = 0; i < after_.holders.size(); ++i) {
         const holder& h = after_.holders[i];
         const int nonce = nonce_number(h.nonce);
-        w.holders[i] = {to_small(nonce),    to_small(h.fence),    to_small(h.lane),
-                        to_small(h.weight), to_small(h.lease_ms), to_small(h.expires_at - epoch)};
         const int at = holder_of(was, nonce);
+        const bool was_unknown = at >= 0 && was.holders[static_cast<std::size_t>(at)].is_unknown;
+        w.holders[i] = {to_small(nonce),
+                        to_small(token_of_world(h.fence)),
+                        to_small(h.lane),
+                        to_small(h.weight),
+                        to_small(h.lease_ms),
+                        to_small(h.expires_at - epoch),
+                        to_small(boot_number(h.from)),
+                        is_unknown(h) || was_unknown ? small{1} : small{0}};
         const bool same = at >= 0 && h.renewals == 0 &&
                           was.holders[static_cast<std::size_t>(at)].fence == h.fence;
         holder_before[i] = same ? at : -1;
@@ -714,7 +937,7 @@ void machine::put(world& w, const request& q, const answer& got) {
         const int nonce = nonce_number(a.nonce);
         const int at = a.refreshes == 0 ? place_of(was, nonce) : -1;
         w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
-                       to_small(a.expires_at - epoch),
+                       to_small(a.expires_at - epoch), to_small(boot_number(a.from)),
                        at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age};
         place_before[i] = at;
     }
@@ -749,15 +972,17 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         const held& h = w.holders[static_cast<std::size_t>(i)];
         const int at = holder_of(was, h.nonce);
         const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
-        weights += h.weight;
-        if (old == nullptr || old->fence != h.fence) {
+        weights += h.is_unknown != 0 ? 0 : h.weight;
+        if (h.is_unknown != 0) { // of nobody
+        } else if (old == nullptr || old->fence != h.fence) {
             expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
                    "somebody holds it to whom it was not granted");
             expect(h.fence > was.largest,
                    "a token was given out that is not larger than all before");
-            expect(h.lane >= 0 && h.lane < s_.permits, "a lane that there is not");
+            expect(h.lane >= 0 && h.lane < w.permits, "a lane that there is not");
         } else {
-            expect(h.expires >= old->expires || s_.clock == lock_clock::observed,
+            expect(h.expires >= old->expires || s_.clock == lock_clock::observed ||
+                       h.boot != old->boot,
                    "a lease was shortened");
         }
         for (int k = 0; k < i; ++k) {
@@ -767,7 +992,7 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         }
         expect(place_of(w, h.nonce) < 0, "who holds it waits for it, too");
     }
-    expect(weights <= s_.permits, "more is held than there is");
+    expect(weights <= w.permits, "more is held than there is");
     const bool has_delay = s_.grace > 0 && s_.clock != lock_clock::observed && s_.has_one_clock();
     for (int i = 0; has_delay && i < was.holder_count; ++i) {
         const held& h = was.holders[static_cast<std::size_t>(i)];
@@ -788,12 +1013,13 @@ void machine::on_store(const world& was, const world& w, const request& q, const
     if (!s_.has_one_clock()) {
         return;
     }
-    int room = s_.permits - weights;
+    int room = w.permits - weights;
     const int mine = place_of(was, q.nonce);
     for (int i = 0; i < was.place_count; ++i) {
         const place& a = was.places[static_cast<std::size_t>(i)];
         const bool lives = client_of(s_, was, a.nonce) != nullptr &&
-                           (s_.clock == lock_clock::observed ? a.age < a.ttl : a.expires > 0);
+                           (!s_.observes() || a.age < a.ttl) &&
+                           (s_.clock == lock_clock::observed || a.expires > 0);
         if (lives && a.nonce != q.nonce) {
             expect(place_of(w, a.nonce) >= 0, "somebody else who waits and lives lost its place");
             room -= a.weight;
@@ -918,7 +1144,7 @@ bool machine::everybody_gets_in(world w, bool last_first) {
         }
     }
     w.late = request{};
-    for (int round = 0; round < 64; ++round) {
+    for (int round = 0; round < s_.rounds; ++round) {
         std::array<small, most_clients> order{};
         normalise(w, order);
         bool is_somebody_left = false;
@@ -1040,10 +1266,22 @@ private:
                         actions_.push_back({what, i, false});
                     }
                 }
+                for (const act what : {act::poll, act::renew, act::release}) {
+                    if (s_.loses) {
+                        actions_.push_back({what, i, true, true});
+                        actions_.push_back({what, i, false, true});
+                    }
+                }
+                if (s_.cannot_ask) {
+                    actions_.push_back({act::poll, i, true, false, true});
+                }
                 actions_.push_back({act::give_up, i});
                 actions_.push_back({act::kill, i});
+                actions_.push_back({act::move, i});
             }
             actions_.push_back({act::late});
+            actions_.push_back({act::set_back});
+            actions_.push_back({act::vanish});
             actions_.push_back({act::tick});
         }
         return actions_;
@@ -1053,7 +1291,13 @@ private:
         static constexpr const char* verbs[] = {
             "acquires",  "renews",    "renews for a short while",
             "releases",  "is served", "gives up its request",
-            "is killed", "",          ""};
+            "is killed", "goes on in another boot"};
+        if (a.what == act::set_back) {
+            return "  the clock is set back";
+        }
+        if (a.what == act::vanish) {
+            return "  the record vanishes";
+        }
         if (a.what == act::tick) {
             return "  a tick";
         }
@@ -1061,7 +1305,8 @@ private:
             return "  what was given up is served";
         }
         return "  client " + std::to_string(a.by) + " " + verbs[static_cast<std::size_t>(a.what)] +
-               (a.heard ? "" : ", and does not hear of it");
+               (a.cannot_ask ? ", and cannot ask for marks" : "") +
+               (a.heard ? "" : ", and does not hear of it") + (a.lost ? ", which is lost" : "");
     }
 
     // Clients keep the number that they have at the start, and change their index.
@@ -1348,7 +1593,188 @@ struct releases_by_token final : rules {
     }
 };
 
+// Judges in a wrong way.
+struct judges_wrongly final : rules {
+    explicit judges_wrongly(bool judge::*how) : how_(how) {}
+
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        return durable::acquire(r, self, t, now, wrong(j));
+    }
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        return durable::renew(r, nonce, fence, t, now, wrong(j), j.here());
+    }
+
+private:
+    judge wrong(judge j) const {
+        j.*how_ = true;
+        return j;
+    }
+    bool judge::*how_;
+};
+
+// A renewal writes times of its own clock, and says that they are of the holder's.
+struct keeps_the_boot final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, nonce);
+        const durable::origin from = mine == r.holders.end() ? durable::origin() : mine->from;
+        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
+        if (got.is == durable::renewal::renewed) {
+            mine->from = from;
+        }
+        return got;
+    }
+};
+
+// What is left on another boot's clock is forgotten.
+struct renews_elsewhere_for_less final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto mine = named(r.holders, nonce);
+        const bool is_other = mine != r.holders.end() && boot_number(mine->from) != j.q->boot;
+        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
+        if (got.is == durable::renewal::renewed && is_other) {
+            mine->lease_ms = t.lease_ms;
+            mine->expires_at = now + t.lease_ms;
+        }
+        return got;
+    }
+};
+
+struct adopts_while_held final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        r.permits = t.permits;
+        return durable::acquire(r, self, t, now, j);
+    }
+};
+struct adopts_while_waited_for final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        record swept = r;
+        durable::sweep(swept, j, t.reclaim_delay_ms, self.nonce);
+        r.permits = swept.holders.empty() ? t.permits : r.permits;
+        return durable::acquire(r, self, t, now, j);
+    }
+};
+struct never_adopts final : rules {
+    durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
+                                     std::int64_t now, const judge& j) const override {
+        terms own = t;
+        own.adopt_permits = false;
+        return durable::acquire(r, self, own, now, j);
+    }
+};
+
+// What is lost is not made up for.
+struct forgets_what_was_lost final : rules {
+    void make_up(record&, bool, const terms&, std::int64_t, const durable::origin&) const override {
+    }
+};
+struct takes_all_for_torn final : rules {
+    void make_up(record& r, bool, const terms& t, std::int64_t now,
+                 const durable::origin& here) const override {
+        durable::make_up_for_lost(r, false, t, now, here);
+    }
+};
+struct unknown_for_too_short final : rules {
+    void make_up(record& r, bool acknowledged, const terms& t, std::int64_t now,
+                 const durable::origin& here) const override {
+        durable::make_up_for_lost(r, acknowledged, t, now, here);
+        if (acknowledged) {
+            --r.holders.back().lease_ms;
+            --r.holders.back().expires_at;
+        }
+    }
+};
+// A lease that is over is taken up past a holder that is not known.
+struct revives_past_the_unknown final : rules {
+    durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
+                                 const terms& t, std::int64_t now, const judge& j) const override {
+        const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
+        const auto mine = named(r.holders, nonce);
+        if (got.is != durable::renewal::lost || mine == r.holders.end() || mine->fence != fence) {
+            return got;
+        }
+        mine->expires_at = now + t.lease_ms;
+        return {durable::renewal::renewed, true, {}};
+    }
+};
+struct counts_from_one_again final : rules {
+    record fresh(const terms& t) const override {
+        terms from_one = t;
+        from_one.first_fence = 1;
+        return durable::fresh_record(from_one);
+    }
+};
+
 } // namespace
+
+// ---- the judge
+
+TEST_CASE("record: the judge of the search answers what that of the leases does") {
+    struct marks final : durable::process_knowledge {
+        bool runs(const durable::origin&) const noexcept override { return false; }
+        bide::presence is_present(std::int64_t) const override { return says; }
+        bide::presence says = bide::presence::unknown;
+    } known;
+    int asked = 0;
+    for (int way = 0; way < 1 << 11; ++way) {
+        int rest = way;
+        const auto one_of = [&](int n) {
+            const int got = rest % n;
+            rest /= n;
+            return got;
+        };
+        scope s;
+        s.clients = 2;
+        s.clock = static_cast<lock_clock>(one_of(4));
+        s.bounded = one_of(2) != 0;
+        s.marked = one_of(2) != 0;
+        world w;
+        request q;
+        q.boot = to_small(one_of(2));
+        const int grace = one_of(2);
+        const int has = one_of(2);       // the entry's client is there
+        q.cannot_ask = to_small(one_of(2));
+        const int still = one_of(2);     // it has stood still for longer than its length
+        const int over = one_of(2);      // by its clock
+        const int boot = one_of(2);
+        const int grace_over = one_of(2);
+        w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
+        w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
+        w.holder_count = w.place_count = 1;
+        const auto expires = to_small(over != 0 ? (grace_over != 0 ? -1 : 0) : 1);
+        w.holders[0] = {3, 1, 0, 1, 2, expires, to_small(boot), 0};
+        w.places[0] = {4, 1, 2, expires, to_small(boot), 0};
+        const int length = 2;
+        const int stood = length + (still != 0 ? 1 : 0) + (grace_over != 0 ? grace : 0);
+        q.holders_over = stood > length + grace;
+        q.holders_over_at_once = q.places_over = stood > length;
+
+        record r;
+        read_into(r, s, w);
+        const judge ours{&s, &w, &q};
+        durable::observations seen;
+        seen.note(r, 500);
+        durable::origin here;
+        here.boot = boot_text(q.boot);
+        known.says = q.cannot_ask != 0 ? bide::presence::unknown
+                     : has != 0        ? bide::presence::yes
+                                       : bide::presence::no;
+        const durable::expiry_judge by_clock(s.clock, epoch, here);
+        const durable::expiry_judge theirs =
+            (s.observes() ? by_clock.bounded_by(seen, 500 + stood, 0) : by_clock).knowing(&known);
+        CAPTURE(way);
+        REQUIRE(ours.expired(r.holders[0], grace) == theirs.expired(r.holders[0], grace));
+        REQUIRE(ours.expired(r.waiters[0], true) == theirs.expired(r.waiters[0], true));
+        REQUIRE(ours.expired(r.waiters[0], false) == theirs.expired(r.waiters[0], false));
+        ++asked;
+    }
+    REQUIRE(asked == 1 << 11);
+}
 
 // ---- the rules keep the promises
 
@@ -1472,7 +1898,224 @@ TEST_CASE("record: with a margin observed leases bear clocks that go at differen
     finds("two rates, no margin", "more is believed to be held than there is", s);
 }
 
+// Two boots, whose clocks are far apart, and contenders of both.
+scope two_boots() {
+    scope s;
+    s.clock = lock_clock::boottime;
+    s.bounded = true;
+    s.clients = 2;
+    s.boot = {1, 2, 0, 0};
+    s.offset = {0, 5, 0, 0};
+    s.ttl = 2;
+    s.patience = 0;
+    s.lost_answers = false;
+    s.ghosts = 0;
+    return s;
+}
+
+TEST_CASE("record: contenders of different boots observe each other, and keep the promises") {
+    scope s = two_boots();
+    s.lost_answers = true;
+    s.ghosts = 1;
+    holds("two boots", s);
+    s.lost_answers = is_long_run();
+    s.ghosts = 0;
+    s.boot = {0, 0, 0, 0};
+    holds("boots that are not known", s);
+    s = two_boots();
+    s.clients = 3;
+    s.boot = {1, 1, 2, 0};
+    s.offset = {0, 0, 5, 0};
+    holds("two boots, three clients", s);
+}
+
+TEST_CASE("record: a ticket goes on in another boot, and its lease is never shorter than believed") {
+    scope s = two_boots();
+    s.moves = true;
+    s.asks_again = true;
+    s.offset = {0, 3, 0, 0};
+    holds("a ticket that changes its boot", s);
+    s.lease = 3;
+    s.short_lease = 1;
+    s.asks_again = is_long_run();
+    holds("a ticket that changes its boot, leases of two lengths", s);
+}
+
+// A clock that is set back by far more than a lease, once.
+scope clock_set_back() {
+    scope s;
+    s.bounded = true;
+    s.jump = 8;
+    s.rounds = 7;
+    s.ttl = 2;
+    s.patience = 0;
+    s.clients = 2;
+    s.ghosts = 0;
+    s.lost_answers = false;
+    return s;
+}
+
+TEST_CASE("record: where the clock is set back a lease lasts as long as it was observed to") {
+    scope s = clock_set_back();
+    s.lost_answers = is_long_run();
+    s.ghosts = is_long_run() ? 1 : 0;
+    holds("a clock that is set back, two clients", s);
+    s = clock_set_back();
+    s.revive = true;
+    s.asks_again = is_long_run();
+    s.short_lease = 1;
+    s.enqueue = is_long_run();
+    holds("a clock that is set back, leases of two lengths, revived", s);
+    if (is_long_run()) {
+        s = clock_set_back();
+        s.clients = 3;
+        holds("a clock that is set back, three clients", s);
+    }
+}
+
+TEST_CASE("record: a hold of a mark alone lasts as long as the mark") {
+    scope s;
+    s.bounded = true;
+    s.marked = true;
+    s.ttl = 2;
+    s.patience = 0;
+    s.clients = is_long_run() ? 3 : 2;
+    holds("marks", s);
+    s.clock = lock_clock::boottime;
+    s.boot = {1, 2, 0, 0};
+    s.offset = {0, 5, 0, 0};
+    s.clients = 2;
+    holds("marks of two boots", s);
+    s.boot = {0, 0, 0, 0};
+    holds("marks, and boots that are not known", s);
+}
+
+TEST_CASE("record: permits are adopted where nobody holds it and nobody waits") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.goes_by = {1, 2, 2, 0};
+    s.lost_answers = is_long_run();
+    holds("groups with one and two permits", s);
+}
+
+TEST_CASE("record: the newest record may be lost, and the tokens grow, and a lease is waited for") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.ghosts = 0;
+    s.loses = true;
+    s.lost_answers = false;
+    s.clients = 2;
+    holds("the newest record is lost, two clients", s);
+    s.permits = 2;
+    s.revive = true;
+    holds("the newest record is lost, two permits, revived", s);
+    s.permits = 1;
+    s.clients = 3;
+    holds("the newest record is lost, three clients, revived", s);
+    s.revive = false;
+    s.clients = 2;
+    s.clock = lock_clock::boottime;
+    s.bounded = true;
+    s.boot = {1, 2, 0, 0};
+    s.offset = {0, 5, 0, 0};
+    s.enqueue = is_long_run();
+    holds("the newest record is lost, two boots", s);
+}
+
+TEST_CASE("record: where the record vanishes the tokens tell who holds it") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.vanishes = true;
+    s.lost_answers = false;
+    s.ghosts = is_long_run() ? 1 : 0;
+    holds("the record vanishes", s);
+}
+
 // ---- and the search would find it if they did not
+
+TEST_CASE("record: the search finds what is wrong with other boots") {
+    const char* const two = "more is believed to be held than there is";
+    finds("other boots are gone", two, two_boots(), judges_wrongly(&judge::other_boots_are_gone));
+    scope s = two_boots();
+    finds("another boot's times on the own clock", two, s,
+          judges_wrongly(&judge::reads_other_boots));
+    s.bounded = false;
+    finds("other boots, not observed", "somebody waits for ever", s);
+    s = two_boots();
+    s.moves = true;
+    s.offset = {5, 0, 0, 0};
+    finds("a renewal that keeps the boot", "a lease was shortened", s, keeps_the_boot());
+    s.lease = 3;
+    s.short_lease = 1;
+    finds("renewed elsewhere for less", two, s, renews_elsewhere_for_less());
+}
+
+TEST_CASE("record: the search finds a lease that a clock keeps up") {
+    const scope s = clock_set_back();
+    finds("by the clock alone", "somebody waits for ever", s,
+          judges_wrongly(&judge::goes_by_clock_alone));
+}
+
+TEST_CASE("record: the search finds marks that are not heeded") {
+    scope s;
+    s.bounded = true;
+    s.marked = true;
+    s.ttl = 2;
+    s.patience = 0;
+    s.clients = 2;
+    const char* const two = "more is believed to be held than there is";
+    finds("leases end marks", two, s, judges_wrongly(&judge::leases_end_marks));
+    finds("a mark that has ended", "permits lie idle although it is somebody's turn", s,
+          judges_wrongly(&judge::sees_no_mark_end));
+    s.cannot_ask = true; // then the lease counts, which has to be renewed
+    finds("marks that cannot be asked for", two, s);
+}
+
+TEST_CASE("record: the search finds permits that are adopted too early, or never") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.goes_by = {1, 2, 2, 0};
+    s.lost_answers = false;
+    finds("adopted while it is held", "more is held than there is", s, adopts_while_held());
+    finds("adopted while somebody waits", "one that waits is refused", s,
+          adopts_while_waited_for());
+    finds("never adopted", "one is refused though nobody else is there", s, never_adopts());
+}
+
+TEST_CASE("record: the search finds what is lost and not made up for") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.ghosts = 0;
+    s.loses = true;
+    s.clients = 2;
+    const char* const two = "more is believed to be held than there is";
+    finds("what was lost is forgotten", "a token was given out that is not larger than all before",
+          s, forgets_what_was_lost());
+    finds("what was lost was not acknowledged", two, s, takes_all_for_torn());
+    finds("waited for too short a time", two, s, unknown_for_too_short());
+    s.revive = true;
+    finds("revived past the unknown", two, s, revives_past_the_unknown());
+    // Observed, a ticket may renew a lease that was over for others: the record that said so is lost.
+    // A guard does not renew what it knows to be over.
+    s.revive = false;
+    s.clock = lock_clock::observed;
+    finds("what was lost took an observed lease over", two, s);
+}
+
+TEST_CASE("record: the search finds tokens that begin anew") {
+    scope s;
+    s.ttl = 2;
+    s.patience = 0;
+    s.vanishes = true;
+    s.clients = 2;
+    finds("tokens from one", "a token was given out that is not larger than all before", s,
+          counts_from_one_again());
+}
 
 TEST_CASE("record: the search finds waiters that never expire") {
     finds("waiters that never expire", "somebody waits for ever", scope{}, immortal_waiters());

@@ -938,3 +938,22 @@ TEST_CASE("record: when a lease of another boot is over is not told by this one'
     b.from.boot = "another";
     REQUIRE(lock.acquire(b, 1000).next_ms == 1100);
 }
+
+TEST_CASE("record: a renewal from where no boot is known leaves a hold to its mark") {
+    const auto never = [](const auto&...) { return false; };
+    struct {
+        decltype(never) expired;
+    } const judge{never};
+    terms t;
+    t.clock = lock_clock::boottime;
+    record r = fresh_record(t);
+    contender self{"a", "a's", 1, {}};
+    self.from.mark = 7; // of the hold, which a child may keep
+    const auto a = acquire(r, self, t, 1000, judge);
+    origin renewer; // the process
+    renewer.pid = 12;
+    renewer.mark = 8;
+    REQUIRE(renew(r, "a's", a.fence, t, 1010, judge, renewer).is == renewal::renewed);
+    REQUIRE(r.holders[0].from.mark == 7);
+    REQUIRE(r.holders[0].from.pid == 0);
+}

@@ -239,8 +239,22 @@ public:
         wait(limit);
     }
 
-    // All its processes hang, and go on. Connections to it stay, and nothing is answered.
-    void freeze() const { signal_all(SIGSTOP); }
+    // All its processes hang when this returns, and go on. Connections to it stay, and nothing is
+    // answered: kill() alone returns while a thread may still run, and a process may fork.
+    void freeze() const {
+        const auto hangs = [](const std::vector<pid_t>& all) {
+            return std::all_of(all.begin(), all.end(), &is_stopped);
+        };
+        for (std::vector<pid_t> before; is_ours();) {
+            const std::vector<pid_t> all = process_tree(pid_);
+            if (all == before && hangs(all)) {
+                return;
+            }
+            signal_all(SIGSTOP);
+            before = all;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }
     void thaw() const { signal_all(SIGCONT); }
 
 private:
@@ -259,6 +273,22 @@ private:
         std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
         const auto behind = line.rfind(')'); // "17 (its name) S 16 ..."
         return behind != std::string::npos && behind + 2 < line.size() && line[behind + 2] != 'Z';
+    }
+
+    // So does none of its threads run, nor wait for a disk.
+    static bool is_stopped(pid_t process) {
+        bool all = true;
+        std::error_code ignored;
+        const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+        for (const auto& task : std::filesystem::directory_iterator(tasks, ignored)) {
+            std::string line;
+            std::getline(std::ifstream(task.path() / "stat"), line);
+            const auto behind = line.rfind(')');
+            const char state =
+                behind != std::string::npos && behind + 2 < line.size() ? line[behind + 2] : 'Z';
+            all = all && (state == 'T' || state == 'Z' || state == 'X');
+        }
+        return all;
     }
 
     // A process that was forked from the test has the object, but the server is not its child.

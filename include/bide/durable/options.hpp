@@ -34,7 +34,7 @@ struct durable_options {
 
     // How long others wait after the end of a lease, for resources that cannot check tokens: what
     // the holder had on its way should have come to an end by then. Processes that are gone are
-    // waited for as well.
+    // waited for as well, but an inheritable hold for no longer than its last renewal and this.
     std::chrono::milliseconds reclaim_delay{0};
 
     std::size_t max_waiters = 1024;
@@ -94,10 +94,11 @@ struct acquire_request {
     std::int64_t weight = 1; // permits; a ticket brings its own
 
     // The hold lasts as long as any process has durable_guard::descriptor() open, which children may
-    // inherit: this process and its children may end in any order. No lease ends it as long as the
-    // slot can see that; the guard renews one all the same, for the time when it cannot. Errors:
-    // errc::operation_not_supported where the slot keeps no marks (file and SQLite on Linux do), or
-    // with a ticket.
+    // inherit: this process and its children may end in any order, and the guard's destructor leaves
+    // the hold to the children. release() gives it back although children have it. No lease ends it
+    // as long as the slot can see that; the guard renews one all the same, for the time when it
+    // cannot. Errors: errc::operation_not_supported where the slot keeps no marks (file and SQLite
+    // on Linux do), or with a ticket.
     bool inheritable = false;
 
     // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.

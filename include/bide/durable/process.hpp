@@ -52,6 +52,13 @@ inline std::int64_t unix_ms() noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
+// The first token of a record that is made now, on this machine's clock.
+inline std::int64_t floor_of_now() noexcept {
+    const auto since = std::chrono::system_clock::now().time_since_epoch();
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
+    return floor_of(us / 1000, us % 1000);
+}
+
 namespace detail {
 
 #if defined(__linux__)
@@ -136,8 +143,15 @@ inline std::string this_boot() {
         id.pop_back();
     }
     if (!id.empty() && ::stat("/proc/self/ns/time", &times) == 0 &&
-        times.st_ino != first_time_namespace) {
+        times.st_ino != first_time_namespace) { // its number may be used again, for another clock
         id += "/" + std::to_string(times.st_ino);
+        for (const char c : detail::read_small("/proc/self/timens_offsets")) {
+            if (c == '-' || (c >= '0' && c <= '9')) {
+                id += c;
+            } else if (id.back() != '/') {
+                id += '/';
+            }
+        }
     }
     if (id.size() > longest_name) {
         id.clear();

@@ -82,12 +82,14 @@ inline record fresh_record(const terms& t) {
 }
 
 // The first token of a record that is made at `unix_ms`, in milliseconds since 1970. It is larger
-// than every token of a record that was lost, unless the clock was set back behind the last grant
-// of that record: no lock grants 1,024 times a millisecond. It reaches 2^53 in the year 2248.
-inline std::int64_t floor_of(std::int64_t unix_ms) noexcept {
+// than every token of a record that was lost, unless the clock was behind that record's last grant:
+// it was set back, or is another machine's. No lock grants 1,024 times a millisecond. It reaches 2^53
+// in the year 2248.
+// `us`: the microseconds of that millisecond, where the clock tells.
+inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
-    return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1;
+    return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
 // What is wrong with these; no error where nothing is.
@@ -164,8 +166,13 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
         h.lease_ms = std::max(lease_ms, h.lease_ms);
         h.expires_at = r.clock == lock_clock::observed ? std::max(h.expires_at, now + lease_ms)
                                                        : now + h.lease_ms;
-        if (r.clock == lock_clock::boottime) {
-            h.from = self; // the times are of this clock now
+        if (r.clock == lock_clock::boottime) { // the times are of this clock now
+            const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
+            h.from = self;
+            if (mark != 0) { // it is not this process's: children may have it
+                h.from.pid = h.from.start = h.from.space = 0;
+                h.from.mark = mark;
+            }
         }
     }
     h.renewals = next_move(h.renewals);
@@ -308,7 +315,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 }
 
 // Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
-// over is lost, even where nobody has taken it, unless the terms revive it. `self`: where the
+// over is lost, even where nobody has taken it, unless the terms revive it and its permits are
+// free: a record that was lost may have given them away. `self`: where the
 // contender runs that renews it.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
@@ -330,9 +338,9 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     if (judge.expired(*mine, 0)) {
         record others = r;
         sweep(others, judge, 0);
-        const bool is_wanted =
-            !others.waiters.empty() && others.waiters.front().weight <= free_permits(others);
-        if (!t.revive || is_wanted) {
+        const std::int64_t free = free_permits(others);
+        const bool is_wanted = !others.waiters.empty() && others.waiters.front().weight <= free;
+        if (!t.revive || is_wanted || mine->weight > free) {
             return out;
         }
     }

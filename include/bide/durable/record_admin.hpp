@@ -56,13 +56,16 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-// Makes up for a later record that was lost. Its grants are not known: the tokens leap over theirs.
+// Makes up for a later record that was lost. Its grants are not known: the tokens go on from the
+// first token of the terms, or leap where that is not larger. A leap alone would not do: what is
+// stored in the place of the lost record may be lost, too, and then this one is read again.
 // If the lost record was acknowledged, a holder that only it showed may be at work: then one of all
 // permits is entered, for the longest lease that there is a sign of.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;
-    r.fence = std::min(r.fence + fence_leap, largest_number);
+    r.fence = std::min(std::max(t.first_fence, before + (t.first_fence > before ? 1 : fence_leap)),
+                       largest_number);
     if (!acknowledged || before >= largest_number) {
         return;
     }
@@ -72,8 +75,9 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     unknown.fence = before;
     unknown.weight = r.permits;
     unknown.lease_ms = t.lease_ms;
-    for (const holder& h : r.holders) {
+    for (holder& h : r.holders) {
         unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
+        h.renewals = r.fence; // a renewal never looks like one that was lost, which others may know
     }
     unknown.expires_at = now + unknown.lease_ms;
     unknown.lane = detail::lowest_free_lane(r);

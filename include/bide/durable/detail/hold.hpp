@@ -46,6 +46,7 @@ public:
     std::int64_t lane() const noexcept { return lane_; }
     std::stop_token lost() const noexcept { return lost_.get_token(); }
     int descriptor() const noexcept { return mark_ != nullptr ? mark_->fd() : -1; }
+    bool is_inheritable() const noexcept { return mark_ != nullptr; }
 
     bool is_held() const noexcept {
         return good_until() > durable::boottime_ms() && is_active() && is_ours();
@@ -218,18 +219,19 @@ inline result<void, std::error_code> hold::give_back(bool in_time) {
 }
 
 inline result<bool, std::error_code> hold::hand_over() {
-    if (mark_ != nullptr && is_ours()) {
-        const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
-        // Unknown: its lease decides, then, and others wait for that.
-        if (engine_->is_present(mark) != presence::no) {
-            leave();
-            return true;
-        }
+    const bool in_time = stop_holding();
+    if (mark_ == nullptr || !in_time) {
+        auto released = give_back(in_time);
+        return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
     }
-    if (auto released = give_back(stop_holding()); !released) {
-        return unexpected{released.error()};
+    const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
+    // Unknown: its lease decides, then, and contenders wait for that.
+    if (engine_->is_present(mark) != presence::no) {
+        return true;
     }
-    return false;
+    // A contender that has seen the mark gone may have removed it already: that is a release, too.
+    const auto released = engine_->release(ticket_);
+    return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
 }
 
 // Renews, and gives back, on this thread; or on a store thread, and waits for it.
@@ -261,20 +263,27 @@ inline result<bool, std::error_code> hand_over_hold(const std::shared_ptr<hold>&
                                                      held->patience(), call_kind::has_to_run);
 }
 
-// As release_hold(), unless that would be in vain.
+// As release_hold(), or hand_over_hold() where it is inheritable, unless that would be in vain.
 inline void end_hold(const std::shared_ptr<hold>& held) noexcept {
+    const auto end = [&held] {
+        if (held->is_inheritable()) {
+            static_cast<void>(hand_over_hold(held));
+        } else {
+            static_cast<void>(release_hold(held));
+        }
+    };
     if (!held->is_held()) { // others may have been let in, and a store that hangs is not asked
         held->leave();
         return;
     }
 #if BIDE_EXCEPTIONS
     try {
-        static_cast<void>(release_hold(held));
+        end();
     } catch (...) { // no memory, say: it is over with its lease
         held->leave();
     }
 #else
-    static_cast<void>(release_hold(held));
+    end();
 #endif
 }
 

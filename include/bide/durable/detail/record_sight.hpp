@@ -28,9 +28,11 @@ namespace detail {
 // A time that is the caller's, for lock_clock::caller; else there is none.
 using given_time = std::optional<std::chrono::milliseconds>;
 
-// The first token of a record that is made where there is none. `made_ms`: since 1970.
-inline std::int64_t first_fence_of(const slot_snapshot& absent, std::int64_t made_ms) noexcept {
-    return absent.counter ? *absent.counter : durable::floor_of(absent.server_ms.value_or(made_ms));
+// The first token of a record that is made where there is none.
+inline std::int64_t first_fence_of(const slot_snapshot& absent) noexcept {
+    return absent.counter     ? *absent.counter
+           : absent.server_ms ? durable::floor_of(*absent.server_ms)
+                              : durable::floor_of_now();
 }
 
 // What a slot's marks and a watch tell of processes.
@@ -116,10 +118,10 @@ record_sight::read(const slot_snapshot& from, std::int64_t looked, given_time no
         now_ms = made_ms; // for people
         break;
     }
+    durable::terms first = terms;
+    first.first_fence = is_given_time ? durable::floor_of(made_ms) // and on nothing else
+                                      : first_fence_of(from);
     if (!exists) {
-        durable::terms first = terms;
-        first.first_fence = is_given_time ? durable::floor_of(made_ms) // and on nothing else
-                                          : first_fence_of(from, made_ms);
         record = durable::fresh_record(first);
         return {};
     }
@@ -129,7 +131,7 @@ record_sight::read(const slot_snapshot& from, std::int64_t looked, given_time no
     }
     record = std::move(*decoded);
     if (from.fell_back) {
-        durable::make_up_for_lost(record, from.lost_acknowledged, terms, now_ms, *here);
+        durable::make_up_for_lost(record, from.lost_acknowledged, first, now_ms, *here);
         is_mended = from.lost_acknowledged;
     }
     return {};

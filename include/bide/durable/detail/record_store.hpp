@@ -315,8 +315,7 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     }
     note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
     durable::terms first = terms_;
-    first.first_fence = loaded ? first_fence_of(*loaded, durable::unix_ms())
-                               : durable::floor_of(durable::unix_ms());
+    first.first_fence = loaded ? first_fence_of(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
     const cas_result tried = loaded ? slot_.compare_exchange(loaded->version, made)
                                     : slot_.replace_damaged(made);

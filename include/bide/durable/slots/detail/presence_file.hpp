@@ -194,19 +194,31 @@ public:
         return unexpected{system_error_code(EAGAIN)};
     }
 
-    // Opens the file to ask, and closes it: a reader's permission is enough.
+    // Opens the file to ask, and closes it: a reader's permission is enough. Where this process is
+    // out of files or memory the answer is yes: nothing is taken away until it can ask again.
     presence is_present(std::int64_t mark) const noexcept {
         struct stat facts;
         posix_io io;
-        if (io.look_at(path_.c_str(), facts) != 0 || !S_ISREG(facts.st_mode)) {
+        if (io.look_at(path_.c_str(), facts) != 0) {
+            return not_asked();
+        }
+        if (!S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
         const held_file<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
-        return opened && io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
-                                                      : presence::unknown;
+        if (!opened) {
+            return not_asked();
+        }
+        return io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
+                                            : presence::unknown;
     }
 
 private:
+    static presence not_asked() noexcept {
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
+                                                                     : presence::unknown;
+    }
+
     static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
     // None, and no error: it comes and goes.
