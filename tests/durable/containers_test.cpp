@@ -16,6 +16,7 @@
 #include <support/containers.hpp>
 #include <support/gate.hpp>
 #include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -53,7 +54,7 @@ const std::vector<store>& stores() {
 }
 
 bide::durable_options with_lease(std::chrono::milliseconds lease) {
-    bide::durable_options o;
+    bide::durable_options o = test::unhurried();
     o.lease = lease;
     o.poll_most = 50ms;
     return o;

@@ -11,6 +11,7 @@
 #include <bide/durable/slots/memory.hpp>
 #include <support/catch.hpp>
 #include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -34,7 +35,7 @@ using bide::errc;
 using bide::file_slot;
 
 bide::durable_options with_lease(std::chrono::milliseconds lease) {
-    bide::durable_options o;
+    bide::durable_options o = test::unhurried();
     o.lease = lease;
     o.poll_most = 50ms;
     return o;
@@ -268,7 +269,7 @@ TEST_CASE("durable_mutex: a file that is damaged is repaired, and its tokens go 
     std::FILE* const file = std::fopen((in / "lock").c_str(), "wb");
     REQUIRE(std::fputs("nothing of the kind", file) >= 0);
     std::fclose(file);
-    durable_mutex other(file_slot(in / "lock"));
+    durable_mutex other(file_slot(in / "lock"), test::unhurried());
     REQUIRE(other.acquire().error() == durable_errc::corrupt_record);
     REQUIRE(other.explain().find(in / "lock") != std::string::npos);
     REQUIRE(other.admin("ops").repair(1, "").value());
@@ -280,9 +281,9 @@ TEST_CASE("durable_mutex: a file that is damaged is repaired, and its tokens go 
 
 TEST_CASE("durable_semaphore: an adopter's permits are taken when the lock is free, else refused") {
     const bide::memory_slot slot;
-    bide::durable_semaphore three(slot, 3);
+    bide::durable_semaphore three(slot, 3, test::unhurried());
     auto held = three.acquire();
-    bide::durable_options o;
+    bide::durable_options o = test::unhurried();
     o.adopt_permits = true;
     bide::durable_semaphore five(slot, 5, o);
     REQUIRE(five.try_acquire(5).error() == durable_errc::permits_mismatch);

@@ -291,31 +291,42 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
     bide::scheduler_options one;
     one.num_workers = 1;
     bide::scheduler workers(one);
-    durable_options o;
-    o.lease = 3s;
-    const auto engine = std::make_shared<bide::detail::lock_engine>(memory_slot(), 2, o);
-    const auto make = [&] {
+    const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
+        durable_options o;
+        o.lease = lease;
+        const auto engine = std::make_shared<bide::detail::lock_engine>(memory, 1, o);
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         return std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
                                                     got->good_until_ms);
     };
-    const auto first = make();
-    const auto second = make();
+    const auto renewals = [](durable_mutex& seen) {
+        const auto now = seen.inspect();
+        return (*now)->live.holders.empty() ? 0 : (*now)->live.holders[0].renewals;
+    };
+    const memory_slot rare;
+    const memory_slot frequent;
+    durable_mutex of_first(rare);
+    durable_mutex of_second(frequent);
+    const auto first = make(rare, 1h);
     const auto renewer = std::make_shared<bide::detail::renewer>(&workers);
     std::atomic<bool> open{false};
     auto busy = workers.spawn([&] { test::eventually([&] { return open.load(); }); });
     renewer->add(first);
-    first->renew_at_ms += 60'000; // before the task has looked
+    first->renew_at_ms = 0; // before the task has looked
     open = true;
     std::move(busy).join();
-    std::this_thread::sleep_for(20ms); // it has looked, or the rest shows nothing
-    renewer->add(second);
-    std::this_thread::sleep_for(20ms);
+    REQUIRE(test::eventually([&] { return renewals(of_first) == 1; })); // it looks again in seconds
+    for (int i = 0; i < 100; ++i) { // by now, or the rest shows nothing
+        workers.spawn([] {}).join();
+    }
     const auto before = workers.stats().polled;
-    std::this_thread::sleep_for(100ms);
-    REQUIRE(workers.stats().polled - before < 20);
+    const auto second = make(frequent, 3s);
+    renewer->add(second); // is due before that
+    REQUIRE(test::eventually([&] { return renewals(of_second) > 0 || !second->is_held(); }));
+    const auto polled = workers.stats().polled - before;
+    REQUIRE(polled < 20 + 10 * static_cast<std::uint64_t>(renewals(of_second)));
 }
 
 TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires there") {

@@ -326,7 +326,7 @@ struct bells {
             ::close(bell[1]);
         }
     }
-    std::array<std::array<int, 2>, page::watches> ends;
+    std::array<std::array<int, 2>, page::watches> ends{};
 };
 
 class page_watch final : public bide::slot_watch {
@@ -369,7 +369,7 @@ public:
 
     page_slot(page& p, const bells& b) : page_(&p), bells_(&b), generation_(p.generation) {
         if (is(fault::leaks_files)) {
-            static_cast<void>(::dup(STDERR_FILENO));
+            [[maybe_unused]] const int leaked = ::dup(STDERR_FILENO);
         }
         const holding held(*page_);
         ++page_->opened;

@@ -196,7 +196,7 @@ second=$child
 held
 [ "$lane" = 1 ] || fail "lane $lane"
 expect 1 "$lock" --permits 2 -n n -- true
-expect 78 "$lock" --permits 3 -n n -- true
+expect 78 "$lock" --permits 3 -w 60 n -- true
 says err "bide-lock: n: "
 let_go
 let_go
@@ -218,7 +218,7 @@ let_go
 ends 0 $child
 
 begin "terminates the command when the lock is taken away"
-in_background --lease 4s n -- sh -c '
+in_background --lease 6s n -- sh -c '
     trap "echo terminated; exit 0" TERM
     echo $BIDE_FENCE 0 > held
     sleep 99 & wait'
@@ -233,7 +233,7 @@ in_background --lease 2s n -- sh -c "$hold"
 held
 kill -KILL $child
 ends 137 $child
-expect 0 "$lock" -w 30 n -- sh -c 'echo $BIDE_FENCE'
+expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -gt "$fence" ] || fail "the token does not grow"
 }
 
@@ -255,7 +255,7 @@ expect 0 "$lock" release --all n
 expect 0 "$lock" -w 60 n -- true
 
 begin "kills what does not end, and what it has started"
-in_background --lease 3s --kill-after 100ms -v n -- sh -c '
+in_background --lease 6s --kill-after 100ms -v n -- sh -c '
     trap "" TERM
     { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
     while :; do sleep 99; done'
@@ -268,7 +268,7 @@ says bg "killing the command"
 gone
 
 begin "gives what the command has started the same time, and no more"
-in_background --lease 3s --kill-after 100ms n -- sh -c '
+in_background --lease 6s --kill-after 100ms n -- sh -c '
     sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE 0 > held; exec sleep 99" &
     wait'
 reader
@@ -281,7 +281,7 @@ begin "ends the command though nobody reads what it says"
 mkfifo deaf
 exec 6<> deaf
 for how in full broken; do
-    { "$lock" --lease 3s --kill-after 100ms -v n -- sh -c '
+    { "$lock" --lease 6s --kill-after 100ms -v n -- sh -c '
         trap "" TERM
         echo $BIDE_FENCE 0 > held
         exec sleep 99' > bg 2> deaf 6>&- & } < /dev/null
@@ -401,7 +401,7 @@ for kind in $kinds; do
     BIDE_LOCK_SLOT=sqlite:locks.db
     expect 0 "$lock" n -- true
     sqlite3 locks.db "update bide_lock set value = x'00'"
-    expect 65 "$lock" -n n -- true
+    expect 65 "$lock" -w 60 n -- true
     expect 65 "$lock" inspect n
     says err "bide-lock: n: the stored record is corrupt"
     expect 0 "$lock" repair --min-fence 50 --by ops n
@@ -432,7 +432,7 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     gone
     expect 0 "$lock" -w 60 n -- true
 
-    in_background --lease 3s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    in_background --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
     held
     expect 0 "$lock" release --force "$fence" n
@@ -440,7 +440,7 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     if kill -0 "$lane" 2> /dev/null; then fail "bide-lock ended before its command"; fi
     gone
 
-    in_background --lease 3s --kill-after 100ms n -- sh -c "($stray) ; $then"
+    in_background --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
     held
     kill -STOP $child # it does not renew

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -78,10 +79,12 @@ public:
         swallows_ = true;
     }
 
-    // What the server says arrives byte by byte, with 15 ms after each.
-    void trickle() {
+    // What the server says arrives byte by byte, with `pause` after each.
+    void trickle(std::chrono::milliseconds pause = std::chrono::milliseconds(15)) {
         const std::lock_guard lock(mutex_);
         trickles_ = true;
+        pause_ = pause;
+        trickled_ = 0;
     }
 
     // The next reply of the server is lost, after the server has done what it was asked for. Its
@@ -103,14 +106,17 @@ public:
         wake();
     }
 
-    // So far.
-    int connections() const {
-        const std::lock_guard lock(mutex_);
-        return accepted_;
-    }
+    // So far, with all that clients have made or sent before the call. Not for a child of fork().
+    int connections() const { return up_to_date(accepted_); }
+    int swallowed() const { return up_to_date(swallowed_); } // what was for the server, in parts
     int dropped_replies() const {
         const std::lock_guard lock(mutex_);
         return dropped_;
+    }
+    // How many bytes of the server have arrived since it trickles.
+    int trickled() const {
+        const std::lock_guard lock(mutex_);
+        return trickled_;
     }
 
 private:
@@ -156,6 +162,15 @@ private:
         return address;
     }
 
+    // Once the thread has looked at all sockets.
+    int up_to_date(const int& count) const {
+        std::unique_lock lock(mutex_);
+        const unsigned asked = ++asked_;
+        wake();
+        answered_by_.wait(lock, [&] { return answered_ >= asked; });
+        return count;
+    }
+
     void wake() const noexcept {
         const std::uint64_t one = 1;
         [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);
@@ -164,18 +179,22 @@ private:
     void run() {
         std::vector<pollfd> looked;
         for (;;) {
+            unsigned asked;
+            bool is_asked;
             looked.assign({{wake_, POLLIN, 0}, {listening_, POLLIN, 0}});
             {
                 const std::lock_guard lock(mutex_);
                 if (is_over_) {
                     return;
                 }
+                asked = asked_;
+                is_asked = asked != answered_;
                 for (const connection& each : connections_) {
                     looked.push_back(look(each.client, each.to_server, each.to_client));
                     looked.push_back(look(each.server, each.to_client, each.to_server));
                 }
             }
-            if (::poll(looked.data(), static_cast<nfds_t>(looked.size()), -1) < 0) {
+            if (::poll(looked.data(), static_cast<nfds_t>(looked.size()), is_asked ? 0 : -1) < 0) {
                 continue; // EINTR
             }
             std::uint64_t ignored;
@@ -194,9 +213,12 @@ private:
                 }
             }
             accept();
+            answered_ = asked;
+            answered_by_.notify_all();
             if (trickles_) {
+                const auto pause = pause_;
                 lock.unlock();
-                std::this_thread::sleep_for(std::chrono::milliseconds(15));
+                std::this_thread::sleep_for(pause);
             }
         }
     }
@@ -213,6 +235,7 @@ private:
         constexpr short something = POLLIN | POLLHUP | POLLERR;
         if (!c.is_over && (client & something) != 0 && takes(c.client, c.to_server) && swallows_) {
             c.to_server.held.clear();
+            ++swallowed_;
         }
         if (!c.is_over && (server & something) != 0 && takes(c.server, c.to_client)) {
             if (drops_reply_) {
@@ -254,13 +277,14 @@ private:
         return false;
     }
 
-    static void gives(connection& c, int to, way& from, std::size_t most) noexcept {
+    void gives(connection& c, int to, way& from, std::size_t most) noexcept {
         if (from.held.empty()) {
             return;
         }
         const ssize_t n = ::send(to, from.held.data(), most, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n >= 0) {
             from.held.erase(0, static_cast<std::size_t>(n));
+            trickled_ += trickles_ && &from == &c.to_client ? static_cast<int>(n) : 0;
         } else if (errno != EAGAIN && errno != EINTR) {
             c.is_over = true;
         }
@@ -299,10 +323,16 @@ private:
     bool swallows_ = false;
     bool drops_reply_ = false;
     bool trickles_ = false;
+    std::chrono::milliseconds pause_{0};
     afterwards then_ = afterwards::stays;
     bool is_over_ = false;
     int accepted_ = 0;
     int dropped_ = 0;
+    int swallowed_ = 0;
+    int trickled_ = 0;
+    mutable unsigned asked_ = 0; // how often counts were asked for
+    unsigned answered_ = 0;
+    mutable std::condition_variable answered_by_;
 
     std::thread thread_;
 };

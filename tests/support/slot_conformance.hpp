@@ -266,8 +266,9 @@ private:
         while (bytes.size() < std::min<std::size_t>(size, 4099)) {
             bytes.push_back(static_cast<char>(chance.below(256)));
         }
+        const std::string block = bytes;
         while (bytes.size() < size) {
-            bytes.append(bytes, 0, std::min(bytes.size(), size - bytes.size()));
+            bytes.append(block, 0, size - bytes.size());
         }
         return bytes;
     }

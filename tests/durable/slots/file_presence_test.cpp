@@ -129,7 +129,9 @@ std::string enter_container(const std::string& boot_id) {
 std::string first_line(const char* path) {
     char line[64] = {};
     if (std::FILE* const file = std::fopen(path, "r")) {
-        static_cast<void>(std::fgets(line, sizeof line, file));
+        if (std::fgets(line, sizeof line, file) == nullptr) {
+            line[0] = 0;
+        }
         std::fclose(file);
     }
     return line;

@@ -11,6 +11,7 @@
 #include <support/slot_conformance.hpp>
 #include <support/slot_faults.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -108,16 +109,6 @@ std::string new_key() {
     static int number = 0;
     return "key " + std::to_string(++number);
 }
-
-class took {
-public:
-    bool less_than(std::chrono::milliseconds most) const {
-        return std::chrono::steady_clock::now() - began_ < most;
-    }
-
-private:
-    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-};
 
 // Changes the server's configuration while it runs.
 void configure(test::postgres_server& s, const std::string& name, const std::string& value) {
@@ -314,82 +305,107 @@ TEST_CASE("postgres_slot: finds a server that came back") {
 
 TEST_CASE("postgres_slot: a lost reply to a commit leaves the outcome open, and a load tells") {
     if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
-                           patient_for(700ms));
-        std::uint64_t version = 0;
-        int lost = 0;
-        for (const auto then :
-             {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
-            REQUIRE(slot.load().has_value());
-            const std::string value = "value " + std::to_string(++lost);
-            const cas_result r = slot.update_locked([&](const auto&) {
-                net.drop_next_reply(then);
-                return value;
-            });
-            CHECK(r.status == cas_status::indeterminate);
-            CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
-                                  ? std::make_error_code(std::errc::timed_out)
-                                  : postgres_error("08006")));
-            CHECK(net.dropped_replies() == lost);
-            const auto there = slot.load();
-            REQUIRE(there.has_value());
-            CHECK(there->value == value);
-            CHECK(there->version > version);
-            version = there->version;
-        }
+        CHECK(test::in_some_time(700ms, [&](std::chrono::milliseconds patience) {
+            test::flaky_proxy net(s->port());
+            postgres_slot slot(test::postgres_server::conninfo(net.port()), new_key(),
+                               patient_for(patience));
+            std::uint64_t version = 0;
+            int lost = 0;
+            for (const auto then :
+                 {test::flaky_proxy::afterwards::stays, test::flaky_proxy::afterwards::is_cut}) {
+                REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+                const std::string value = "value " + std::to_string(++lost);
+                const cas_result r = slot.update_locked([&](const auto&) {
+                    net.drop_next_reply(then);
+                    return value;
+                });
+                if (net.dropped_replies() < lost) {
+                    CHECK(r.status != cas_status::stored);
+                    return false; // the client's time was up before there was a reply to lose
+                }
+                CHECK(r.status == cas_status::indeterminate);
+                CHECK(r.error == (then == test::flaky_proxy::afterwards::stays
+                                      ? std::make_error_code(std::errc::timed_out)
+                                      : postgres_error("08006")));
+                CHECK(net.dropped_replies() == lost);
+                auto there = slot.load();
+                REQUIRE(test::eventually([&] { return there || (there = slot.load()); }));
+                CHECK(there->value == value);
+                CHECK(there->version > version);
+                version = there->version;
+            }
 
-        // The lock could not be had, so nothing was stored.
-        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-        CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
-              cas_status::failed);
+            // The lock could not be had, so nothing was stored.
+            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+            CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
+                  cas_status::failed);
 
-        // A question is asked again where the connection breaks.
-        REQUIRE(slot.load().has_value());
-        net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
-        CHECK(slot.load().has_value());
-        CHECK(slot.load()->version == version);
+            // A question is asked again where the connection breaks.
+            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+            net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
+            const auto again = slot.load();
+            if (!again) {
+                CHECK(again.error() == std::errc::timed_out);
+                return false;
+            }
+            CHECK(again->version == version);
+            return true;
+        }));
     }
 }
 
 TEST_CASE("postgres_slot: what a server that hung was sent may still be stored") {
     if (test::postgres_server* const s = server()) {
-        postgres_slot slot(s->conninfo(), new_key(), patient_for(300ms));
-        const auto first = slot.compare_exchange(0, "1");
-        REQUIRE(first.status == cas_status::stored);
-        s->freeze();
-        const took time;
-        const cas_result r = slot.compare_exchange(first.version, "2");
-        const auto seen = slot.load(); // not even a connection
-        const cas_result none = slot.compare_exchange(first.version, "3");
-        const bool in_time = time.less_than(8s);
-        s->thaw();
-        CHECK(r.status == cas_status::indeterminate);
-        CHECK(r.error == std::errc::timed_out);
-        CHECK((!seen && seen.error() == std::errc::timed_out));
-        CHECK(none.status == cas_status::failed); // it was never asked
-        CHECK(in_time);
-        CHECK(test::asks_until(10s, [&] {
-            const auto there = slot.load();
-            return there && there->value == "2"; // "or a little later"
+        CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
+            const std::string key = new_key();
+            postgres_slot slot(s->conninfo(), key, patient_for(patience));
+            const auto first = postgres_slot(s->conninfo(), key).compare_exchange(0, "1");
+            REQUIRE(first.status == cas_status::stored);
+            REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
+            s->freeze(); // until the calls have returned, which do not wait for it then
+            const cas_result r = slot.compare_exchange(first.version, "2");
+            const auto seen = slot.load(); // not even a connection
+            const cas_result none = slot.compare_exchange(first.version, "3");
+            s->thaw();
+            CHECK(r.error == std::errc::timed_out);
+            CHECK((!seen && seen.error() == std::errc::timed_out));
+            CHECK(none.status == cas_status::failed); // it was never asked
+            if (r.status == cas_status::failed) {
+                return false; // its time was up before it asked
+            }
+            CHECK(r.status == cas_status::indeterminate);
+            CHECK(test::eventually([&] {
+                const auto there = slot.load();
+                return there && there->value == "2"; // "or a little later"
+            }));
+            return true;
         }));
     }
 }
 
 TEST_CASE("postgres_slot: a host that swallows what it is sent does not take the next one's time") {
     if (test::postgres_server* const s = server()) {
-        test::flaky_proxy net(s->port());
-        net.hang();
-        const std::string both = "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=" +
-                                 std::to_string(net.port()) + "," + std::to_string(s->port());
-        postgres_slot slot(both, new_key(), patient_for(2s));
-        REQUIRE(slot.load().has_value());
-        CHECK(net.connections() == 1);
-        postgres_slot twice("host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=" +
-                                std::to_string(net.port()),
-                            new_key(), patient_for(200ms));
-        CHECK(twice.load().error() == std::errc::timed_out);
-        CHECK(net.connections() == 3);
+        const std::string hosts = "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=";
+        CHECK(test::in_some_time(2s, [&](std::chrono::milliseconds patience) {
+            test::flaky_proxy net(s->port());
+            net.hang();
+            postgres_slot slot(
+                hosts + std::to_string(net.port()) + "," + std::to_string(s->port()), new_key(),
+                patient_for(patience));
+            const auto seen = slot.load();
+            CHECK(net.connections() == 1);
+            CHECK((seen || seen.error() == std::errc::timed_out));
+            return seen.has_value();
+        }));
+        CHECK(test::in_some_time(200ms, [&](std::chrono::milliseconds patience) {
+            test::flaky_proxy net(s->port());
+            net.hang();
+            postgres_slot twice(hosts + std::to_string(net.port()), new_key(),
+                                patient_for(patience));
+            CHECK(twice.load().error() == std::errc::timed_out);
+            CHECK(net.connections() <= 2);
+            return net.connections() == 2;
+        }));
     }
 }
 
@@ -509,53 +525,71 @@ TEST_CASE(
 
 TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
     if (test::postgres_server* const s = server()) {
-        const std::string key = new_key();
-        postgres_slot slot(s->conninfo(), key, patient_for(800ms));
-        REQUIRE_FALSE(slot.create_table());
-        session user(s->conninfo());
-        user("BEGIN; INSERT INTO bide_lock VALUES ('" + key + "', 5, 'x')");
-        const auto is_given_up = [&](const cas_result& r) {
-            CHECK(r.error == postgres_error("55P03"));
-            CHECK(r.error == std::errc::timed_out);
-            return r.status == cas_status::failed;
-        };
         const auto add = [](const auto& v) { return v.value + "y"; };
-        CHECK(is_given_up(slot.compare_exchange(0, "y")));
-        CHECK(is_given_up(slot.update_locked(add)));
-        user("COMMIT; BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
-        CHECK(is_given_up(slot.compare_exchange(5, "y")));
-        CHECK(is_given_up(slot.update_locked(add)));
-        CHECK(slot.load()->value == "x"); // who reads does not wait
-        user("COMMIT");
-        CHECK(slot.compare_exchange(5, "y").version == 6);
-        CHECK(slot.update_locked(add).version == 7);
-        CHECK(slot.load()->value == "yy");
+        const auto is_given_up = [](const cas_result& r) { // false: the client's time was up first
+            CHECK(r.error == std::errc::timed_out);
+            if (r.error != postgres_error("55P03")) {
+                return false;
+            }
+            CHECK(r.status == cas_status::failed);
+            return true;
+        };
+        // The server gives up after half the client's time, where the machine keeps it.
+        CHECK(test::in_some_time(800ms, [&](std::chrono::milliseconds patience) {
+            const std::string key = new_key();
+            postgres_slot slot(s->conninfo(), key, patient_for(patience));
+            postgres_slot patient(s->conninfo(), key, patient_for(test::patience));
+            REQUIRE_FALSE(patient.create_table());
+            session user(s->conninfo());
+            user("BEGIN; INSERT INTO bide_lock VALUES ('" + key + "', 5, 'x')");
+            if (!is_given_up(slot.compare_exchange(0, "y")) ||
+                !is_given_up(slot.update_locked(add))) {
+                return false;
+            }
+            user("COMMIT; BEGIN; SELECT 1 FROM bide_lock WHERE key = '" + key + "' FOR UPDATE");
+            if (!is_given_up(slot.compare_exchange(5, "y")) ||
+                !is_given_up(slot.update_locked(add))) {
+                return false;
+            }
+            CHECK(patient.load()->value == "x"); // a reader does not wait
+            user("COMMIT");
+            CHECK(patient.compare_exchange(5, "y").version == 6);
+            CHECK(patient.update_locked(add).version == 7);
+            CHECK(patient.load()->value == "yy");
+            return true;
+        }));
     }
 }
 
 TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
     if (test::postgres_server* const s = server()) {
-        const std::string key = new_key();
-        postgres_slot slow(s->conninfo(), key, patient_for(300ms));
-        // Of another connection: those of one string have their turns after each other.
-        postgres_slot other(s->conninfo() + " application_name=other", key);
-        const cas_result r = slow.update_locked([&](const auto&) {
-            CHECK(other.update_locked([](const auto&) { return std::string("other"); }).status ==
-                  cas_status::stored);
-            return std::string("too late");
-        });
-        CHECK(r.status != cas_status::stored);
-        CHECK(other.load()->value == "other");
+        CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
+            const std::string key = new_key();
+            postgres_slot slow(s->conninfo(), key, patient_for(patience));
+            // Of another connection: those of one string have their turns after each other.
+            postgres_slot other(s->conninfo() + " application_name=other", key,
+                                patient_for(test::patience));
+            bool has_stopped = false; // with the row locked, before its time was up
+            const cas_result r = slow.update_locked([&](const auto&) {
+                has_stopped = true;
+                CHECK(other.update_locked([](const auto&) { return std::string("other"); })
+                          .status == cas_status::stored);
+                return std::string("too late");
+            });
+            CHECK(r.status != cas_status::stored);
+            CHECK(other.load()->value == (has_stopped ? "other" : ""));
+            return has_stopped;
+        }));
     }
 }
 
 TEST_CASE("postgres_slot: an update that throws leaves nothing locked") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
-        postgres_slot slot(s->conninfo(), key, patient_for(60s));
+        postgres_slot slot(s->conninfo(), key, patient_for(1h)); // it would be locked for minutes
         CHECK_THROWS_AS(
             slot.update_locked([](const auto&) -> std::optional<std::string> { throw 1; }), int);
-        postgres_slot other(s->conninfo(), key, patient_for(4s));
+        postgres_slot other(s->conninfo(), key, patient_for(test::patience));
         CHECK(other.compare_exchange(0, "x").status == cas_status::stored);
         CHECK(slot.load()->value == "x");
     }
@@ -1412,43 +1446,57 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
                                 "max_connections = 20\nmax_wal_senders = 0");
     REQUIRE(small.is_running());
     constexpr std::size_t count = 150;
-    constexpr auto lease = 6s;
-    bide::durable_options options;
-    options.lease = lease;
-    std::vector<std::unique_ptr<bide::durable_mutex>> locks;
-    std::vector<bide::durable_guard> guards;
-    for (std::size_t i = 0; i < count; ++i) {
-        locks.push_back(std::make_unique<bide::durable_mutex>(
-            postgres_slot(small.conninfo(), "lock " + std::to_string(i)), options));
-        auto got = locks.back()->acquire();
-        REQUIRE(got.has_value());
-        guards.push_back(std::move(*got));
-    }
-    session user(small.conninfo());
-    CHECK(user("SELECT count(*) < 8 FROM pg_stat_activity WHERE backend_type = 'client backend'") ==
-          "t");
-    user("BEGIN; SELECT 1 FROM bide_lock WHERE key = 'lock 7' FOR UPDATE");
-    const auto locked_at = std::chrono::steady_clock::now();
-    test::asks_until(20s, [&] { return !guards[7].is_held(); });
-    CHECK_FALSE(guards[7].is_held()); // so the row was locked for longer than a lease
-    CHECK(std::chrono::steady_clock::now() - locked_at > lease / 2);
-    std::size_t held = 0;
-    for (const bide::durable_guard& each : guards) {
-        held += each.is_held() ? 1 : 0;
-    }
-    CHECK(held == count - 1);
-    user("COMMIT");
-    for (bide::durable_guard& each : guards) {
-        CHECK(each.release().has_value() == (&each != &guards[7]));
-    }
+    // A renewal that waits for the row as long as a call may would take more than a lease in each
+    // of these times.
+    CHECK(test::in_some_time(6s, [&](std::chrono::milliseconds lease) {
+        bide::durable_options options;
+        options.lease = lease;
+        std::vector<std::unique_ptr<bide::durable_mutex>> locks;
+        std::vector<bide::durable_guard> guards;
+        const auto held = [&] {
+            return std::size_t(std::count_if(guards.begin(), guards.end(),
+                                             [](const auto& each) { return each.is_held(); }));
+        };
+        for (std::size_t i = 0; i < count; ++i) {
+            locks.push_back(std::make_unique<bide::durable_mutex>(
+                postgres_slot(small.conninfo(), "lock " + std::to_string(i),
+                              patient_for(lease * 5 / 3)),
+                options));
+            auto got = locks.back()->acquire();
+            REQUIRE(got.has_value());
+            guards.push_back(std::move(*got));
+        }
+        session user(small.conninfo());
+        CHECK(user("SELECT count(*) < 8 FROM pg_stat_activity "
+                   "WHERE backend_type = 'client backend'") == "t");
+        user("BEGIN; SELECT 1 FROM bide_lock WHERE key = 'lock 7' FOR UPDATE");
+        const auto locked_at = std::chrono::steady_clock::now();
+        if (held() < count) {
+            return false; // before the row was locked
+        }
+        REQUIRE(test::asks_until(test::patience, [&] { return !guards[7].is_held(); }));
+        // So the row was locked for longer than a renewal had to come.
+        const bool was_long = std::chrono::steady_clock::now() - locked_at > lease / 2;
+        const bool kept = held() == count - 1;
+        user("COMMIT");
+        bool released = true;
+        for (bide::durable_guard& each : guards) {
+            const bool in_time = each.release().has_value();
+            CHECK((!in_time || &each != &guards[7]));
+            released = released && (in_time || &each == &guards[7]);
+        }
+        return was_long && kept && released;
+    }));
 }
 
 TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patience") {
     if (test::postgres_server* const s = server()) {
         const std::string at = s->conninfo() + " application_name=stopped";
         const std::string key = new_key();
+        const test::watchdog limit;
         postgres_slot slot(at, key, patient_for(500ms));
-        const auto first = slot.compare_exchange(0, "1");
+        postgres_slot patient(at, key, patient_for(1h));
+        const auto first = patient.compare_exchange(0, "1");
         REQUIRE(first.status == cas_status::stored);
         session user(s->conninfo());
         const auto backend = [&] {
@@ -1456,7 +1504,6 @@ TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patien
                                   "'stopped'")
                                  .c_str());
         };
-        postgres_slot patient(at, key);
         const pid_t pid = backend();
         REQUIRE(pid > 1);
         postgres_slot renews = patient.for_renewals();
@@ -1464,7 +1511,8 @@ TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patien
         REQUIRE(::kill(pid, SIGSTOP) == 0);
         cas_result waits;
         std::thread first_in_turn([&] { waits = patient.compare_exchange(first.version, "2"); });
-        // Whether it has the connection, or waits for it.
+        // Whether it has the connection, or waits for it. The backend goes on only after it, and the
+        // other call would wait for an hour.
         const auto began = std::chrono::steady_clock::now();
         const auto late = slot.load();
         const auto took = std::chrono::steady_clock::now() - began;
@@ -1473,7 +1521,6 @@ TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patien
         first_in_turn.join();
         CHECK((!late && late.error() == std::errc::timed_out));
         CHECK(took >= 490ms);
-        CHECK(took < 5s); // 100 ms more than the patience, on a machine that has the time
         CHECK((waits.status == cas_status::stored || waits.error == std::errc::timed_out));
         CHECK(test::asks_until(10s, [&] { return slot.load().has_value(); }));
     }
