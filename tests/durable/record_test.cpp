@@ -957,3 +957,13 @@ TEST_CASE("record: a renewal from where no boot is known leaves a hold to its ma
     REQUIRE(r.holders[0].from.mark == 7);
     REQUIRE(r.holders[0].from.pid == 0);
 }
+
+TEST_CASE("record: a release may leave one grant of its ticket alone") {
+    table lock;
+    const auto a = lock.acquire("a", 1000);
+    REQUIRE(release(lock.r, "a's", 0, a.fence).is == leaving::not_there);
+    REQUIRE(lock.holders() == "a");
+    lock.acquire("b", 1001);
+    REQUIRE(release(lock.r, "b's", 0, a.fence).is == leaving::withdrawn);
+    REQUIRE(release(lock.r, "a's", 0, a.fence + 7).is == leaving::released);
+}

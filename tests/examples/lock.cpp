@@ -108,6 +108,8 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
         die_of(caught);
     }
     if (!got || (!*got && got->error() == bide::errc::timeout)) {
+        if (const std::string why = got ? lock.explain() : std::string(); !why.empty())
+            complain(o.name + ": not acquired; the store failed meanwhile: " + why);
         if (o.verbose)
             complain(o.name + ": not acquired" + after +
                      (got ? "" : ": no answer in time (" + shown(o.slot) + ")"));

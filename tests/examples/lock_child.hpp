@@ -186,7 +186,10 @@ public:
 
     int socket() const { return socket_; } // readable when there is something to hear()
 
-    void send(int signal) { tell(socket_, note::kind::forward, signal); }
+    void send(int signal) {
+        tell(socket_, note::kind::forward, signal);
+        ::kill(keeper_, SIGCONT); // it may have been stopped
+    }
     void good_for(std::int64_t ms) {
         tell(socket_, note::kind::good_for,
              static_cast<std::int32_t>(std::clamp<std::int64_t>(ms, 1, 2'000'000'000)));

@@ -194,7 +194,7 @@ private:
         else if (is("", "--all", "release"))
             flag(), ++victims_;
         else if (is("", "--min-fence", "repair"))
-            o_.min_fence = number(1, most);
+            o_.min_fence = number(1, most - (std::int64_t{1} << 32));
         else if (is("", "--by"))
             o_.by = text();
         else if (is("", "--reason"))

@@ -43,7 +43,9 @@ handed on to the command.
 How to get it:
   -n, --nonblock              fail at once if it is not free, or if others wait for it; also if the
                               store does not answer within 100 ms (-w 1 for a store far away)
-  -w, --timeout TIME          fail if it was not acquired within this time
+  -w, --timeout TIME          fail if it was not acquired within this time. Without it, bide-lock
+                              waits for other holders as long as that takes, but for a store that
+                              fails 10s only
   -E, --conflict-exit-code N  the status of these failures (1)
   --permits N                 N holders at once (1); if the lock is free, it takes this number,
                               otherwise another number than the lock's is refused
@@ -56,19 +58,22 @@ How to hold it:
   --lease TIME                hold it by a lease of this length (30s), also on file and sqlite
   --kill-after TIME           from SIGTERM to SIGKILL, when the command has to end (10s, but at most
                               a third of the lease)
-  -o, --close                 the command's first process holds the lock; its descriptor is not
-                              handed on, and processes left in the background hold nothing
+  -o, --close                 bide-lock holds the lock until the command's first process has
+                              ended; the descriptor is not handed on
   -v, --verbose               report on stderr what happens
 
 How to look after it:
   inspect, --json             show holders and waiters; as JSON
-  release --force FENCE       take the lock away from this holder; its command is then terminated
+  release --force FENCE       take the lock away from this holder. The next one gets it at once;
+                              the holder's command is terminated when its bide-lock notices, after
+                              a third of the lease (10s on file and sqlite) at most
   release --all               take it away from all holders
   resize --permits N          change the number of permits (-s, -x: 1024); refused while holders
                               have more
-  repair                      make a new record if the stored one cannot be read, with the lock's
-                              --permits; BIDE_FENCE goes on from the clock, or from --min-fence N
-                              if that is larger
+  repair                      make a new record if the stored one cannot be read, or there is none,
+                              with the lock's --permits. It knows no holder: first make sure that
+                              none is at work. BIDE_FENCE goes on from the clock, or from
+                              --min-fence N if that is larger. Not for redis and etcd
   --by NAME, --reason TEXT    what the record keeps of who did this (user@host), and why
 
 TIME is a number and one of ms, s, m, h, d: 500ms, 1.5h; without a unit, of seconds. A NAME has at
@@ -94,14 +99,16 @@ What is terminated, and when (on Linux, where /proc is mounted):
       bide-lock's, the keeper ("bide-keeper" for ps and pkill).
   The keeper is killed.   The same, by bide-lock.
   Both are killed at once (kill the whole control group, pkill -9 -f).   Only the command's first
-      process gets SIGTERM. A descriptor holds the lock for the rest; a lease ends.
+      process gets SIGTERM. The rest holds the lock by its descriptor, if it has not closed it (-o:
+      it has none); a lease ends.
   Processes of another user (by sudo, say) cannot be signalled. A machine that was suspended may
       go on for a moment after its lease: check BIDE_FENCE in what the command writes to.
 Signals that bide-lock gets (HUP, INT, QUIT, TERM) go to every process of the command. On a terminal
 the command stays in the caller's process group, so Ctrl-C, Ctrl-Z and input work.
 
 Status: the command's, or 128+n if signal n ended it, or bide-lock while it waited; and
-    1  not acquired: --nonblock, --timeout, or too many waiters; nothing to release
+    1  not acquired: --nonblock, --timeout, or too many waiters; nothing to release, resize
+       or repair
    64  wrong usage                         73  the slot cannot be created
    65  the record cannot be read           74  the slot cannot be read or written
    66  the slot cannot be used             75  the lock was lost while the command ran

@@ -77,7 +77,7 @@ inline record fresh_record(const terms& t) {
     record r;
     r.permits = t.permits;
     r.clock = t.clock;
-    r.fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_number);
+    r.fence = std::clamp<std::int64_t>(t.first_fence, 1, largest_first_fence);
     return r;
 }
 

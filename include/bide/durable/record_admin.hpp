@@ -48,10 +48,10 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
 }
 
 // A new record in the place of one that cannot be read. No token below `min_fence`, nor below the
-// first one of the terms, is given out again.
+// first one of the terms, is given out again. Four billion tokens are left in any case.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
-    r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_number);
+    r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
     r.admin = std::move(note);
     return r;
 }

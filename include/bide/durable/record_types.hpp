@@ -18,6 +18,7 @@ namespace durable {
 
 // Every number of a record is one that all languages can read: below 2^53.
 inline constexpr std::int64_t largest_number = (std::int64_t{1} << 53) - 1;
+inline constexpr std::int64_t largest_first_fence = largest_number - (std::int64_t{1} << 32);
 inline constexpr std::int64_t largest_time = std::int64_t{1} << 52;
 inline constexpr std::int64_t largest_duration = std::int64_t{1} << 45; // a thousand years
 inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31;

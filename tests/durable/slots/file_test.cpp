@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -828,6 +829,50 @@ TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
     REQUIRE(is_readable(**watch));
     REQUIRE(!(*watch)->drain());
 }
+
+#if defined(__linux__)
+TEST_CASE("file_slot: descriptors that other hands closed, and took for their own files, are left alone") {
+    const test::temp_directory dir("closed-by-others");
+    const std::string path = dir / "slot";
+    const std::string theirs = dir / "theirs";
+    for (const bool is_destroyed : {false, true}) {
+        auto slot = std::make_unique<file_slot>(path);
+        const auto seen = slot->load();
+        REQUIRE(seen);
+        REQUIRE(slot->compare_exchange(seen->version, "mine").status == cas_status::stored);
+        std::vector<int> ours;
+        for (int fd = 3; fd < 256; ++fd) {
+            std::error_code none;
+            const auto link =
+                std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none);
+            if (!none && link.string().rfind(path, 0) == 0) {
+                ours.push_back(fd);
+            }
+        }
+        REQUIRE(ours.size() >= 2);
+        const int other = ::open(theirs.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        REQUIRE(::write(other, "theirs", 6) == 6);
+        for (const int fd : ours) { // as closefrom() and open() would
+            REQUIRE(::dup2(other, fd) == fd);
+        }
+        if (!is_destroyed) {
+            const auto again = slot->load();
+            REQUIRE(again);
+            REQUIRE(again->value == "mine");
+            REQUIRE(slot->compare_exchange(again->version, "more").status == cas_status::stored);
+        }
+        slot.reset();
+        for (const int fd : ours) {
+            char text[8] = {};
+            REQUIRE(::pread(fd, text, sizeof text, 0) == 6);
+            REQUIRE(std::string(text) == "theirs");
+            ::close(fd);
+        }
+        ::close(other);
+    }
+    REQUIRE(file_slot(path).load()->value == "mine");
+}
+#endif
 
 TEST_CASE("file_slot: a file of somebody else's is not taken for the last watch's") {
     directory in;

@@ -141,6 +141,9 @@ private:
         } else {
             refused_ = taken ? std::make_error_code(std::errc::operation_not_supported)
                              : taken.error();
+            // The slot tells more of what keeps it from its files than its mark can.
+            const auto seen = parts_.engine->inspect(std::nullopt);
+            refused_ = seen ? refused_ : seen.error();
         }
     }
     // Calls no store: what is still there is taken back in the background.

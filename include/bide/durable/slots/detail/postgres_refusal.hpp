@@ -44,6 +44,9 @@ inline std::size_t postgres_state_in(std::string_view text) noexcept {
 inline std::error_code postgres_error_in(std::string_view text) {
     const std::size_t at = postgres_state_in(text);
     if (at == text.npos) {
+        if (text.find("no password supplied") != text.npos) { // libpq's own word, without a code
+            return postgres_error("28P01");
+        }
         return postgres_error("08001");
     }
     const std::string_view state = text.substr(at, 5);
