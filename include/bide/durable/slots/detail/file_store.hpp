@@ -34,13 +34,6 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
-    file_store(file_store&&) noexcept = default;
-    file_store& operator=(file_store&&) noexcept = default;
-    ~file_store() {
-        file_.leave_strange();
-        lock_.leave_strange();
-    }
-
     result<slot_snapshot, std::error_code> look();
     cas_result compare_exchange(slot_version version, std::string_view value);
     // update(snapshot) answers an optional<string>. It does not use this slot.

@@ -33,6 +33,10 @@ public:
         : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
           patience_ns_(patience_ns), file_(io) {}
 
+    lock_file(lock_file&&) noexcept = default;
+    lock_file& operator=(lock_file&&) noexcept = default;
+    ~lock_file() { leave_strange(); }
+
     // Blocks: until the lock is held, as long as the patience lasts.
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept {

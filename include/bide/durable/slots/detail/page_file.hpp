@@ -48,6 +48,9 @@ template <class Io> class page_file {
 public:
     page_file(std::string path, Io io)
         : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
+    page_file(page_file&&) noexcept = default;
+    page_file& operator=(page_file&&) noexcept = default;
+    ~page_file() { leave_strange(); }
 
     // Opens what the path names by now, for writing as well where that is asked for or can be had.
     // A file on another device than the lock file's was mounted from where it has another lock.
