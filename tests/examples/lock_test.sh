@@ -618,7 +618,7 @@ says out "$(echo "$many" | wc -l | tr -d ' ')"
 
 begin "says what is wrong with the slot"
 expect 66 "$lock" --slot file:no-such-directory n -- true
-says err "No such file"
+says err "there is no such directory"
 says err no-such-directory
 expect 64 "$lock" --slot file: n -- true
 expect 64 "$lock" --slot files:. n -- true

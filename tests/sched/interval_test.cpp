@@ -148,6 +148,12 @@ TEST_CASE("interval: ticks that are due at once come as one or each by itself, a
     interval delays(1h, missed_ticks::delay);
     delays.reset_at(since);
     CHECK(bide::sync_wait(due(delays)) == counts{4});
+
+    interval old(1h); // from before the machine was started
+    old.reset_at(clock_type::time_point() - 3h);
+    const counts said = bide::sync_wait(due(old));
+    REQUIRE(said.size() == 1);
+    CHECK(said[0] >= 4);
 }
 
 TEST_CASE("interval: a delayed tick comes a whole period after the one that was late") {
