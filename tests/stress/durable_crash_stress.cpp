@@ -14,6 +14,7 @@
 #include <bide/durable/slots/memory.hpp>
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/crash_harness.hpp>
+#include <support/crash_slots.hpp>
 #include <support/server_process.hpp>
 
 #include <chrono>
@@ -29,23 +30,10 @@ test::crash_options by_liveness() {
     return o;
 }
 
-test::crash_options by_lease() {
-    test::crash_options o;
-    o.process_bound = false;
-    o.lease = 100ms;
-    o.waiter_ttl = 100ms;
-    o.kills = 6;
-    o.pauses = 1;
-    o.hear_environment();
-    return o;
-}
+test::crash_options by_lease() { return test::storm_by_lease(); }
 
-auto file_in(const test::temp_directory& in) {
-    return [path = in.path() + "/lock"] { return bide::slot_ref(bide::file_slot(path)); };
-}
-auto sqlite_in(const test::temp_directory& in) {
-    return [path = in.path() + "/db"] { return bide::slot_ref(bide::sqlite_slot(path, "lock")); };
-}
+using test::file_in;
+using test::sqlite_in;
 
 } // namespace
 

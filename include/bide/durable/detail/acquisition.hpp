@@ -82,7 +82,8 @@ public:
           ticket_(request.ticket
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
-          earlier_fence_(ticket_.fence), binds_(request.inheritable), has_ticket_(request.ticket.has_value()),
+          earlier_fence_(ticket_.fence), binds_(request.inheritable),
+          has_ticket_(request.ticket.has_value()),
           may_wait_(!limits_.until.is_poll()), well_ms_(durable::boottime_ms()),
           moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
@@ -135,15 +136,23 @@ private:
     // Binds the hold to a mark of its own.
     void bind() {
         auto taken = parts_.engine->be_present();
-        if (taken && !has_ticket_) {
-            ticket_.process_bound = false;
-            mark_ = std::move(*taken);
-        } else {
-            refused_ = taken ? std::make_error_code(std::errc::operation_not_supported)
-                             : taken.error();
+        if (!taken) {
             // The slot tells more of what keeps it from its files than its mark can.
             const auto seen = parts_.engine->inspect(std::nullopt);
-            refused_ = seen ? refused_ : seen.error();
+            refused_ = seen ? taken.error() : seen.error();
+        } else if (has_ticket_) {
+            refused_ = std::make_error_code(std::errc::operation_not_supported);
+        } else {
+            ticket_.process_bound = false;
+            mark_ = std::move(*taken);
+        }
+    }
+    // What it was granted is to be taken back, too.
+    void drop_hold() noexcept {
+        if (held_ != nullptr) {
+            std::exchange(held_, nullptr)->leave();
+            may_be_queued_ = true;
+            is_unsure_ = false;
         }
     }
     // Calls no store: what is still there is taken back in the background.
@@ -161,7 +170,7 @@ private:
     const lock_parts parts_;
     call_limits limits_;
     durable_ticket ticket_;
-    const std::int64_t earlier_fence_;    // of a grant that is taken up: who gives up leaves that
+    const std::int64_t earlier_fence_;    // of an earlier grant, which giving up leaves alone
     std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
     std::error_code refused_{};           // by the first look, which binds it
     const bool binds_;
@@ -285,11 +294,7 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
 }
 
 inline void acquisition::undo() noexcept {
-    if (held_ != nullptr) {
-        std::exchange(held_, nullptr)->leave();
-        may_be_queued_ = true;
-        is_unsure_ = false;
-    }
+    drop_hold();
     if (!may_be_queued_) {
         return;
     }
@@ -308,11 +313,7 @@ inline void acquisition::undo() noexcept {
 }
 
 inline void acquisition::hand_over() noexcept {
-    if (held_ != nullptr) {
-        std::exchange(held_, nullptr)->leave();
-        may_be_queued_ = true;
-        is_unsure_ = false;
-    }
+    drop_hold();
     if (may_be_queued_ || is_waiting_) {
         parts_.withdrawals->add({std::move(ticket_), may_be_queued_,
                                   {is_unsure_, earlier_fence_}, is_waiting_});

@@ -207,7 +207,7 @@ template <class R> class answer_call final : public store_call {
 public:
     answer_call(std::function<R()> body, call_kind kind) : body_(std::move(body)), kind_(kind) {}
 
-    // Requires: it has ended, and nobody has left it.
+    // Requires: it has ended, and its caller has not left it.
     R take() {
         if (error_) {
             std::rethrow_exception(error_);

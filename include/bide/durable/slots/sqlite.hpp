@@ -207,6 +207,17 @@ public:
         return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
     }
 
+    // begin(), lock() and read().
+    std::error_code begin_locked(detail::sqlite_row& row) {
+        if (const std::error_code error = begin()) {
+            return error;
+        }
+        if (const std::error_code error = lock()) {
+            return error;
+        }
+        return read(row);
+    }
+
     cas_result write(slot_version version, std::string_view value) {
         on_.witness.recall(version);
         return on_.link.write(version, on_.witness.known(), value, code);
@@ -298,14 +309,8 @@ cas_result basic_sqlite_slot<Synced>::compare_exchange(slot_version version,
 template <bool Synced>
 cas_result basic_sqlite_slot<Synced>::update_locked(const slot_update& update) {
     operation now(*own_);
-    std::error_code error = now.begin();
-    if (!error) {
-        error = now.lock();
-    }
     detail::sqlite_row row;
-    if (!error) {
-        error = now.read(row);
-    }
+    const std::error_code error = now.begin_locked(row);
     if (error) {
         return detail::sqlite_failed(error);
     }
@@ -329,14 +334,8 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
         return too_large();
     }
     operation now(*own_);
-    std::error_code error = now.begin();
-    if (!error) {
-        error = now.lock();
-    }
     detail::sqlite_row row;
-    if (!error) {
-        error = now.read(row);
-    }
+    const std::error_code error = now.begin_locked(row);
     if (!error) {
         return {cas_status::conflict, 0, std::move(row.there), {}};
     }

@@ -46,13 +46,7 @@ public:
     }
 
     bool is_open() const noexcept { return static_cast<bool>(file_); }
-    // Other hands may have closed it, and the number be another file's by now: that is left alone.
-    void leave_strange() noexcept {
-        struct stat now;
-        if (file_ && (io_.look_at(file_.get(), now) != 0 || !is_same_file(now, facts_))) {
-            file_.leave();
-        }
-    }
+    void leave_strange() noexcept { file_.leave_unless(facts_); }
 
     // What another process shares is closed, and stays locked.
     void abandon() noexcept { file_.reset(); }

@@ -56,13 +56,7 @@ public:
     // A file on another device than the lock file's was mounted from where it has another lock.
     // No file is no error: found().is_absent.
     std::error_code attach(bool to_write, dev_t device) noexcept;
-    // As lock_file has it.
-    void leave_strange() noexcept {
-        struct stat now;
-        if (file_ && (io_.look_at(file_.get(), now) != 0 || !is_same_file(now, facts_))) {
-            file_.leave();
-        }
-    }
+    void leave_strange() noexcept { file_.leave_unless(facts_); }
     void close() noexcept {
         file_.reset();
         replaced_.reset();

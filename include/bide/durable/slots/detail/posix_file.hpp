@@ -274,6 +274,13 @@ public:
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
     int leave() noexcept { return std::exchange(fd_, -1); } // open
+    // Other hands may have closed it, and the number be another file's by now: that is left alone.
+    void leave_unless(const struct stat& facts) noexcept {
+        struct stat now;
+        if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
+            fd_ = -1;
+        }
+    }
     void reset(int fd = -1) noexcept {
         if (fd_ >= 0) {
             io_.close_file(fd_);
