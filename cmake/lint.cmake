@@ -30,9 +30,11 @@ set(machine_rooms "^(core/(platform|detail/futex_[a-z]+)|durable/process)[.]hpp$
 set(may_include_core core)
 set(may_include_sync core sync)
 set(may_include_channel core channel)
-set(may_include_sched core sync channel sched)
-set(may_include_durable core sync sched durable)
-set(may_include_interop core sync channel sched durable interop)
+set(may_include_task core sync channel task)
+set(may_include_sched core sync channel task sched)
+set(may_include_parallel core task sched parallel)
+set(may_include_durable core sync task sched durable)
+set(may_include_interop core sync channel task sched durable interop)
 # A select waits for permits as well as for values.
 set(may_include_from_channel/select.hpp core channel sync)
 

@@ -6,7 +6,7 @@
 #include "channel/workloads.hpp"
 
 #include <bide/channel/channel.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,10 +6,10 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -4,8 +4,8 @@
 #include "fork_join/pools.hpp"
 #include "fork_join/workloads.hpp"
 
-#include <bide/sched/parallel_for.hpp>
-#include <bide/sched/parallel_reduce.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
 #include <oneapi/tbb/blocked_range.h>

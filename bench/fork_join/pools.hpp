@@ -9,7 +9,7 @@
 //     some(count, body)   body(0) to body(count - 1), where count is small and at least 1
 // The process may use the processors of --cpu-list; no thread is pinned to one of them.
 
-#include <bide/sched/fork_join.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)

@@ -4,7 +4,7 @@
 #include "fork_join/pools.hpp"
 #include "fork_join/workloads.hpp"
 
-#include <bide/sched/parallel_sort.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
 #include <oneapi/tbb/parallel_sort.h>

@@ -4,7 +4,7 @@
 // How large the frame of a coroutine that returns bide::task<> is: the same coroutine, written for
 // any such type, returns this instead.
 
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <coroutine>
 #include <cstddef>

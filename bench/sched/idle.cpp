@@ -5,10 +5,10 @@
 #include "sched/usage.hpp"
 #include "sched/workloads.hpp"
 
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <string>

@@ -4,11 +4,11 @@
 #include "sched/pools.hpp"
 #include "sched/workloads.hpp"
 
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
 
 #include <cstdint>
 #include <mutex>

@@ -8,10 +8,10 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/latch.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
 
 #if defined(BIDE_BENCH_HAS_BOOST_FIBER)
 #include <boost/fiber/buffered_channel.hpp>

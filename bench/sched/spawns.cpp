@@ -5,12 +5,12 @@
 #include "sched/pools.hpp"
 #include "sched/workloads.hpp"
 
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
 #include <oneapi/tbb/task_group.h>

@@ -7,12 +7,12 @@
 #include "support/histogram.hpp"
 
 #include <bide/core/result.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
 #include <chrono>

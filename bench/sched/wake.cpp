@@ -6,9 +6,9 @@
 #include "sched/workloads.hpp"
 
 #include <bide/core/waker.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -10,7 +10,7 @@
 #include "support/workers.hpp"
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -5,9 +5,9 @@
 #include "sched/workloads.hpp"
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/latch.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <atomic>
 #include <cstddef>

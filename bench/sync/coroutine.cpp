@@ -6,7 +6,7 @@
 #include "sync/peers.hpp"
 #include "sync/workloads.hpp"
 
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <mutex>

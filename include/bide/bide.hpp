@@ -24,23 +24,18 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 #include <bide/sched/chrome_trace.hpp>
-#include <bide/sched/compose.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/fork_join.hpp>
-#include <bide/sched/fork_progress.hpp>
-#include <bide/sched/interval.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/parallel_for.hpp>
-#include <bide/sched/parallel_reduce.hpp>
-#include <bide/sched/parallel_sort.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
@@ -50,6 +45,11 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/interval.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 #include <bide/version.hpp>
 
 #endif

@@ -15,7 +15,7 @@
 #include "support/waiting.hpp"
 
 #include <bide/channel/channel.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <array>

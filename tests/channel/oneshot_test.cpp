@@ -14,7 +14,7 @@
 #include "support/waiting.hpp"
 
 #include <bide/channel/oneshot.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -17,7 +17,7 @@
 #include <bide/channel/selector.hpp>
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -13,7 +13,7 @@
 #include "support/waiting.hpp"
 
 #include <bide/channel/watch.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 // expect: operator co_await|await_ready
-#include <bide/sched/task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // expect: destroys twice what braces make .*async_emplace
 #include <bide/channel/channel.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <string>
 

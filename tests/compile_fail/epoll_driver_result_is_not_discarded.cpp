@@ -1,6 +1,6 @@
 // expect: nodiscard
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 bide::task<> waits(bide::epoll_driver& files) {
 #if defined(BIDE_CONTROL)

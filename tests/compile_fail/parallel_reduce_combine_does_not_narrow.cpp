@@ -1,5 +1,5 @@
 // expect: what combine returns does not fit into the type of the identity
-#include <bide/sched/parallel_reduce.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 
 #include <cstddef>
 

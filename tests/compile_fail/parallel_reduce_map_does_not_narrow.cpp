@@ -1,5 +1,5 @@
 // expect: what map returns does not fit into the type of the identity
-#include <bide/sched/parallel_reduce.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 
 double half(int i) { return i / 2.0; }
 double plus(double a, double b) { return a + b; }

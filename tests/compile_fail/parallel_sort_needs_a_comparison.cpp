@@ -1,5 +1,5 @@
 // expect: sortable
-#include <bide/sched/parallel_sort.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 
 #include <vector>
 

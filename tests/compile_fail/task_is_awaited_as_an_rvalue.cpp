@@ -1,5 +1,5 @@
 // expect: operator co_await|await_ready
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 #include <bide/core/async_op.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>

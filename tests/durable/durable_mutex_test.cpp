@@ -2,8 +2,8 @@
 
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>

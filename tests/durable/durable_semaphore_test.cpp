@@ -6,7 +6,7 @@
 #include <support/unhurried.hpp>
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstdint>

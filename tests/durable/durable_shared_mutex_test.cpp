@@ -1,7 +1,7 @@
 #include <bide/durable/durable_shared_mutex.hpp>
 
 #include <bide/durable/slots/memory.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>

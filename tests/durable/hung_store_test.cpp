@@ -6,7 +6,7 @@
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>

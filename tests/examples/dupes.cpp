@@ -29,9 +29,9 @@
 #include <bide/channel/select.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
 #include <array>

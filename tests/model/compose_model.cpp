@@ -1,7 +1,7 @@
 // when_all, when_any: the parent goes on once, after all its children, who are not touched after
 // their ends; a cancellation or a winner ends the waits of the others.
 
-#include <bide/sched/detail/family.hpp>
+#include <bide/task/detail/family.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>

@@ -1,6 +1,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
-#include <bide/sched/detail/fork_arms.hpp>
+#include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/sched/detail/fork_job.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/fork_place.hpp>

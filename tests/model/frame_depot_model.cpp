@@ -1,4 +1,4 @@
-#include <bide/sched/detail/frame_depot.hpp>
+#include <bide/task/detail/frame_depot.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 

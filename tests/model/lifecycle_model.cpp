@@ -4,10 +4,10 @@
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/task_header.hpp>
-#include <bide/sched/detail/task_registry.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/injector.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>

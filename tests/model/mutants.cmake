@@ -2,7 +2,7 @@
 #
 # The mutation run: each memory order that the models come across in HEADERS is weakened by one step,
 # one at a time, and every model that came across it is explored again. Prints a line for each mutant
-# and fails where one survives all models, or where an order in core/, sync/, channel/ or sched/ was never
+# and fails where one survives all models, or where an order in core/, sync/, channel/, task/, sched/ or parallel/ was never
 # come across.
 
 cmake_minimum_required(VERSION 3.25)
@@ -64,10 +64,11 @@ endforeach()
 
 # What no model came across. A call's place is the line it begins on, its order may stand below.
 set(missed 0)
-file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp ${HEADERS}/channel/*.hpp ${HEADERS}/sched/*.hpp)
+file(GLOB_RECURSE headers ${HEADERS}/core/*.hpp ${HEADERS}/sync/*.hpp ${HEADERS}/channel/*.hpp ${HEADERS}/task/*.hpp
+    ${HEADERS}/sched/*.hpp ${HEADERS}/parallel/*.hpp)
 list(FILTER headers EXCLUDE REGEX "core/(platform|detail/futex_.*)[.]hpp$")
 # What is not a template on the platform.
-list(FILTER headers EXCLUDE REGEX "sched/(epoll_driver|detail/(epoll_set|growing_table|scheduler_core|unhandled|worker_threads))[.]hpp$")
+list(FILTER headers EXCLUDE REGEX "(sched/(epoll_driver|detail/(epoll_set|growing_table|scheduler_core|worker_threads))|task/detail/unhandled)[.]hpp$")
 foreach(header IN LISTS headers)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${HEADERS} OUTPUT_VARIABLE name)
     file(READ ${header} text)

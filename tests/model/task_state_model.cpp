@@ -1,7 +1,7 @@
 #include <bide/core/detail/worker_host.hpp>
-#include <bide/sched/detail/task_control.hpp>
-#include <bide/sched/detail/task_header.hpp>
-#include <bide/sched/detail/task_state.hpp>
+#include <bide/task/detail/task_control.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_state.hpp>
 #include <model/check.hpp>
 #include <model/task_support.hpp>
 #include <support/catch.hpp>

@@ -6,7 +6,7 @@
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/sched/detail/task_header.hpp>
+#include <bide/task/detail/task_header.hpp>
 #include <model/check.hpp>
 
 #include <coroutine>

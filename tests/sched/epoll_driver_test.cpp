@@ -5,7 +5,7 @@
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
 
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 #include <support/alloc.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>

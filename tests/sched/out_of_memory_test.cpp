@@ -13,15 +13,15 @@
 #include "support/waiting.hpp"
 
 #include <bide/core/async_op.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/sched/chrome_trace.hpp>
-#include <bide/sched/compose.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/fork_join.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
 #include <array>

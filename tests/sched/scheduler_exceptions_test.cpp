@@ -1,5 +1,5 @@
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 #include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>

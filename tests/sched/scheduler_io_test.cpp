@@ -6,8 +6,8 @@
 #if defined(__linux__)
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
 #include <support/scheduling.hpp>

@@ -1,9 +1,9 @@
 #include <bide/sched/scheduler_options.hpp>
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/death.hpp>
 #include <support/gate.hpp>

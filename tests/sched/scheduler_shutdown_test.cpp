@@ -1,10 +1,10 @@
 #include <bide/channel/channel.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>

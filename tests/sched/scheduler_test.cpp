@@ -1,13 +1,13 @@
 #include <bide/channel/channel.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>

@@ -1,7 +1,7 @@
 #include <bide/sched/task_group.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/counted.hpp>

@@ -2,11 +2,11 @@
 #include <bide/core/waker.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
 #include <support/catch.hpp>
 #include <support/counted.hpp>

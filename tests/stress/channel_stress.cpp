@@ -11,7 +11,7 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <array>

@@ -11,7 +11,7 @@
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>

@@ -3,10 +3,10 @@
 
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
-#include <bide/sched/detail/fork_arms.hpp>
+#include <bide/parallel/detail/fork_arms.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/sched/detail/fork_place.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>

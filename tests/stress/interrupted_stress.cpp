@@ -3,15 +3,15 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>

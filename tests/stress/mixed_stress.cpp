@@ -8,11 +8,11 @@
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
 
-#include <bide/sched/task.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -10,9 +10,9 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <array>

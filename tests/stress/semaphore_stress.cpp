@@ -8,8 +8,8 @@
 #include "support/platforms.hpp"
 #include "support/stress.hpp"
 
-#include <bide/sched/task.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
 
 #include <array>
 #include <atomic>

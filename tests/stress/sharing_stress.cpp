@@ -5,11 +5,11 @@
 #include <bide/channel/select.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 #include <support/catch.hpp>
 #include <support/counted.hpp>
 #include <support/gate.hpp>

@@ -12,7 +12,7 @@
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // What stress tests that run in rounds have in common.
 
 #include <bide/core/errc.hpp>
-#include <bide/sched/join_handle.hpp>
+#include <bide/task/join_handle.hpp>
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 #include <support/jitter.hpp>

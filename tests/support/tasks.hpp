@@ -5,7 +5,7 @@
 
 #include <bide/core/errc.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 #include <support/gate.hpp>
 
 #include <exception>

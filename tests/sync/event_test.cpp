@@ -9,8 +9,8 @@
 #include "support/platforms.hpp"
 #include "support/waiting.hpp"
 
-#include <bide/sched/task.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>

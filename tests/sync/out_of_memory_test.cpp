@@ -9,7 +9,6 @@
 #include "support/shortage.hpp"
 #include "support/waiting.hpp"
 
-#include <bide/sched/task.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
@@ -18,6 +17,7 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -3,10 +3,10 @@
 #include "support/death.hpp"
 #include "support/gate.hpp"
 
-#include <bide/sched/task.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/synchronized_value.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <chrono>

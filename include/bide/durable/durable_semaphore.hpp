@@ -18,7 +18,7 @@
 #include <bide/durable/options.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <cstdint>
 #include <string>

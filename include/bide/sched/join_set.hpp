@@ -17,12 +17,12 @@
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/detail/group_entry.hpp>
-#include <bide/sched/detail/nonvoid.hpp>
-#include <bide/sched/detail/task_cell.hpp>
-#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/detail/nonvoid.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_source.hpp>
+#include <bide/task/task.hpp>
 
 #include <cstddef>
 #include <exception>

@@ -11,13 +11,13 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/dump.hpp>
-#include <bide/sched/detail/give_way.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/task_cell.hpp>
-#include <bide/sched/detail/task_source.hpp>
-#include <bide/sched/join_handle.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/detail/give_way.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_source.hpp>
+#include <bide/task/join_handle.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstdio>

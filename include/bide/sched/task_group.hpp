@@ -9,10 +9,10 @@
 #include <bide/core/result.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/detail/group_entry.hpp>
-#include <bide/sched/detail/task_source.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
+#include <bide/task/detail/task_source.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <exception>
 #include <functional>

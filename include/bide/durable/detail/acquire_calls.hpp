@@ -19,7 +19,7 @@
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/options.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -12,7 +12,7 @@
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/task.hpp>
 
 #include <chrono>
 #include <cstdint>

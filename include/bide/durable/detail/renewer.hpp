@@ -24,9 +24,9 @@
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <atomic>

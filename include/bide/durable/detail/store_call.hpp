@@ -22,9 +22,9 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/store_threads.hpp>
-#include <bide/sched/task.hpp>
-#include <bide/sched/this_task.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
 #include <chrono>

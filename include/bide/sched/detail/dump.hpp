@@ -7,7 +7,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/task_cell.hpp>
+#include <bide/task/detail/task_cell.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -33,9 +33,9 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/sched/detail/cancel_round.hpp>
-#include <bide/sched/detail/task_cell.hpp>
-#include <bide/sched/detail/task_header.hpp>
+#include <bide/task/detail/cancel_round.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_header.hpp>
 
 #include <cstddef>
 #include <cstdint>

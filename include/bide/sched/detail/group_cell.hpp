@@ -3,12 +3,12 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/frame_memory.hpp>
 #include <bide/sched/detail/group.hpp>
-#include <bide/sched/detail/owned_frame.hpp>
-#include <bide/sched/detail/task_cell.hpp>
-#include <bide/sched/detail/task_source.hpp>
-#include <bide/sched/task.hpp>
+#include <bide/task/detail/frame_memory.hpp>
+#include <bide/task/detail/owned_frame.hpp>
+#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_source.hpp>
+#include <bide/task/task.hpp>
 
 #include <coroutine>
 #include <exception>

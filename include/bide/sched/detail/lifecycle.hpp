@@ -25,9 +25,9 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/task_header.hpp>
-#include <bide/sched/detail/task_registry.hpp>
 #include <bide/sync/detail/gate.hpp>
+#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 #include <atomic>
 #include <cstdint>

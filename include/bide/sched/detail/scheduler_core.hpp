@@ -16,11 +16,11 @@
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/task_cell.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
+#include <bide/task/detail/task_cell.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -12,10 +12,10 @@
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pace.hpp>
 #include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/task_registry.hpp>
 #include <bide/sched/detail/tenancy.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/run_queue.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 #include <cstdint>
 #include <limits>

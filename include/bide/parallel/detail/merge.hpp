@@ -1,0 +1,171 @@
+#ifndef BIDE_PARALLEL_DETAIL_MERGE_HPP
+#define BIDE_PARALLEL_DETAIL_MERGE_HPP
+
+// Merging two sorted sequences into a third place whose objects live but do not count. All of it
+// carries every element over, also when a comparison throws, though not in order then.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/small_sort.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// What is left of two sequences that are being merged; it follows when an exception passes.
+template <class From, class To> struct merge_rest {
+    merge_rest(From a, From a_last, From b, From b_last, To out)
+        : left(a), left_end(a_last), right(b), right_end(b_last), to(out) {}
+    merge_rest(const merge_rest&) = delete;
+    merge_rest& operator=(const merge_rest&) = delete;
+    ~merge_rest() {
+        if (!finished) {
+            quietly([this]() noexcept(moves_quietly<From, To>) { finish(); });
+        }
+    }
+    void finish() {
+        finished = true;
+        detail::move_elements(right, right_end, detail::move_elements(left, left_end, to));
+    }
+    From left;
+    From left_end;
+    From right;
+    From right_end;
+    To to;
+    bool finished = false;
+};
+
+// As long as there are many on both sides: from the front and from the back, in rounds that neither
+// side's elements can run out in. Where a number of elements of one side come before all of the
+// other's they are copied: that is how sequences that were nearly in order merge quickly.
+template <class From, class To, class Compare>
+void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    for (;;) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        auto steps = std::min(n, others) / 2;
+        if (steps < block) {
+            return;
+        }
+        From left_back = rest.left_end - 1;
+        From right_back = rest.right_end - 1;
+        To back = rest.to + (n + others - 1);
+        for (; steps >= block; steps -= block) {
+            const bool copies_left = !less(*rest.right, rest.left[block - 1]);
+            const bool copies_right = !less(right_back[1 - block], *left_back);
+            if (!copies_left && !copies_right) {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+                continue;
+            }
+            if (copies_left) {
+                rest.to = std::copy_n(rest.left, block, rest.to);
+                rest.left += block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                }
+            }
+            if (copies_right) {
+                std::copy_n(right_back + (1 - block), block, back + (1 - block));
+                right_back -= block;
+                back -= block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+            }
+        }
+        rest.left_end = left_back + 1;
+        rest.right_end = right_back + 1;
+    }
+}
+
+// What the above leaves: one side has few, but the other may have any number; of that, whole blocks
+// come before the next of the few, and are copied.
+template <class From, class To, class Compare>
+void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    while (rest.left != rest.left_end && rest.right != rest.right_end) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (n >= block && !less(*rest.right, rest.left[block - 1])) {
+            rest.to = std::copy_n(rest.left, block, rest.to);
+            rest.left += block;
+        } else if (others >= block && less(rest.right[block - 1], *rest.left)) {
+            rest.to = std::copy_n(rest.right, block, rest.to);
+            rest.right += block;
+        } else {
+            for (auto i = std::min({n, others, block}); i != 0; --i) {
+                detail::merge_first(rest.left, rest.right, rest.to, less);
+            }
+        }
+    }
+}
+
+// Stable: of equal elements, the left ones come first.
+template <class From, class To, class Compare>
+void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
+        detail::merge_both_ends(rest, less);
+        detail::merge_few_with_many(rest, less);
+    } else {
+        while (rest.left != rest.left_end && rest.right != rest.right_end) {
+            // Branches, so that the processor goes ahead to the next comparison by guess.
+            if (less(*rest.right, *rest.left)) {
+                *rest.to = std::ranges::iter_move(rest.right);
+                ++rest.right;
+            } else {
+                *rest.to = std::ranges::iter_move(rest.left);
+                ++rest.left;
+            }
+            ++rest.to;
+        }
+    }
+    rest.finish();
+}
+
+// The same side by side: the larger sequence is halved, the other where its middle would stand.
+template <class Forker, class From, class To, class Compare>
+void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
+                 Compare& less) {
+    const auto n = left_end - left;
+    const auto others = right_end - right;
+    if (n + others < 16'384) {
+        return detail::merge(left, left_end, right, right_end, to, less);
+    }
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    From left_cut = left + n / 2;
+    From right_cut = right + others / 2;
+    if (n >= others) {
+        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& e) -> bool {
+            return less(std::forward<decltype(e)>(e), *left_cut);
+        });
+    } else {
+        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& e) -> bool {
+            return !less(*right_cut, std::forward<decltype(e)>(e));
+        });
+    }
+    const To to_cut = to + (left_cut - left) + (right_cut - right);
+    forks.both(
+        [&] {
+            rest.finished = true; // the two have begun, and see to it
+            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less);
+        },
+        [&] {
+            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less);
+        });
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

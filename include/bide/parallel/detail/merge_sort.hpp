@@ -1,0 +1,308 @@
+#ifndef BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
+#define BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
+
+// A stable merge sort to and fro between the range and a buffer of the same size, whose halves are
+// sorted side by side and merged side by side. Halves that are in order already are not merged.
+//
+// Both places hold objects all the time; each element is in one of them, and the other place's
+// object has been moved from. A step moves its elements from one place to the other, in order or, if
+// a comparison throws, in any order, but all of them: so who called it knows where they are.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/merge.hpp>
+#include <bide/parallel/detail/runs.hpp>
+#include <bide/parallel/detail/small_sort.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_progress.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Memory for the elements of a range, which may stay there for a while; none if there is none.
+template <class It> class sort_buffer {
+    using value = std::iter_value_t<It>;
+
+public:
+    // Objects that need no constructor are there as soon as there is memory.
+    static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
+
+    explicit sort_buffer(std::size_t n) noexcept
+        : memory_(static_cast<value*>(allocate(n))), size_(n) {}
+    sort_buffer(const sort_buffer&) = delete;
+    sort_buffer& operator=(const sort_buffer&) = delete;
+    ~sort_buffer() {
+        std::destroy(memory_, memory_ + filled_);
+        if constexpr (is_overaligned) {
+            ::operator delete(memory_, std::align_val_t(alignof(value)));
+        } else {
+            ::operator delete(memory_);
+        }
+    }
+
+    explicit operator bool() const noexcept { return memory_ != nullptr; }
+
+    // Moves the elements in. If a move throws, what was moved is moved back.
+    void fill(It from) {
+        struct unfill {
+            ~unfill() {
+                if (buffer != nullptr) {
+                    quietly([this]() noexcept(moves_quietly<value*, It>) {
+                        detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
+                                              from);
+                    });
+                }
+            }
+            sort_buffer* buffer;
+            It from;
+        } otherwise{this, from};
+        for (It at = from; filled_ != size_; ++filled_, ++at) {
+            std::construct_at(memory_ + filled_, std::ranges::iter_move(at));
+        }
+        otherwise.buffer = nullptr;
+    }
+
+    value* begin() noexcept { return memory_; }
+
+private:
+    static constexpr bool is_overaligned = alignof(value) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+    static void* allocate(std::size_t n) noexcept {
+        if (n > std::numeric_limits<std::size_t>::max() / sizeof(value)) {
+            return nullptr;
+        }
+        const std::size_t bytes = n * sizeof(value);
+        if constexpr (is_overaligned) {
+            return ::operator new(bytes, std::align_val_t(alignof(value)), std::nothrow);
+        } else {
+            return ::operator new(bytes, std::nothrow);
+        }
+    }
+
+    value* const memory_;
+    const std::size_t size_;
+    std::size_t filled_ = 0;
+};
+
+template <class Forker, class It, class Compare> class merge_sort {
+    using value = std::iter_value_t<It>;
+    using difference = std::iter_difference_t<It>;
+    static constexpr bool is_plain = sort_buffer<It>::is_plain;
+    enum class place { range, buffer };
+    // Where the elements are at first.
+    static constexpr place home = is_plain ? place::range : place::buffer;
+
+public:
+    merge_sort(Forker forks, It begin, It end, Compare& less) noexcept
+        : forks_(forks), range_(begin), size_(end - begin), less_(less),
+          memory_(static_cast<std::size_t>(size_)), buffer_(memory_.begin()) {}
+
+    // Whether it has a buffer, which all else requires.
+    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+
+    void run() {
+        bring_home();
+        sort(0, size_, place::range);
+    }
+
+    // Of what consists of these runs, several.
+    void run(const long_runs<It>& runs) {
+        for (int i = 0; i != runs.size(); ++i) {
+            if (runs.descends(i)) {
+                std::ranges::reverse(runs.begin_of(i), runs.end_of(i));
+            }
+        }
+        bring_home();
+        merge_runs(runs, 0, runs.size(), place::range);
+    }
+
+private:
+    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
+    static constexpr difference fork_size = sort_fork_size;
+
+    void bring_home() {
+        if constexpr (!is_plain) {
+            memory_.fill(range_);
+        }
+    }
+
+    static constexpr place other(place p) noexcept {
+        return p == place::range ? place::buffer : place::range;
+    }
+
+    // If an exception passes, [first, last) goes on to `target`, from where it is then.
+    class transfer {
+    public:
+        transfer(merge_sort& whose, difference first, difference last, place target) noexcept
+            : sort_(whose), first_(first), last_(last), target_(target) {}
+        transfer(const transfer&) = delete;
+        transfer& operator=(const transfer&) = delete;
+        ~transfer() {
+            if (!is_over_ && from_ != target_) {
+                quietly([this]() noexcept(moves_quietly<It, value*> && moves_quietly<value*, It>) {
+                    finish();
+                });
+            }
+        }
+        void left_home() noexcept { from_ = other(target_); }
+        void finish() {
+            is_over_ = true;
+            sort_.at(from_, [this](auto from) {
+                sort_.at(target_, [&](auto to) {
+                    detail::move_elements(from + first_, from + last_, to + first_);
+                });
+            });
+        }
+        void release() noexcept { is_over_ = true; }
+
+    private:
+        merge_sort& sort_;
+        const difference first_;
+        const difference last_;
+        const place target_;
+        place from_ = home;
+        bool is_over_ = false;
+    };
+
+    // Calls f with the beginning of that place.
+    template <class F> void at(place p, F&& f) {
+        if (p == place::range) {
+            f(range_);
+        } else {
+            f(buffer_);
+        }
+    }
+
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last).
+    template <class F, class G>
+    void both(difference first, difference middle, difference last, const F& f, const G& g) {
+        if (last - first < fork_size) {
+            call_both(f, g);
+        } else {
+            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
+                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
+        }
+    }
+
+    // Whether a part before `first` has thrown: what follows only goes to its target, in any order.
+    bool leaves_out(difference first) noexcept {
+        return state_.leaves_out(static_cast<std::uint64_t>(first));
+    }
+
+    // Sorts [first, last), which is at home, into the target.
+    void sort(difference first, difference last, place target) {
+        transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
+        if (last - first <= small) {
+            at(home, [&](auto from) { sort_small(from + first, from + last); });
+            if (home != target) {
+                elements.finish();
+            }
+            return elements.release();
+        }
+        const difference middle = first + (last - first) / 2;
+        const place between = other(target);
+        both(
+            first, middle, last,
+            [&] {
+                elements.left_home(); // both halves begin
+                sort(first, middle, between);
+            },
+            [&] { sort(middle, last, between); });
+        merge_into(elements, first, middle, last, target);
+    }
+
+    // The runs [from, to), into the target.
+    void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
+        const difference first = runs.begin_of(from) - range_;
+        const difference last = runs.end_of(to - 1) - range_;
+        if (!runs.is_sorted(from)) {
+            return sort(first, last, target);
+        }
+        transfer elements(*this, first, last, target);
+        if (leaves_out(first)) {
+            return;
+        }
+        if (to - from == 1) {
+            if (home != target) {
+                elements.finish();
+            }
+            return elements.release();
+        }
+        const int half = from + (to - from) / 2;
+        const difference middle = runs.begin_of(half) - range_;
+        const place between = other(target);
+        both(
+            first, middle, last,
+            [&] {
+                elements.left_home();
+                merge_runs(runs, from, half, between);
+            },
+            [&] { merge_runs(runs, half, to, between); });
+        merge_into(elements, first, middle, last, target);
+    }
+
+    // Two sorted halves, into the target from the other place.
+    void merge_into(transfer& elements, difference first, difference middle, difference last,
+                    place target) {
+        at(other(target), [&](auto from) {
+            if (leaves_out(first) || !less_(from[middle], from[middle - 1])) {
+                return elements.finish();
+            }
+            elements.release(); // what follows carries them all over
+            at(target, [&](auto to) {
+                detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
+                                    to + first, less_);
+            });
+        });
+    }
+
+    template <class I> void sort_small(I begin, I end) {
+        if constexpr (sorts_branchless<I>) {
+            detail::small_sort(begin, end, less_);
+        } else {
+            detail::insertion_sort(begin, end, less_);
+        }
+    }
+
+    // In a serial part: the second half is sorted also if the first one throws.
+    template <class F, class G> static void call_both(const F& f, const G& g) {
+        struct second {
+            ~second() {
+                if (!has_begun) {
+                    quietly(g);
+                }
+            }
+            const G& g;
+            bool has_begun = false;
+        } other{g};
+        f();
+        other.has_begun = true;
+        g();
+    }
+
+    const Forker forks_;
+    const It range_;
+    const difference size_;
+    Compare& less_;
+    sort_buffer<It> memory_;
+    value* const buffer_;
+    const fork_options no_wishes_{};
+    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,122 @@
+#ifndef BIDE_PARALLEL_DETAIL_RUNS_HPP
+#define BIDE_PARALLEL_DETAIL_RUNS_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+
+#include <cstddef>
+#include <iterator>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A sequence that consists of few long runs, if it does: each ascends, or descends strictly; but the
+// last part may be in any order if the runs before it are at least half of it all. Then there is
+// only that to sort, and to merge. A random sequence is found out within some comparisons.
+//
+// Where a run has shown to be long, as much as was looked at so far is looked at next, by all who are
+// free. So no sequence costs more than two comparisons for each element.
+template <class It> class long_runs {
+    using difference = std::iter_difference_t<It>;
+
+public:
+    static constexpr int most = 8;
+
+    // Finds them; touches nothing. False: there are more, or a short one among them.
+    template <class Forker, class Compare>
+    bool find(Forker forks, It begin, It end, Compare& less) {
+        const difference least = (end - begin) / most;
+        ends_[0] = begin;
+        for (It at = begin; at != end;) {
+            const It first = at;
+            bool descends = false;
+            if (++at != end) {
+                descends = less(*at, *first);
+                at = descends ? end_of_run<true>(forks, at, end, less)
+                              : end_of_run<false>(forks, at, end, less);
+            }
+            if (at - first < least && at != end) {
+                at = end;
+                is_last_sorted_ = false;
+                if (first - begin < (end - begin) / 2) {
+                    return false;
+                }
+            }
+            descends_[size_] = descends && is_last_sorted_;
+            ends_[++size_] = at;
+        }
+        return true;
+    }
+
+    int size() const noexcept { return size_; }
+    bool descends(int i) const noexcept { return descends_[i]; }
+    bool is_sorted(int i) const noexcept { return is_last_sorted_ || i + 1 != size_; }
+    It begin_of(int i) const noexcept { return ends_[i]; }
+    It end_of(int i) const noexcept { return ends_[i + 1]; }
+
+private:
+    // The first element that does not go on with the run that begins at `at`, or `end`.
+    template <bool descends, class Forker, class Compare>
+    static It end_of_run(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= 2 * alone) {
+            return look_through<descends>(at, end, less);
+        }
+        It seen = look_through<descends>(at, at + alone, less);
+        if (seen == at + alone) {
+            for (It next = seen; seen == next && seen != end;) {
+                next = end - seen > seen - at ? seen + (seen - at) : end;
+                seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
+            }
+        }
+        return seen;
+    }
+
+    template <bool descends, class Forker, class Compare>
+    static It look_through_by_halves(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= alone) {
+            return look_through<descends>(at, end, less);
+        }
+        const It middle = at + (end - at) / 2;
+        It left{};
+        It right{};
+        forks.both([&] { left = look_through_by_halves<descends>(forks, at, middle + 1, less); },
+                   [&] { right = look_through_by_halves<descends>(forks, middle, end, less); });
+        return left == middle + 1 ? right : left;
+    }
+
+    template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
+        if constexpr (!descends && sorts_branchless<It>) {
+            while (end - at > block && ascends_on(at, less)) {
+                at += block;
+            }
+        }
+        It next = at + 1;
+        for (; next != end && static_cast<bool>(less(*next, *at)) == descends; ++next) {
+            at = next;
+        }
+        return next;
+    }
+
+    // For a block at a time; without an early exit that may become vector instructions.
+    template <class Compare> static bool ascends_on(It at, Compare& less) {
+        int breaks = 0;
+        for (difference i = 0; i != block; ++i) {
+            breaks |= less(at[i + 1], at[i]) ? 1 : 0;
+        }
+        return breaks == 0;
+    }
+
+    // So many at least are looked at by one thread: it takes some microseconds.
+    static constexpr difference alone = 16'384;
+    static constexpr difference block = 64;
+
+    It ends_[most + 2]{}; // the runs but the last are at least as long as an eighth
+    bool descends_[most + 1]{};
+    int size_ = 0;
+    bool is_last_sorted_ = true;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

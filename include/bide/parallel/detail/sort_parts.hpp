@@ -1,0 +1,230 @@
+#ifndef BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
+#define BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
+
+// What the sorts are made of. All of it keeps every element in the range when a comparison throws.
+// Where a move throws, values are unspecified, but all objects live. Whatever a comparison answers,
+// be it by chance, nothing outside the range is touched.
+//
+// Calls are qualified: namespaces of elements may have functions of the same names.
+
+#include <bide/core/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Ranges are divided among threads into parts of this size at least.
+inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
+
+// Elements that are as cheap to copy as to look at: these are copied without branches, whether they
+// need it or not, because a branch that is guessed wrong costs more. Some trivially copyable types
+// can only be moved, or have a template that takes what looks like a copy.
+template <class T>
+inline constexpr bool is_cheap_to_copy =
+    std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
+    std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
+    std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
+
+// Whether the iterator points at such elements. A proxy, which only stands for an element, is moved
+// and swapped by its iterator's own functions.
+template <class It>
+inline constexpr bool sorts_branchless =
+    is_cheap_to_copy<std::iter_value_t<It>> &&
+    std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
+    std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
+
+// Whether an element moves from one place to the other without an exception.
+template <class From, class To>
+inline constexpr bool moves_quietly =
+    noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
+
+// As std::ranges::move().
+template <class From, class To> To move_elements(From first, From last, To to) {
+    if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
+        return std::move(first, last, to); // of plain memory a block
+    } else {
+        for (; first != last; ++first, ++to) {
+            *to = std::ranges::iter_move(first);
+        }
+        return to;
+    }
+}
+
+// What is called as less(a, b), also for a pointer to a member.
+template <class Compare> decltype(auto) callable(Compare& less) noexcept {
+    if constexpr (std::is_member_pointer_v<Compare>) {
+        return std::mem_fn(less);
+    } else {
+        return static_cast<Compare&>(less);
+    }
+}
+
+// What a contiguous iterator points at, and the others themselves: fewer types to instantiate for.
+template <std::random_access_iterator It> auto bare(It it) noexcept {
+    if constexpr (std::contiguous_iterator<It>) {
+        return std::to_address(it);
+    } else {
+        return it;
+    }
+}
+
+// 0 or 1, of which the compiler does not know where it is from: clang would make a branch of it,
+// which takes twice as long to merge numbers at random. (g++ does not, and is better left alone.)
+inline std::ptrdiff_t as_number(bool condition) noexcept {
+    std::ptrdiff_t number = condition ? 1 : 0;
+#if defined(__clang__)
+    asm("" : "+r"(number));
+#endif
+    return number;
+}
+
+// Of two places of one sequence, by such a number.
+template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
+    return zero + ((one - zero) & -static_cast<std::iter_difference_t<It>>(number));
+}
+
+// For what must be tried, but not at the price of the exception that is on its way.
+template <class F> void quietly(F&& f) noexcept {
+#if BIDE_EXCEPTIONS
+    if constexpr (noexcept(f())) {
+        f();
+    } else {
+        try {
+            f();
+        } catch (...) {
+        }
+    }
+#else
+    f();
+#endif
+}
+
+// An element that was taken out, and the place that is free for it. It returns there, come what may.
+template <class It> class hole {
+public:
+    explicit hole(It at) : element_(std::ranges::iter_move(at)), at_(at) {}
+    hole(const hole&) = delete;
+    hole& operator=(const hole&) = delete;
+    ~hole() {
+        if (!filled_) {
+            quietly([this]() noexcept(noexcept(*at_ = std::move(element_))) {
+                *at_ = std::move(element_);
+            });
+        }
+    }
+
+    std::iter_value_t<It>& element() noexcept { return element_; }
+
+    // The hole is where `from` was.
+    void move_here(It from) {
+        *at_ = std::ranges::iter_move(from);
+        at_ = from;
+    }
+
+    void fill() {
+        filled_ = true;
+        *at_ = std::move(element_);
+    }
+
+private:
+    using value = std::iter_value_t<It>;
+    value element_;
+    It at_;
+    bool filled_ = false;
+};
+
+// Puts *at, which is less than the one before it, in its place in the sorted [begin, at). How far it
+// has moved.
+template <class It, class Compare>
+std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
+    It before = at - 1;
+    hole<It> h(at);
+    for (;;) {
+        h.move_here(before);
+        if (before == begin || !less(h.element(), *(before - 1))) {
+            break;
+        }
+        --before;
+    }
+    h.fill();
+    return at - before;
+}
+
+// Stable.
+template <class It, class Compare> void insertion_sort(It begin, It end, Compare& less) {
+    if (begin == end) {
+        return;
+    }
+    for (It at = begin + 1; at != end; ++at) {
+        if (less(*at, *(at - 1))) {
+            detail::insert(begin, at, less);
+        }
+    }
+}
+
+// Sorts what needs few moves. False: it needs more, and is not sorted.
+template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare& less) {
+    if (begin == end) {
+        return true;
+    }
+    std::iter_difference_t<It> moved = 0;
+    for (It at = begin + 1; at != end; ++at) {
+        if (less(*at, *(at - 1))) {
+            if (moved > 8) {
+                return false;
+            }
+            moved += detail::insert(begin, at, less);
+        }
+    }
+    return true;
+}
+
+template <class It, class Compare> void sort_two(It a, It b, Compare& less) {
+    if (less(*b, *a)) {
+        std::ranges::iter_swap(a, b);
+    }
+}
+
+template <class It, class Compare> void sort_three(It a, It b, It c, Compare& less) {
+    detail::sort_two(a, b, less);
+    detail::sort_two(b, c, less);
+    detail::sort_two(a, b, less);
+}
+
+// By swaps alone.
+template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
+    using difference = std::iter_difference_t<It>;
+    const auto sink = [&](difference at, difference size) {
+        while (at < size / 2) { // or else it has no children
+            difference child = 2 * at + 1;
+            if (child + 1 < size && less(begin[child], begin[child + 1])) {
+                ++child;
+            }
+            if (!less(begin[at], begin[child])) {
+                return;
+            }
+            std::ranges::iter_swap(begin + at, begin + child);
+            at = child;
+        }
+    };
+    const difference size = end - begin;
+    for (difference at = size / 2; at-- > 0;) {
+        sink(at, size);
+    }
+    for (difference last = size; --last > 0;) {
+        std::ranges::iter_swap(begin, begin + last);
+        sink(0, last);
+    }
+}
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,177 @@
+#ifndef BIDE_PARALLEL_PARALLEL_REDUCE_HPP
+#define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
+
+// A reduction whose result does not depend on who computes it.
+//
+// The range is a tree: n indices are halved, the second half getting the odd one, as long as both
+// halves have at least `grain` of them, and halves are combined in index order. A leaf is folded
+// from left to right: to its first index come the others by fours, ((a b) (c d)), so that a
+// processor need not wait for each sum before it begins the next, and the last ones, less than four,
+// one by one. The grain is given, or else a function of n alone: n / 256 within [1, 2048]. So the
+// same range gives the same tree, and floating-point sums the same bits, on one worker or on a
+// hundred.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/forker.hpp>
+#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/sched/scheduler.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Whether a T can be made of a From, and, if T is a number, holds whatever number that is. What
+// list-initialisation takes for narrowing is refused, but for integers that a floating-point type
+// represents exactly. A T that is a class decides itself.
+template <class From, class T>
+concept reduces_to =
+    std::constructible_from<T, From> &&
+    (!std::is_arithmetic_v<T> ||
+     requires { std::type_identity_t<T[]>{std::declval<From>()}; } ||
+     (std::integral<std::remove_cvref_t<From>> && std::floating_point<T> &&
+      std::numeric_limits<std::remove_cvref_t<From>>::digits <= std::numeric_limits<T>::digits));
+
+template <class Forker, class Index, class T, class Map, class Combine> class reduction {
+    using range = loop_range<Index>;
+    static_assert(reduces_to<std::invoke_result_t<Map&, Index>, T>,
+                  "bide: what map returns does not fit into the type of the identity: convert it, "
+                  "or give an identity of its type");
+    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
+                  "bide: what combine returns does not fit into the type of the identity: convert "
+                  "it, or give an identity of its type");
+
+public:
+    reduction(Forker forks, range all, const fork_options& options, Map& map,
+              Combine& combine) noexcept
+        : forks_(forks), first_(all.first),
+          grain_(options.grain != 0 ? options.grain
+                                    : std::clamp<std::uint64_t>(all.size() / 256, 1, 2'048)),
+          map_(map), combine_(combine), state_(options, all.size()) {}
+
+    T run(range all, T&& identity) {
+        std::optional<T> rest;
+        forks_.enter([&] { reduce(all, rest); });
+        state_.finish();
+        return combine(std::move(identity), std::move(*rest));
+    }
+
+private:
+    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided.
+    void reduce(range part, std::optional<T>& result) {
+        const std::uint64_t n = part.size();
+        const std::uint64_t at = range{first_, part.first}.size();
+        if (state_.leaves_out(at)) {
+            return;
+        }
+        if (n == 1 || n / 2 < grain_) {
+            return state_.run(at, n, [&] { result.emplace(fold(part)); });
+        }
+        const Index middle = part.middle();
+        std::optional<T> left;
+        std::optional<T> right;
+        forks_.both([&] { reduce({part.first, middle}, left); },
+                    [&] { reduce({middle, part.last}, right); });
+        if (left && right) {
+            state_.run(at, 0,
+                       [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
+        }
+    }
+
+    T fold(range part) {
+        Index i = part.first;
+        const auto next = [this, &i] { return static_cast<T>(map_(i++)); };
+        const auto two = [this, &next] {
+            T left = next();
+            return combine(std::move(left), next());
+        };
+        T folded = next();
+        std::uint64_t rest = part.size() - 1;
+        for (; rest >= 4; rest -= 4) {
+            T left = two();
+            folded = combine(std::move(folded), combine(std::move(left), two()));
+        }
+        for (; rest != 0; --rest) {
+            folded = combine(std::move(folded), next());
+        }
+        return folded;
+    }
+
+    T combine(T&& left, T&& right) {
+        return static_cast<T>(combine_(std::move(left), std::move(right)));
+    }
+
+    const Forker forks_;
+    const Index first_;
+    const std::uint64_t grain_;
+    Map& map_;
+    Combine& combine_;
+    basic_loop_state<typename Forker::platform> state_;
+};
+
+template <class Forker, class First, class Last, class T, class Map, class Combine>
+T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& options,
+                     T&& identity, Map& map, Combine& combine) {
+    const auto all = range_of(first, last);
+    if (all.empty()) {
+        return std::move(identity);
+    }
+    using index = decltype(all.first);
+    return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
+                                                                       combine)
+        .run(all, std::move(identity));
+}
+
+} // namespace detail
+
+// combine(... combine(identity, map(first)) ..., map(last - 1)), bracketed as said above; of an
+// empty range, the identity, which is otherwise combined once, on the left. Indices are those of
+// parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
+// commutative. T is move-constructed and move-assigned, never copied, and needs no default. What
+// map and combine return is converted to T, and must not lose anything by that: of numbers, T
+// represents each that their type does.
+// Blocks: until all calls have ended; the caller meanwhile makes some of them.
+// Cancel: see fork_options::stop.
+// Throws: what map or combine throw, the first in index order; stopped_error;
+// std::invalid_argument as parallel_for().
+// Requires: map and combine may be called from several threads at once.
+template <class First, class Last, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+T parallel_reduce(scheduler& s, First first, Last last, const fork_options& options, T identity,
+                  Map&& map, Combine&& combine) {
+    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
+                                      map, combine);
+}
+
+// The same, without wishes.
+template <class First, class Last, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last>
+T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, Combine&& combine) {
+    return detail::parallel_reduce_on(detail::forker(s), first, last, fork_options{},
+                                      std::move(identity), map, combine);
+}
+
+// The same, with leaves of at least `grain` indices, and less than twice as many. 0: as if none
+// were given.
+// Throws: also std::invalid_argument if the grain is negative.
+template <class First, class Last, class Grain, class T, class Map, class Combine>
+    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
+T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity, Map&& map,
+                  Combine&& combine) {
+    fork_options options;
+    options.grain = detail::grain_of(grain);
+    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
+                                      map, combine);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

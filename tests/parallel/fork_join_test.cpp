@@ -1,0 +1,1029 @@
+#include <bide/core/parker.hpp>
+#include <bide/core/result.hpp>
+#include <bide/parallel/detail/fork_entry.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+using bide::join;
+using bide::parallel_invoke;
+using bide::scheduler;
+using test::eventually;
+using test::spin_until;
+using test::with;
+
+namespace {
+
+long fib(scheduler& s, int n) {
+    if (n < 2) {
+        return n;
+    }
+    const auto [a, b] =
+        join(s, [&s, n] { return fib(s, n - 1); }, [&s, n] { return fib(s, n - 2); });
+    return a + b;
+}
+
+// A join on a worker, whose second arm is another worker's: it has begun before the first one goes
+// on, which `f` does then. What came out.
+template <class F, class G> auto stolen(scheduler& s, F f, G g) {
+    std::atomic<bool> begun{false};
+    return join(
+        s,
+        [&]() -> decltype(auto) {
+            if (!spin_until(begun)) {
+                test::give_up(test::where(), "nobody has taken the arm");
+            }
+            return f();
+        },
+        [&]() -> decltype(auto) {
+            begun = true;
+            return g();
+        });
+}
+
+struct first_error : std::runtime_error {
+    first_error() : std::runtime_error("first") {}
+};
+struct second_error : std::runtime_error {
+    second_error() : std::runtime_error("second") {}
+};
+
+// What f() throws.
+template <class F> std::string thrown_by(F f) {
+    try {
+        f();
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "nothing";
+}
+
+} // namespace
+
+// ---- What comes out
+
+TEST_CASE("fork_join: join returns what both arms return") {
+    const bool taken = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    const auto both = [&s, taken](auto f, auto g) {
+        return taken ? s.spawn([&] { return stolen(s, f, g); }).join() : join(s, f, g);
+    };
+    int n = 1;
+    CHECK(both([] { return 1; }, [] { return std::string("two"); }) ==
+          std::pair<int, std::string>(1, "two"));
+    CHECK(both([&n] { ++n; }, [] {}) == std::pair<std::monostate, std::monostate>());
+    CHECK(n == 2);
+    const std::pair<int&, const int&> same =
+        both([&n]() -> int& { return n; }, [&n]() -> const int& { return n; });
+    CHECK((&same.first == &n && &same.second == &n));
+    auto box = std::make_unique<int>(3);
+    const auto expiring = [&box]() -> std::unique_ptr<int>&& { return std::move(box); };
+    const std::pair<std::unique_ptr<int>&&, std::unique_ptr<int>&&> late = both(expiring, expiring);
+    CHECK((&late.first == &box && &late.second == &box));
+    auto boxes =
+        both([] { return std::make_unique<int>(1); }, [] { return std::make_unique<int>(2); });
+    CHECK((*boxes.first == 1 && *boxes.second == 2));
+}
+
+TEST_CASE("fork_join: an arm is called as it was given, and a value is moved and not copied") {
+    struct by_category {
+        int operator()() & { return 1; }
+        int operator()() && { return 2; }
+        int operator()() const& { return 3; }
+    };
+    const test::watchdog guard;
+    scheduler s(with(1, true));
+    by_category f;
+    const by_category constant;
+    CHECK(join(s, f, by_category()) == std::pair(1, 2));
+    CHECK(join(s, constant, std::move(f)) == std::pair(3, 2));
+    test::tally values;
+    {
+        const auto both = join(
+            s, [&] { return test::counted(values, 1); }, [&] { return test::counted(values, 2); });
+        CHECK((both.first.number() == 1 && both.second.number() == 2));
+    }
+    CHECK(values.copied == 0);
+    CHECK(values.alive() == 0);
+    int calls = 0;
+    auto count = [&calls]() mutable { return ++calls; };
+    join(s, count, count);
+    CHECK(calls == 2);
+}
+
+// Arms and values at home where everything that may be found there is, and fits.
+namespace greedy {
+
+template <class... T> void call_arm(T&&...) = delete;
+template <class T> void call_arm(T&&) = delete;
+template <class... T> void call_first(T&&...) = delete;
+template <class... T> void drop_second(T&&...) = delete;
+template <class... T> void fork(T&&...) = delete;
+template <std::size_t, class... T> void fork_all(T&&...) = delete;
+template <class... T> void join(T&&...) = delete;
+template <class... T> void in_fork(T&&...) = delete;
+template <std::size_t, std::size_t, class T> void value_of(T&&) = delete;
+
+struct value {
+    int number;
+    value* operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+    static void* operator new(std::size_t, void*) = delete;
+};
+
+struct arm {
+    int number;
+    value operator()() const { return {number}; }
+    arm* operator&() const = delete;
+};
+
+} // namespace greedy
+
+TEST_CASE("fork_join: arms and values are called and kept, whatever else is where they come from") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const greedy::arm one{1};
+    const auto both = bide::join(s, one, greedy::arm{2});
+    CHECK((both.first.number == 1 && both.second.number == 2));
+    const auto all = bide::parallel_invoke(s, one, greedy::arm{2}, one);
+    CHECK((std::get<1>(all).number == 2 && std::get<2>(all).number == 1));
+    const auto taken = s.spawn([&] { return stolen(s, one, one).second; }).join();
+    CHECK(taken.number == 1);
+}
+
+TEST_CASE("fork_join: parallel_invoke returns all values in order") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    int n = 0;
+    CHECK(parallel_invoke(s, [] { return 1; }) == std::tuple(1));
+    const auto all = parallel_invoke(
+        s, [] { return 1; }, [] { return std::string("2"); }, [&n] { ++n; },
+        [&s] { return fib(s, 10); }, [] { return std::make_unique<int>(5); });
+    CHECK(std::get<0>(all) == 1);
+    CHECK(std::get<1>(all) == "2");
+    CHECK(std::is_same_v<std::tuple_element_t<2, decltype(all)>, const std::monostate>);
+    CHECK(std::get<3>(all) == 55);
+    CHECK(*std::get<4>(all) == 5);
+    CHECK(n == 1);
+    const auto inside = [&] {
+        return parallel_invoke(
+            s, [&] { return fib(s, 12); }, [&] { return fib(s, 13); }, [&] { return fib(s, 14); });
+    };
+    CHECK(s.spawn(inside).join() == std::tuple(144L, 233L, 377L));
+}
+
+TEST_CASE("fork_join: a recursion comes to what it comes to in one thread") {
+    const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
+    const test::watchdog guard;
+    scheduler s(with(workers, workers != 4));
+    CHECK(fib(s, 25) == 75025);
+    CHECK(s.spawn([&s] { return fib(s, 20); }).join() == 6765);
+}
+
+TEST_CASE("fork_join: without stealing all arms run where they were forked") {
+    const test::watchdog guard;
+    auto wanted = with(2, true);
+    wanted.enable_stealing = false;
+    scheduler s(wanted);
+    const auto here = [] { return std::this_thread::get_id(); };
+    const auto [a, b] = join(s, here, [&] { return join(s, here, here).second; });
+    CHECK(a == b);
+    CHECK(fib(s, 15) == 610);
+}
+
+namespace {
+
+int left_spine(scheduler& s, int depth) {
+    if (depth == 0) {
+        return 0;
+    }
+    return join(s, [&s, depth] { return left_spine(s, depth - 1); }, [] { return 1; }).first + 1;
+}
+
+} // namespace
+
+TEST_CASE("fork_join: a deep recursion to the left has room") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    for (int i = 0; i < 5; ++i) {
+        CHECK(s.spawn([&s] { return left_spine(s, 2'000); }).join() == 2'000);
+    }
+}
+
+TEST_CASE("fork_join: a join allocates nothing") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<bool> busy{false};
+    std::atomic<bool> over{false};
+    auto other = s.spawn([&] { // so that nobody steals, or sleeps and has a thread replace it
+        busy = true;
+        spin_until(over);
+    });
+    spin_until(busy);
+    std::size_t before = 0;
+    std::size_t after = 0;
+    s.spawn([&] {
+         fib(s, 15); // the thread's first
+         before = test::allocations();
+         for (int i = 0; i < 10; ++i) {
+             fib(s, 15);
+         }
+         after = test::allocations();
+         over = true;
+     }).join();
+    std::move(other).join();
+    CHECK(before != 0);
+    CHECK(after == before);
+}
+
+TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms runs") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    struct ladder {
+        scheduler& s;
+        std::atomic<int> begun{0};
+        std::atomic<int> ended{0};
+        // So deep; what was thrown comes out when all that has begun has ended.
+        bool fails(int depth) {
+            try {
+                const test::out_of_memory here;
+                go(depth);
+                return false;
+            } catch (const std::bad_alloc&) {
+                return true;
+            }
+        }
+        void go(int depth) {
+            if (depth > 0) {
+                join(
+                    s,
+                    [this, depth] {
+                        ++begun;
+                        go(depth - 1);
+                    },
+                    [this] { ++ended; });
+            }
+        }
+    };
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    ladder steps{s};
+    bool first_fails = false;
+    int begun_then = 0;
+    bool deep_fails = false;
+    int begun_later = 0;
+    s.spawn([&] { // on one thread
+         first_fails = steps.fails(1);
+         begun_then = steps.begun + steps.ended;
+         steps.go(1);
+         deep_fails = steps.fails(2'000);
+         begun_later = steps.begun;
+         steps.go(2'000);
+     })
+        .join();
+    CHECK(first_fails);
+    CHECK(begun_then == 0);
+    CHECK(deep_fails);
+    CHECK((begun_later > 1 && begun_later < 2'001));
+    CHECK(steps.begun == begun_later + 2'000);
+    CHECK(steps.begun == steps.ended);
+}
+
+TEST_CASE("fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const bool throws = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    test::rendezvous both(2);
+    const auto gets_no_memory = [&both] {
+        thread_local std::optional<test::out_of_memory> until_its_end;
+        until_its_end.emplace();
+        both.meet(); // each worker has one of them
+    };
+    auto one = s.spawn(gets_no_memory);
+    s.spawn(gets_no_memory).join();
+    std::move(one).join();
+    int ran = 0; // plain: on this thread
+    const auto once = [&] {
+        const auto before = s.stats().stolen;
+        join(
+            s,
+            [&] {
+                if (!eventually([&] { return s.stats().stolen != before; })) {
+                    test::give_up(test::where(), "no worker has taken the arm");
+                }
+                if (throws) {
+                    throw first_error();
+                }
+            },
+            [&ran, caller = std::this_thread::get_id()] {
+                ran += std::this_thread::get_id() == caller ? 1 : 100;
+            });
+    };
+    CHECK(thrown_by(once) == (throws ? "first" : "nothing"));
+    CHECK(ran == 1);
+}
+
+TEST_CASE("fork_join: a stolen arm is in the fork-join, and what it runs is asked for more") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    const auto asked = [&s] { return bide::detail::forks_here(s) && bide::detail::wants_work(s); };
+    CHECK(stolen(s, [] {}, asked).second);
+    CHECK_FALSE(asked());
+}
+
+TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
+    bide::detail::basic_fork_site<bide::native_platform> site;
+    CHECK_FALSE(site.is_brief());
+    site.learn(1'000);
+    CHECK(site.is_brief());
+    for (int i = 0; i < 20; ++i) {
+        site.learn(1'000'000);
+    }
+    CHECK_FALSE(site.is_brief());
+    for (int i = 0; i < 40; ++i) {
+        site.learn(1'000);
+    }
+    CHECK(site.is_brief());
+}
+
+// ---- What is thrown
+
+TEST_CASE("fork_join: both arms end before an exception leaves, the first one's") {
+    const bool taken = GENERATE(false, true);
+    const bool first = GENERATE(false, true);
+    const bool second = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    std::atomic<int> ended{0};
+    std::atomic<bool> waits{false};
+    const auto f = [&] {
+        if (first) {
+            ++ended;
+            waits = true;
+            throw first_error();
+        }
+        waits = true;
+        return test::counted(*std::make_unique<test::tally>(), ++ended).number();
+    };
+    const auto g = [&] {
+        spin_until(waits); // so that the first one may leave, if it can
+        ++ended;
+        if (second) {
+            throw second_error();
+        }
+        return 1;
+    };
+    const std::string what =
+        s.spawn([&] { return thrown_by([&] { taken ? stolen(s, f, g) : join(s, f, g); }); }).join();
+    CHECK(what == (first ? "first" : second ? "second" : "nothing"));
+    CHECK(ended == 2);
+    CHECK(fib(s, 10) == 55); // nothing is left behind
+}
+
+namespace {
+
+// A value whose moves are counted down: the last of them throws.
+class brittle {
+public:
+    brittle(test::tally& in, int& moves) noexcept : value_(in, 1), moves_(moves) {}
+    brittle(brittle&& other) : value_(std::move(other.value_)), moves_(other.moves_) {
+        if (--moves_ == 0) {
+            throw second_error();
+        }
+    }
+
+private:
+    test::counted value_;
+    int& moves_;
+};
+
+} // namespace
+
+TEST_CASE("fork_join: a value whose move throws leaves nothing behind") {
+    const bool taken = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(taken ? 2 : 1, true));
+    int thrown = 0;
+    for (int most = 1; most <= 12; ++most) {
+        test::tally values;
+        int moves = most;
+        int ended = 0; // plain: both have ended
+        const auto f = [&] { return brittle(values, moves); };
+        const auto g = [&] {
+            ++ended;
+            return brittle(values, moves);
+        };
+        const auto both = [&] { taken ? stolen(s, f, g) : join(s, f, g); };
+        // From outside the values are moved once more.
+        const bool outside = most % 2 == 0;
+        const std::string what =
+            outside && !taken ? thrown_by(both) : s.spawn([&] { return thrown_by(both); }).join();
+        thrown += what == "second" ? 1 : 0;
+        CHECK(ended == 1);
+        CHECK(values.alive() == 0);
+    }
+    CHECK(thrown > 0);
+    CHECK(thrown < 12);
+    CHECK(fib(s, 10) == 55);
+}
+
+TEST_CASE("fork_join: an exception comes out of any depth, and values that are dropped are gone") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    test::tally values;
+    struct shape {
+        scheduler& s;
+        test::tally& values;
+        int at(int depth, int path) {
+            if (depth == 0) {
+                if (path % 7 == 3) {
+                    throw std::runtime_error(std::to_string(path));
+                }
+                return path;
+            }
+            const auto arm = [this, depth, path](int bit) {
+                return test::counted(values, at(depth - 1, 2 * path + bit));
+            };
+            const auto both = join(s, [&] { return arm(0); }, [&] { return arm(1); });
+            return both.first.number() + both.second.number();
+        }
+    } tree{s, values};
+    for (int i = 0; i < 50; ++i) {
+        CHECK(thrown_by([&] { tree.at(8, 1); }) == "262"); // the first in order: 262 = 7 * 37 + 3
+    }
+    CHECK(values.alive() == 0);
+    CHECK(fib(s, 10) == 55);
+}
+
+TEST_CASE("fork_join: parallel_invoke throws what the first in order threw, when all have ended") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<int> ended{0};
+    const auto counts = [&ended] { ++ended; };
+    const auto throws = [&ended](const char* what) {
+        return [&ended, what] {
+            ++ended;
+            throw std::runtime_error(what);
+        };
+    };
+    for (int i = 0; i < 100; ++i) {
+        CHECK(thrown_by([&] { parallel_invoke(s, counts, throws("2"), counts, throws("4")); }) ==
+              "2");
+        CHECK(thrown_by([&] { parallel_invoke(s, throws("1"), throws("2"), throws("3")); }) == "1");
+    }
+    CHECK(ended == 700);
+}
+
+// ---- From where it is called
+
+TEST_CASE("fork_join: any number of outside threads call at once") {
+    const unsigned workers = GENERATE(1U, 2U, 4U);
+    scheduler s(with(workers, true));
+    std::vector<long> sums(8);
+    std::vector<int> wrong(8);
+    test::run_threads(8, [&](int me) {
+        const auto mine = static_cast<std::size_t>(me);
+        for (int i = 0; i < 20; ++i) {
+            sums[mine] += fib(s, 12 + me % 3);
+            try {
+                join(s, [&s] { return fib(s, 5); }, []() -> int { throw second_error(); });
+                ++wrong[mine];
+            } catch (const second_error&) {
+            }
+            if (scheduler::current() != nullptr ||
+                join(s, [] { return scheduler::current(); }, [] {}).first != &s) {
+                ++wrong[mine];
+            }
+        }
+    });
+    for (std::size_t i = 0; i < 8; ++i) {
+        CHECK(sums[i] == 20 * (i % 3 == 0 ? 144 : i % 3 == 1 ? 233 : 377));
+        CHECK(wrong[i] == 0);
+    }
+}
+
+TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' workers join") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(1, true));
+    CHECK(s.spawn([&] { return fib(s, 15); }).join() == 610);
+    CHECK(s.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
+    CHECK(other.spawn([&] { return fib(s, 15); }).join() == 610);
+    CHECK(other.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
+    // To and fro.
+    const auto there = [&](int n) {
+        return join(other, [&, n] { return fib(s, n); }, [&, n] { return fib(other, n); });
+    };
+    const auto both = join(s, [&] { return there(12); }, [&] { return there(13); });
+    CHECK(both.first == std::pair(144L, 144L));
+    CHECK(both.second == std::pair(233L, 233L));
+}
+
+TEST_CASE("fork_join: a caller from elsewhere runs its arms itself where all workers are blocked") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::mutex held; // of which the scheduler knows nothing
+    std::atomic<int> blocked{0};
+    const auto blocks = [&] {
+        ++blocked;
+        const std::lock_guard lock(held);
+    };
+    std::unique_lock lock(held);
+    auto first = s.spawn(blocks);
+    auto second = s.spawn(blocks);
+    CHECK(eventually([&blocked] { return blocked == 2; }));
+    const auto here = [] { return std::this_thread::get_id(); };
+    CHECK(join(s, here, here) == std::pair(here(), here()));
+    CHECK(parallel_invoke(s, here, here, here) == std::tuple(here(), here(), here()));
+    CHECK(fib(s, 15) == 610);
+    std::vector<int> visits(1'000);
+    bide::parallel_for(s, std::size_t{0}, visits.size(), [&visits](std::size_t i) { ++visits[i]; });
+    CHECK(visits == std::vector<int>(1'000, 1));
+    lock.unlock();
+    std::move(first).join();
+    std::move(second).join();
+}
+
+TEST_CASE("fork_join: a caller from elsewhere runs an arm beside one on each worker") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<int> begun{0};
+    const auto meets = [&begun] {
+        ++begun;
+        return eventually([&begun] { return begun == 3; }, test::patience / 2);
+    };
+    CHECK(parallel_invoke(s, meets, meets, meets) == std::tuple(true, true, true));
+}
+
+TEST_CASE("fork_join: a caller from elsewhere needs no worker where workers do not steal") {
+    const bool steals = GENERATE(false, true);
+    const test::watchdog guard;
+    auto wanted = with(steals ? 1 : 2, true);
+    wanted.enable_stealing = steals;
+    scheduler s(wanted);
+    const auto here = [] { return std::this_thread::get_id(); };
+    CHECK(join(s, here, here) == std::pair(here(), here()));
+}
+
+namespace {
+
+// A tree whose joins are in turn one scheduler's and another's. How often a thread was not where it
+// should be: in the scheduler of its join in each arm, and after it in the one before.
+int misplaced(scheduler& one, scheduler& other, int depth) {
+    if (depth == 0) {
+        return 0;
+    }
+    scheduler* const before = scheduler::current();
+    const auto arm = [&one, &other, depth] {
+        return misplaced(other, one, depth - 1) + (scheduler::current() == &one ? 0 : 1) +
+               (fib(one, 3) == 2 ? 0 : 1);
+    };
+    const auto both = join(one, arm, arm);
+    return both.first + both.second + (scheduler::current() == before ? 0 : 1);
+}
+
+} // namespace
+
+TEST_CASE("fork_join: fork-joins of several schedulers stand on top of each other") {
+    const unsigned workers = GENERATE(1U, 2U);
+    scheduler a(with(workers, true));
+    scheduler b(with(2, true));
+    std::vector<int> wrong(4);
+    test::run_threads(4, [&](int me) {
+        const auto once = [&] { return misplaced(a, b, 8); };
+        wrong[static_cast<std::size_t>(me)] =
+            me == 0   ? once()
+            : me == 1 ? a.spawn(once).join()
+            : me == 2 ? b.spawn(once).join()
+                      : a.spawn_blocking(once).join();
+    });
+    CHECK(wrong == std::vector<int>(4));
+}
+
+TEST_CASE("fork_join: an exception brings its thread back to where it forked before") {
+    const test::watchdog guard;
+    scheduler a(with(2, true));
+    scheduler b(with(2, true));
+    const auto throws = [&] { join(b, [] {}, [] { throw second_error(); }); };
+    const auto once = [&] {
+        return join(
+            a,
+            [&] {
+                const std::string what = thrown_by(throws);
+                return what == "second" && scheduler::current() == &a && fib(a, 10) == 55;
+            },
+            [&] { return fib(b, 10) == 55; });
+    };
+    CHECK(once() == std::pair(true, true));
+    CHECK(a.spawn(once).join() == std::pair(true, true));
+    CHECK(scheduler::current() == nullptr);
+}
+
+TEST_CASE("fork_join: threads that come, join once and go leave nothing that grows") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::size_t most = 0;
+    std::size_t all = 0;
+    long wrong = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        std::size_t made = 0;
+        std::thread([&] {
+            const std::size_t before = test::allocations_here();
+            wrong += fib(s, 2) == 1 ? 0 : 1;
+            made = test::allocations_here() - before;
+        }).join();
+        most = std::max(most, made);
+        all += made;
+    }
+    CHECK(wrong == 0);
+    CHECK(most > 0);         // the first needs a lane
+    CHECK(all <= 3 * most); // and each worker
+}
+
+TEST_CASE("fork_join: a caller from elsewhere that gets no memory runs nothing and is not waited for") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    int ran = 0;
+    bool thrown = false;
+    try {
+        const test::out_of_memory here;
+        join(s, [&ran] { ++ran; }, [&ran] { ++ran; });
+    } catch (const std::bad_alloc&) {
+        thrown = true;
+    }
+    CHECK(thrown);
+    CHECK(ran == 0);
+    CHECK(scheduler::current() == nullptr);
+    CHECK(fib(s, 10) == 55);
+    s.shutdown();
+}
+
+TEST_CASE("fork_join: who comes to a scheduler that has ended is told, and neither arm runs") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    CHECK(fib(s, 10) == 55);
+    s.shutdown();
+    std::atomic<int> ran{0};
+    const auto runs = [&ran] { ++ran; };
+    CHECK_THROWS_AS(fib(s, 10), bide::stopped_error);
+    CHECK_THROWS_AS(join(s, runs, runs), bide::stopped_error);
+    CHECK_THROWS_AS(parallel_invoke(s, runs, runs), bide::stopped_error);
+    CHECK(ran == 0);
+    CHECK(scheduler::current() == nullptr);
+}
+
+TEST_CASE("fork_join: a scheduler's end waits for callers from elsewhere, and refuses others") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    auto s = std::make_unique<scheduler>(with(workers, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    long inside = 0;
+    std::thread caller([&, &in = *s] {
+        const auto waits = [&] {
+            begun = true;
+            spin_until(ends);
+            return fib(in, 15);
+        };
+        inside = join(in, waits, [&] { return fib(in, 14); }).first;
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s->shutdown_for(std::chrono::milliseconds(0)));
+    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // it closes
+    ends = true;
+    s.reset(); // while the caller leaves, maybe
+    caller.join();
+    CHECK(inside == 610);
+}
+
+TEST_CASE("fork_join: a scheduler may go as soon as the last arm of a caller says so") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    for (int i = 0; i < 200; ++i) {
+        auto s = std::make_unique<scheduler>(with(workers, true));
+        std::atomic<bool> last{false};
+        std::thread caller([&, &in = *s] { join(in, [] {}, [&last] { last = true; }); });
+        CHECK(spin_until(last));
+        s.reset();
+        caller.join();
+    }
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, wherever it runs") {
+    const std::string said = test::dies([] {
+        scheduler s(with(2, true));
+        join(s, [&s] { s.shutdown(); }, [] {});
+    });
+    CHECK(test::contains(said, "shut down by one of its own workers"));
+}
+
+TEST_CASE("fork_join: so does one that is in a join of another scheduler meanwhile") {
+    const bool by_task = GENERATE(false, true);
+    const std::string said = test::dies([by_task] {
+        const test::watchdog guard;
+        scheduler s(with(2, true));
+        scheduler other(with(2, true));
+        const auto ends_it = [&] { join(other, [&s] { s.shutdown(); }, [] {}); };
+        if (by_task) {
+            s.spawn(ends_it).join();
+        } else {
+            join(s, ends_it, [] {});
+        }
+    });
+    CHECK(test::contains(said, "shut down by one of its own workers, or in an arm"));
+}
+#endif
+
+TEST_CASE("fork_join: a caller that the scheduler waits for joins there again, through another one") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    scheduler other(with(2, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    long inside = 0;
+    std::thread caller([&] {
+        const auto waits = [&] {
+            begun = true;
+            spin_until(ends);
+            join(other, [&] { inside = fib(s, 15); }, [] {});
+        };
+        join(s, waits, [] {});
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
+    ends = true;
+    s.shutdown();
+    caller.join();
+    CHECK(inside == 610);
+}
+
+TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ends{false};
+    auto handle = s.spawn([&] {
+        begun = true;
+        spin_until(ends);
+        return fib(s, 15);
+    });
+    CHECK(spin_until(begun));
+    CHECK_FALSE(s.shutdown_for(std::chrono::milliseconds(0)));
+    ends = true;
+    s.shutdown();
+    CHECK(std::move(handle).join() == 610);
+}
+
+// ---- Who waits
+
+TEST_CASE("fork_join: an arm that blocks does not keep others from its worker") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, false));
+    bide::event opened;
+    const auto both =
+        s.spawn([&] {
+             s.spawn([&opened] { opened.set(); }).detach(); // runs where this one blocks
+             return join(
+                 s,
+                 [&] {
+                     opened.wait();
+                     return fib(s, 15); // on a thread that has lost its worker
+                 },
+                 [&] {
+                     opened.wait();
+                     return fib(s, 14);
+                 });
+         }).join();
+    CHECK(both == std::pair(610L, 377L));
+    CHECK(fib(s, 15) == 610);
+}
+
+#if defined(__linux__)
+namespace {
+
+// One of the process's threads, to be asked whether it sleeps.
+class witness {
+public:
+    void is_me() noexcept { id_ = ::syscall(SYS_gettid); }
+
+    bool eventually_sleeps() const {
+        return eventually([this] { return id_ != 0 && sleeps(); });
+    }
+
+private:
+    bool sleeps() const {
+        char name[64];
+        std::snprintf(name, sizeof name, "/proc/self/task/%ld/stat", id_.load());
+        std::FILE* const file = std::fopen(name, "r");
+        char state = 0;
+        const bool read = file != nullptr && std::fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+        if (file != nullptr) {
+            std::fclose(file);
+        }
+        return read && state == 'S';
+    }
+
+    std::atomic<long> id_{0};
+};
+
+} // namespace
+
+TEST_CASE("fork_join: who waits for an arm sleeps when there is nothing to run") {
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    witness waiter;
+    const auto wait = [&] {
+        const auto f = [&] {
+            if (!outside) {
+                waiter.is_me();
+            }
+        };
+        return stolen(s, f, [&] { return waiter.eventually_sleeps(); }).second;
+    };
+    if (outside) {
+        waiter.is_me();
+        CHECK(wait());
+    } else {
+        CHECK(s.spawn(wait).join());
+    }
+}
+
+TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's") {
+    const bool outside = GENERATE(false, true);
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    bide::mutex m;
+    witness waiter;
+    std::atomic<bool> is_forked{false};
+    std::atomic<bool> over{false};
+    bool slept = false;
+    int locked = 0;
+    // An arm that anybody may take, and that waits for the lock.
+    const auto other = [&] {
+        join(
+            s,
+            [&] {
+                is_forked = true;
+                spin_until(over);
+            },
+            [&] {
+                const std::lock_guard lock(m);
+                ++locked;
+            });
+    };
+    const auto holder = [&] {
+        const std::lock_guard lock(m);
+        bide::join_handle<void> handle = stolen(
+                                             s,
+                                             [&] {
+                                                 waiter.is_me();
+                                                 auto begun = s.spawn_blocking(other);
+                                                 spin_until(is_forked);
+                                                 return begun;
+                                             },
+                                             [&] {
+                                                 spin_until(is_forked);
+                                                 slept = waiter.eventually_sleeps();
+                                             })
+                                             .first;
+        over = true;
+        return handle;
+    };
+    (outside ? holder() : s.spawn(holder).join()).join();
+    CHECK(slept);
+    CHECK(locked == 1);
+}
+#endif
+
+TEST_CASE("fork_join: who waits for an arm runs what that has forked") {
+    const test::watchdog guard;
+    scheduler s(with(2, true));
+    std::atomic<bool> is_forked{false};
+    std::atomic<bool> ended{false};
+    std::thread::id waiter;
+    std::thread::id ran;
+    const auto waits = [&] {
+        waiter = std::this_thread::get_id();
+        spin_until(is_forked);
+    };
+    const auto forks = [&] {
+        const auto goes_on = [&] {
+            is_forked = true;
+            spin_until(ended); // nobody else is free
+        };
+        join(s, goes_on, [&] {
+            ran = std::this_thread::get_id();
+            ended = true;
+        });
+    };
+    s.spawn([&] { stolen(s, waits, forks); }).join();
+    CHECK(ran == waiter);
+}
+
+TEST_CASE("fork_join: tasks go on while a fork-join does, and one of them ends it") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    std::atomic<int> left{1'000};
+    std::atomic<bool> over{false};
+    auto forks = s.spawn([&] {
+        long sum = 0;
+        while (!over) {
+            sum += fib(s, 12);
+        }
+        return sum;
+    });
+    struct chain {
+        scheduler& s;
+        std::atomic<int>& left;
+        std::atomic<bool>& over;
+        void next() {
+            if (--left == 0) {
+                over = true;
+            } else {
+                s.spawn([this] { next(); }).detach();
+            }
+        }
+    } tasks{s, left, over};
+    tasks.next();
+    CHECK(std::move(forks).join() % 144 == 0);
+    CHECK(over);
+}
+
+TEST_CASE("fork_join: a fork-join goes on while tasks do") {
+    const unsigned workers = GENERATE(1U, 2U);
+    const test::watchdog guard;
+    scheduler s(with(workers, true));
+    std::atomic<bool> over{false};
+    std::atomic<int> chains{8};
+    struct chain {
+        scheduler& s;
+        std::atomic<bool>& over;
+        std::atomic<int>& chains;
+        void next() {
+            if (over) {
+                --chains;
+            } else {
+                s.spawn([this] { next(); }).detach();
+            }
+        }
+    } tasks{s, over, chains};
+    for (int i = 0; i < 8; ++i) {
+        tasks.next();
+    }
+    CHECK(fib(s, 18) == 2584);
+    over = true;
+    CHECK(eventually([&chains] { return chains == 0; }));
+}

@@ -1,0 +1,140 @@
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+TEST_CASE("fork_progress: nothing is done of nothing") {
+    const bide::fork_progress progress;
+    CHECK(progress.done() == 0);
+    CHECK(progress.total() == 0);
+}
+
+TEST_CASE("fork_progress: what is done never falls, and is all of it in the end") {
+    bide::scheduler s(test::with(2, true));
+    bide::fork_progress progress;
+    constexpr int n = 20'000;
+    std::vector<std::uint64_t> seen;
+    std::atomic<bool> over{false};
+    std::atomic<bool> ready{false};
+    test::team watcher(1, [&](int) {
+        std::uint64_t last = 0;
+        while (!over.load()) {
+            const std::uint64_t done = progress.done();
+            const std::uint64_t total = progress.total();
+            if (done != last || seen.empty()) {
+                seen.push_back(done);
+            }
+            if (done > total) {
+                seen.push_back(~std::uint64_t{0});
+            }
+            last = done;
+            ready.store(true);
+            std::this_thread::yield();
+        }
+    });
+    const bool is_watched = test::eventually([&] { return ready.load(); });
+    std::atomic<int> calls{0};
+    bide::parallel_for(s, 0, n, {.grain = 50, .progress = &progress}, [&](int) { ++calls; });
+    over.store(true);
+    watcher.join();
+
+    CHECK(is_watched);
+    CHECK(calls.load() == n);
+    CHECK(progress.done() == n);
+    CHECK(progress.total() == n);
+    CHECK(std::is_sorted(seen.begin(), seen.end()));
+    CHECK(seen.back() <= n);
+}
+
+TEST_CASE("fork_progress: who sees that all is done sees what was done") {
+    bide::scheduler s(test::with(2, true));
+    for (int round = 0; round < 50; ++round) {
+        bide::fork_progress progress;
+        constexpr int n = 64;
+        std::vector<int> written(n);
+        bool was_written = false;
+        bool saw_all = false;
+        test::team watcher(1, [&](int) {
+            saw_all = test::eventually([&] { return progress.done() == n; });
+            was_written = std::count(written.begin(), written.end(), 1) == n;
+        });
+        bide::parallel_for(s, 0, n, {.grain = 1, .progress = &progress},
+                           [&](int i) { written[static_cast<std::size_t>(i)] = 1; });
+        watcher.join();
+        REQUIRE(saw_all);
+        REQUIRE(was_written);
+    }
+}
+
+TEST_CASE("fork_progress: loops add up, those that reduce too") {
+    test::chance_forks::script script(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    const test::chance_forks forks(script);
+    bide::fork_progress progress;
+    bide::fork_options options;
+    options.progress = &progress;
+    auto nothing = [](int) {};
+    bide::detail::parallel_for_on(forks, 0, 100, options, nothing);
+    CHECK(progress.done() == 100);
+    auto same = [](int i) { return i; };
+    auto plus = [](int a, int b) { return a + b; };
+    CHECK(bide::detail::parallel_reduce_on(forks, 0, 1'000, options, 0, same, plus) == 499'500);
+    CHECK(progress.done() == 1'100);
+    CHECK(progress.total() == 1'100);
+}
+
+TEST_CASE("fork_progress: a leaf counts when it has ended, one that was left out does not") {
+    test::chance_forks::script script(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    script.hunger = 0;
+    bide::fork_progress progress;
+    std::stop_source source;
+    const bide::fork_options options{10, source.get_token(), &progress};
+    std::vector<std::uint64_t> seen;
+    auto body = [&](int i) {
+        seen.push_back(progress.done());
+        if (i == 34) {
+            source.request_stop();
+        }
+    };
+    CHECK_THROWS_AS(
+        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body),
+        bide::stopped_error);
+    CHECK(progress.done() == 40);
+    CHECK(progress.total() == 100);
+    REQUIRE(seen.size() == 40);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+        CHECK(seen[i] == i / 10 * 10);
+    }
+}
+
+TEST_CASE("fork_progress: a leaf that throws does not count, those before it do") {
+    test::chance_forks::script script(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::fork_progress progress;
+    bide::fork_options options;
+    options.grain = 10;
+    options.progress = &progress;
+    struct failure {};
+    auto body = [](int i) {
+        if (i == 34) {
+            throw failure();
+        }
+    };
+    script.hunger = 0;
+    CHECK_THROWS_AS(
+        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body), failure);
+    CHECK(progress.done() == 30);
+    CHECK(progress.total() == 100);
+}

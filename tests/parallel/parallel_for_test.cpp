@@ -1,0 +1,470 @@
+#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// How often each of n indices was visited; slots are counted by whoever comes.
+class visits {
+public:
+    explicit visits(std::size_t n) : counts_(n) {}
+    void count(std::size_t at) { counts_[at].fetch_add(1, std::memory_order_relaxed); }
+    bool each_once() const {
+        return std::all_of(counts_.begin(), counts_.end(), [](auto& c) { return c.load() == 1; });
+    }
+    bool first_once(std::size_t n) const {
+        return std::all_of(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(n),
+                           [](auto& c) { return c.load() == 1; });
+    }
+    bool none_twice() const {
+        return std::all_of(counts_.begin(), counts_.end(), [](auto& c) { return c.load() <= 1; });
+    }
+    int total() const {
+        int sum = 0;
+        for (auto& c : counts_) {
+            sum += c.load();
+        }
+        return sum;
+    }
+
+private:
+    std::vector<std::atomic<int>> counts_;
+};
+
+struct failure {
+    int at;
+};
+
+// A clock that is told the time.
+struct told_time : bide::native_platform {
+    static inline std::int64_t time = 1;
+    static std::int64_t now() noexcept { return time; }
+};
+
+// One thread. Others want work while there is none that is forked, and take none.
+struct lone_forks {
+    using platform = told_time;
+    struct script {
+        bool has_work = false;
+        int unshared = 0; // iterations since somebody began to want work
+        int most_unshared = 0;
+    };
+    script* s;
+
+    template <class F> void enter(F&& f) const { f(); }
+    template <class F, class G> void both(F&& f, G&& g) const {
+        const bool had_work = std::exchange(s->has_work, true);
+        s->unshared = 0;
+        f();
+        s->has_work = had_work;
+        g();
+    }
+    bool wants_work() const noexcept { return !s->has_work; }
+};
+
+int by_name_calls = 0;
+void by_name(int) { ++by_name_calls; }
+
+// In a namespace where others have the names that the loops use.
+namespace other {
+
+struct body {
+    int calls[40] = {};
+    void operator()(int) { ++calls[0]; }
+};
+void run_iterations(int, int, body&) = delete;
+template <class... Any> void parallel_for_on(Any&&...) = delete;
+
+} // namespace other
+
+// What a range of these bounds visits, on a scheduler whose chances are dealt.
+template <class First, class Last> auto indices(First first, Last last) {
+    using index = std::common_type_t<First, Last>;
+    test::chance_forks::script script(test::run_seed());
+    std::vector<index> seen;
+    auto body = [&seen](auto i) {
+        static_assert(std::is_same_v<decltype(i), index>);
+        seen.push_back(i);
+    };
+    bide::detail::parallel_for_on(test::chance_forks(script), first, last, {}, body);
+    std::sort(seen.begin(), seen.end());
+    return seen;
+}
+
+} // namespace
+
+TEST_CASE(
+    "parallel_for: each index is visited once, whatever the range, the grain and the workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 3u, 8u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (int round = 0; round < 40; ++round) {
+            const int first = static_cast<int>(chance.below(100)) - 50;
+            const auto n = chance.below(1u << chance.below(14));
+            const std::size_t grain = chance.below(2) == 0 ? 0 : chance.below(200);
+            visits v(n);
+            bide::parallel_for(s, first, first + static_cast<int>(n), grain,
+                               [&](int i) { v.count(static_cast<std::size_t>(i - first)); });
+            INFO(workers << " workers, " << n << " from " << first << ", grain " << grain);
+            REQUIRE(v.each_once());
+        }
+    }
+}
+
+TEST_CASE("parallel_for: each index is visited once, whoever wants work, and whenever") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (int round = 0; round < 200; ++round) {
+        script.hunger = script.chance.below(5);
+        const auto n = script.chance.below(1u << script.chance.below(14));
+        bide::fork_options options;
+        options.grain = script.chance.below(2) == 0 ? 0 : script.chance.below(200);
+        visits v(n);
+        auto body = [&](std::uint32_t i) { v.count(i); };
+        bide::detail::parallel_for_on(test::chance_forks(script), 0u, n, options, body);
+        INFO(n << ", grain " << options.grain << ", hunger " << script.hunger);
+        REQUIRE(v.each_once());
+    }
+}
+
+TEST_CASE("parallel_for: bounds are numbers, and nothing overflows at the ends of their types") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    CHECK(indices(5, 5).empty());
+    CHECK(indices(6, 5).empty());
+    CHECK(indices(0u, -1).empty());
+    CHECK(indices(std::numeric_limits<std::uint64_t>::max(), -1).empty());
+    CHECK(indices(-3, 2) == std::vector<int>{-3, -2, -1, 0, 1});
+    CHECK(indices(0, std::size_t{3}) == std::vector<std::size_t>{0, 1, 2});
+    CHECK(indices(-1, std::int64_t{1}) == std::vector<std::int64_t>{-1, 0});
+    CHECK(indices(-2, std::uint8_t{1}) == std::vector<int>{-2, -1, 0});
+    CHECK_THROWS_AS(indices(-1, 1u), std::invalid_argument);
+    CHECK_THROWS_AS(indices(std::int64_t{-1}, std::uint64_t{1}), std::invalid_argument);
+
+    const auto bytes = indices(std::int8_t{-128}, std::int8_t{127});
+    CHECK((bytes.size() == 255 && bytes.front() == -128 && bytes.back() == 126));
+    const auto letters = indices('a', 'z');
+    CHECK((letters.size() == 25 && letters.back() == 'y'));
+    constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+    CHECK(indices(most - 3, most) == std::vector<std::uint64_t>{most - 3, most - 2, most - 1});
+    constexpr auto least = std::numeric_limits<std::int64_t>::min();
+    CHECK(indices(least, least + 2) == std::vector<std::int64_t>{least, least + 1});
+}
+
+TEST_CASE("parallel_for: a range as wide as its type is divided, and stopped") {
+    test::chance_forks::script script(1);
+    std::stop_source source;
+    const bide::fork_options options{0, source.get_token(), nullptr};
+    int calls = 0;
+    auto body = [&](std::int64_t) { calls += source.request_stop() ? 1 : 0; };
+    CHECK_THROWS_AS(bide::detail::parallel_for_on(
+                        test::chance_forks(script), std::numeric_limits<std::int64_t>::min(),
+                        std::numeric_limits<std::int64_t>::max(), options, body),
+                    bide::stopped_error);
+    CHECK(calls == 1);
+}
+
+TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (int round = 0; round < 100; ++round) {
+        script.hunger = script.chance.below(5);
+        const auto n = 1 + script.chance.below(1'000);
+        bide::fork_progress progress;
+        const bide::fork_options options{1 + script.chance.below(100), {}, &progress};
+        std::vector<std::size_t> leaves; // counted by when the progress changes
+        std::uint64_t done = 0;
+        auto body = [&](std::uint32_t) {
+            if (leaves.empty() || progress.done() != done) {
+                done = progress.done();
+                leaves.push_back(0);
+            }
+            ++leaves.back();
+        };
+        bide::detail::parallel_for_on(test::chance_forks(script), 0u, n, options, body);
+        INFO(n << ", grain " << options.grain << ", hunger " << script.hunger);
+        REQUIRE(*std::min_element(leaves.begin(), leaves.end()) >=
+                std::min<std::size_t>(options.grain, n));
+        REQUIRE(*std::max_element(leaves.begin(), leaves.end()) < 2 * options.grain);
+    }
+}
+
+TEST_CASE("parallel_for: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    std::atomic<int> calls{0};
+    const auto body = [&](int) { ++calls; };
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 10, -1, body), std::invalid_argument);
+    CHECK_THROWS_AS(bide::parallel_for(s, 0, 0, std::int64_t{-1}, body), std::invalid_argument);
+    CHECK(calls == 0);
+    bide::parallel_for(s, 0, 10, 0, body);
+    bide::parallel_for(s, 0, 10, static_cast<unsigned char>(3), body);
+    CHECK(calls == 20);
+}
+
+TEST_CASE("parallel_for: where work is always wanted all is forked, where it never is, nothing") {
+    test::chance_forks::script script(7);
+    auto body = [](int) {};
+    script.hunger = 0;
+    bide::detail::parallel_for_on(test::chance_forks(script), 0, 10'000, {}, body);
+    CHECK(script.forks == 0);
+    script.hunger = 4;
+    bide::fork_options options;
+    options.grain = 1;
+    bide::detail::parallel_for_on(test::chance_forks(script), 0, 1'000, options, body);
+    CHECK(script.forks == 999);
+}
+
+TEST_CASE("parallel_for: iterations that take longer than those before are divided") {
+    lone_forks::script script;
+    auto body = [&script](int i) {
+        told_time::time += i < 9'000 ? 1 : 200'000;
+        if (i >= 9'000 && !script.has_work) {
+            script.most_unshared = std::max(script.most_unshared, ++script.unshared);
+        }
+    };
+    bide::detail::parallel_for_on(lone_forks{&script}, 0, 10'000, {}, body);
+    CHECK(script.most_unshared <= 256);
+}
+
+TEST_CASE("parallel_for: loops in loops") {
+    bide::scheduler s(test::with(2, true));
+    constexpr std::size_t n = 60;
+    visits v(n * n * n);
+    const auto at = [&](std::size_t i, std::size_t j, std::size_t k) {
+        v.count((i * n + j) * n + k);
+    };
+    bide::parallel_for(s, std::size_t{0}, n, [&](std::size_t i) {
+        bide::parallel_for(s, std::size_t{0}, n, 1, [&](std::size_t j) {
+            bide::parallel_for(s, std::size_t{0}, n, [&](std::size_t k) { at(i, j, k); });
+        });
+    });
+    CHECK(v.each_once());
+}
+
+TEST_CASE("parallel_for: from tasks and from several outside threads at once") {
+    bide::scheduler s(test::with(2, true));
+    std::vector<visits> v;
+    for (int i = 0; i < 6; ++i) {
+        v.emplace_back(5'000);
+    }
+    const auto loop = [&](std::size_t who) {
+        bide::parallel_for(s, 0, 5'000, 16,
+                           [&v, who](int i) { v[who].count(static_cast<std::size_t>(i)); });
+    };
+    auto task_1 = s.spawn([&] { loop(4); });
+    auto task_2 = s.spawn([&] { loop(5); });
+    test::run_threads(4, [&](int i) { loop(static_cast<std::size_t>(i)); });
+    std::move(task_1).join();
+    std::move(task_2).join();
+    for (const visits& each : v) {
+        CHECK(each.each_once());
+    }
+}
+
+TEST_CASE("parallel_for: of the exceptions the first in index order, and all before it has run") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (int round = 0; round < 100; ++round) {
+        script.hunger = script.chance.below(5);
+        const int n = 1 + static_cast<int>(script.chance.below(500));
+        const int first = static_cast<int>(script.chance.below(static_cast<unsigned>(n)));
+        bide::fork_options options;
+        options.grain = script.chance.below(10);
+        visits v(static_cast<std::size_t>(n));
+        auto body = [&](int i) {
+            v.count(static_cast<std::size_t>(i));
+            if (i == first || (i > first && i % 7 == 0)) {
+                throw failure{i};
+            }
+        };
+        int at = -1;
+        try {
+            bide::detail::parallel_for_on(test::chance_forks(script), 0, n, options, body);
+        } catch (const failure& f) {
+            at = f.at;
+        }
+        INFO(n << ", grain " << options.grain << ", hunger " << script.hunger);
+        REQUIRE(at == first);
+        REQUIRE(v.first_once(static_cast<std::size_t>(first)));
+        REQUIRE(v.none_twice());
+    }
+}
+
+TEST_CASE("parallel_for: after an exception nothing begins that comes after it") {
+    test::chance_forks::script script(5);
+    script.hunger = 4;
+    script.thieves = 0;
+    bide::fork_options options;
+    options.grain = 1;
+    int calls = 0;
+    auto body = [&](int i) {
+        ++calls;
+        if (i == 10) {
+            throw failure{i};
+        }
+    };
+    CHECK_THROWS_AS(
+        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body), failure);
+    CHECK(calls == 11);
+}
+
+TEST_CASE("parallel_for: what a stop or an exception leaves out is not even divided") {
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    test::chance_forks::script script(6);
+    script.hunger = 4;
+    script.thieves = 0;
+    script.last_fork = 200; // 50 above the first leaf
+    std::stop_source source;
+    bide::fork_options options;
+    options.grain = GENERATE(0u, 1u, 1'000u);
+    options.stop = source.get_token();
+    const auto run = [&](auto body) {
+        script.forks = 0;
+        bide::detail::parallel_for_on(test::chance_forks(script), std::int64_t{0}, n, options,
+                                      body);
+    };
+    CHECK_THROWS_AS(run([](std::int64_t i) { throw failure{static_cast<int>(i)}; }), failure);
+    CHECK_THROWS_AS(run([&](std::int64_t) { source.request_stop(); }), bide::stopped_error);
+    CHECK(script.forks <= 50);
+    CHECK_THROWS_AS(run([](std::int64_t) {}), bide::stopped_error);
+    CHECK(script.forks == 0);
+}
+
+TEST_CASE("parallel_for: an exception leaves when all that had begun has ended") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    for (int round = 0; round < 50; ++round) {
+        std::atomic<int> running{0};
+        visits v(300);
+        int at = -1;
+        try {
+            bide::parallel_for(s, 0, 300, 1, [&](int i) {
+                running.fetch_add(1);
+                v.count(static_cast<std::size_t>(i));
+                test::jitter(test::run_seed() + static_cast<std::uint32_t>(i)).dawdle(12);
+                running.fetch_sub(1);
+                if (i == 120 || i == 200 || i == 290) {
+                    throw failure{i};
+                }
+            });
+        } catch (const failure& f) {
+            at = f.at;
+        }
+        REQUIRE(running.load() == 0);
+        REQUIRE(at == 120);
+        REQUIRE(v.first_once(120));
+        REQUIRE(v.none_twice());
+    }
+}
+
+TEST_CASE("parallel_for: a stop ends it early, what is done stays done") {
+    bide::scheduler s(test::with(2, true));
+    std::stop_source source;
+    visits v(100'000);
+    const auto body = [&](int i) {
+        v.count(static_cast<std::size_t>(i));
+        if (i == 0) {
+            source.request_stop();
+        }
+        test::eventually([&] { return source.stop_requested(); });
+    };
+    CHECK_THROWS_AS(
+        bide::parallel_for(s, 0, 100'000, {.grain = 10, .stop = source.get_token()}, body),
+        bide::stopped_error);
+    CHECK(v.none_twice());
+    CHECK(v.total() >= 10);
+    CHECK(v.total() < 2 * 20); // a leaf on each worker
+}
+
+TEST_CASE("parallel_for: a search that stops when it has found") {
+    bide::scheduler s(test::with(2, true));
+    constexpr int n = 1'000'000;
+    for (const int needle : {0, n / 3, n - 1}) {
+        std::stop_source source;
+        std::atomic<int> found{-1};
+        const auto look = [&](int i) {
+            if (i == needle) {
+                found = i;
+                source.request_stop();
+            }
+        };
+        try {
+            bide::parallel_for(s, 0, n, {.stop = source.get_token()}, look);
+        } catch (const bide::stopped_error&) { // unless it was the last leaf
+        }
+        CHECK(found == needle);
+    }
+}
+
+TEST_CASE("parallel_for: a stop before it lets nothing begin, one that comes too late is none") {
+    bide::scheduler s(test::with(2, true));
+    std::stop_source source;
+    int calls = 0;
+    bide::parallel_for(s, 0, 1, {.stop = source.get_token()}, [&](int) {
+        ++calls;
+        source.request_stop();
+    });
+    CHECK(calls == 1);
+    bide::parallel_for(s, 0, 0, {.stop = source.get_token()}, [&](int) { ++calls; });
+    CHECK_THROWS_AS(
+        bide::parallel_for(s, 0, 9, {.stop = source.get_token()}, [&](int) { ++calls; }),
+        bide::stopped_error);
+    CHECK(calls == 1);
+}
+
+TEST_CASE("parallel_for: a body that cannot be copied, or has a state, is called itself") {
+    bide::scheduler s(test::with(1, true));
+    auto owned = std::make_unique<std::atomic<int>>(0);
+    std::atomic<int>& calls = *owned;
+    const auto owner = [mine = std::move(owned)](int) { ++*mine; };
+    bide::parallel_for(s, 0, 10, owner);
+    CHECK(calls == 10);
+
+    struct counter {
+        int calls = 0;
+        void operator()(int) { ++calls; }
+    } body;
+    bide::parallel_for(s, 0, 10, body);
+    CHECK(body.calls == 10);
+
+    struct counting {
+        mutable std::atomic<int> calls{0};
+        void operator()(int) const { ++calls; }
+    } counted;
+    bide::parallel_for(s, 0, 10, counted);
+    CHECK(counted.calls == 10);
+
+    struct only_moved {
+        int* calls;
+        explicit only_moved(int& n) : calls(&n) {}
+        only_moved(only_moved&&) = default;
+        void operator()(int) const { ++*calls; }
+    };
+    int moved_calls = 0;
+    bide::parallel_for(s, 0, 10, only_moved(moved_calls));
+    CHECK(moved_calls == 10);
+
+    bide::parallel_for(s, 0, 10, by_name);
+    CHECK(by_name_calls == 10);
+
+    other::body theirs;
+    bide::parallel_for(s, 0, 10, theirs);
+    CHECK(theirs.calls[0] == 10);
+}

@@ -1,0 +1,378 @@
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/catch.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// Indices that came together in the right order, or not. Not a number, and only to be moved.
+class stretch {
+public:
+    explicit stretch(int at) : first(at), last(at + 1), alone(std::make_unique<int>(at)) {}
+    stretch(int from, int to) : first(from), last(to), alone(std::make_unique<int>(from)) {}
+
+    static stretch joined(stretch&& left, stretch&& right) {
+        stretch both(left.first, right.last);
+        both.broken = left.broken || right.broken || left.last != right.first ||
+                      *left.alone != left.first || *right.alone != right.first;
+        return both;
+    }
+
+    int first;
+    int last;
+    bool broken = false;
+    std::unique_ptr<int> alone;
+};
+
+struct failure {
+    int at;
+};
+
+// The tree that the header promises, as text.
+std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
+    const std::size_t n = last - first;
+    if (n == 1 || n / 2 < grain) {
+        const auto pair = [](const std::string& a, const std::string& b) {
+            return "(" + a + " " + b + ")";
+        };
+        const auto two = [&](std::size_t i) {
+            return pair(std::to_string(i), std::to_string(i + 1));
+        };
+        std::string leaf = std::to_string(first);
+        std::size_t i = first + 1;
+        for (; last - i >= 4; i += 4) {
+            leaf = pair(leaf, pair(two(i), two(i + 2)));
+        }
+        for (; i < last; ++i) {
+            leaf = pair(leaf, std::to_string(i));
+        }
+        return leaf;
+    }
+    const std::size_t middle = first + n / 2;
+    return "(" + tree(first, middle, grain) + " " + tree(middle, last, grain) + ")";
+}
+
+// Sums whose bits tell in which order they were made.
+double sum(bide::scheduler& s, const std::vector<double>& of, std::size_t grain) {
+    return bide::parallel_reduce(
+        s, std::size_t{0}, of.size(), grain, 0.0, [&of](std::size_t i) { return of[i]; },
+        [](double a, double b) { return a + b; });
+}
+
+template <class Index, class T, class Map, class Combine>
+T by_chance_with(test::chance_forks::script& script, const bide::fork_options& options, Index first,
+                 Index last, T identity, Map map, Combine combine) {
+    return bide::detail::parallel_reduce_on(test::chance_forks(script), first, last, options,
+                                            std::move(identity), map, combine);
+}
+
+template <class T, class Map, class Combine>
+T by_chance(test::chance_forks::script& script, int first, int last, std::size_t grain, T identity,
+            Map map, Combine combine) {
+    bide::fork_options options;
+    options.grain = grain;
+    return by_chance_with(script, options, first, last, std::move(identity), map, combine);
+}
+
+} // namespace
+
+TEST_CASE("parallel_reduce: the identity of nothing, and it counts once of anything") {
+    bide::scheduler s(test::with(1, true));
+    const auto same = [](auto i) { return static_cast<int>(i); };
+    const auto plus = [](int a, int b) { return a + b; };
+    CHECK(bide::parallel_reduce(s, 3, 3, 42, same, plus) == 42);
+    CHECK(bide::parallel_reduce(s, 4, 3, 42, same, plus) == 42);
+    CHECK(bide::parallel_reduce(s, 3, 4, 42, same, plus) == 45);
+    CHECK(bide::parallel_reduce(s, 0, 10'000, 42, same, plus) == 42 + 49'995'000);
+    CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, same, plus), std::invalid_argument);
+}
+
+TEST_CASE("parallel_reduce: neighbours are combined, in index order, and moved only") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(3, true));
+    const auto one = [](int i) { return stretch(i); };
+    for (int round = 0; round < 100; ++round) {
+        const int first = static_cast<int>(script.chance.below(100)) - 50;
+        const int last =
+            first + 1 + static_cast<int>(script.chance.below(1u << script.chance.below(13)));
+        const std::size_t grain = script.chance.below(100);
+        INFO("[" << first << ", " << last << "), grain " << grain);
+        const stretch a =
+            by_chance(script, first, last, grain, stretch(first, first), one, stretch::joined);
+        REQUIRE((a.first == first && a.last == last && !a.broken));
+        const stretch b = bide::parallel_reduce(s, first, last, grain, stretch(first, first), one,
+                                                stretch::joined);
+        REQUIRE((b.first == first && b.last == last && !b.broken));
+    }
+}
+
+TEST_CASE("parallel_reduce: the tree is the one that is promised") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const auto name = [](int i) { return std::to_string(i); };
+    const auto bracket = [](std::string&& a, std::string&& b) {
+        return a.empty() ? std::move(b) : "(" + a + " " + b + ")";
+    };
+    const auto is_promised = [&](int n, std::size_t grain, std::size_t given) {
+        return by_chance(script, 0, n, given, std::string(), name, bracket) ==
+               tree(0, static_cast<std::size_t>(n), grain);
+    };
+    for (const int n : {1, 2, 3, 4, 5, 7, 100}) {
+        CHECK(is_promised(n, 1, 0));
+        CHECK(is_promised(n, 1, 1));
+        CHECK(is_promised(n, 5, 5));
+        CHECK(is_promised(n, 1'000, 1'000));
+    }
+    CHECK(is_promised(1'000, 3, 0));
+    CHECK(is_promised(5'000, 19, 0));
+
+    const auto value = [](int i) { return 1.0 / (i + 1); };
+    const auto plus = [](double a, double b) { return a + b; };
+    const auto sum = [&](std::size_t grain) {
+        return std::bit_cast<std::uint64_t>(
+            by_chance(script, 0, 1'000'000, grain, 0.0, value, plus));
+    };
+    CHECK(sum(0) == sum(2'048));
+    CHECK(sum(0) != sum(1'000'000));
+}
+
+TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number of workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    std::vector<double> values(100'000);
+    double size = 1;
+    for (double& v : values) {
+        v = (chance.below(1'000'000) - 500'000.0) * size;
+        size = size > 1e12 ? 1e-12 : size * 1.37;
+    }
+    bide::scheduler alone(test::with(1, true));
+    for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{333}}) {
+        const auto expected = std::bit_cast<std::uint64_t>(sum(alone, values, grain));
+        for (const unsigned workers : {1u, 2u, 3u, 8u}) {
+            bide::scheduler s(test::with(workers, true));
+            for (int round = 0; round < 5; ++round) {
+                INFO(workers << " workers, grain " << grain);
+                REQUIRE(std::bit_cast<std::uint64_t>(sum(s, values, grain)) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_reduce: values are made of what map and combine return") {
+    bide::scheduler s(test::with(2, true));
+    const auto average = bide::parallel_reduce(
+        s, 0, 1'000, 0.0, [](int i) { return i; }, [](double a, double b) { return a + b; });
+    CHECK(average == 499'500.0);
+}
+
+// What is made into a T without a loss, and what is not.
+enum plain_enum { plain_one };
+enum class scoped_enum { one };
+using bide::detail::reduces_to;
+static_assert(reduces_to<int, int> && reduces_to<int, long> && reduces_to<const short&, int>);
+static_assert(reduces_to<float, double> && reduces_to<std::vector<bool>::reference, bool>);
+static_assert(reduces_to<int, double> && reduces_to<short, float> && reduces_to<bool, int>);
+static_assert(reduces_to<plain_enum, long> && reduces_to<scoped_enum, scoped_enum>);
+static_assert(!reduces_to<double, int> && !reduces_to<double, float> && !reduces_to<int, bool>);
+static_assert(!reduces_to<std::size_t, int> && !reduces_to<int, unsigned>);
+static_assert(!reduces_to<std::int64_t, double> && !reduces_to<int, float>);
+static_assert(!reduces_to<int, char> && !reduces_to<const int*, bool>);
+static_assert(!reduces_to<int, plain_enum> && !reduces_to<scoped_enum, int>);
+static_assert(reduces_to<double, std::optional<double>> && reduces_to<const char*, std::string>);
+static_assert(reduces_to<int, stretch>); // by an explicit constructor
+static_assert(reduces_to<std::unique_ptr<int>, std::unique_ptr<int>>);
+static_assert(!reduces_to<std::unique_ptr<int>&, std::unique_ptr<int>>);
+
+TEST_CASE(
+    "parallel_reduce: a number before the functions is the identity, two are grain and identity") {
+    bide::scheduler s(test::with(1, true));
+    const auto same = [](int i) { return i; };
+    const auto first = [](int a, int) { return a; };
+    CHECK(bide::parallel_reduce(s, 0, 10, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, same, first) == 0);
+    CHECK(bide::parallel_reduce(s, 0, 10, 3, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, 0, 7, same, first) == 7);
+    CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
+}
+
+TEST_CASE("parallel_reduce: a negative grain is refused, 0 is as none") {
+    bide::scheduler s(test::with(1, true));
+    const auto name = [](int i) { return std::to_string(i); };
+    const auto bracket = [](std::string&& a, std::string&& b) { return "(" + a + " " + b + ")"; };
+    const auto run = [&](int last, auto grain) {
+        return bide::parallel_reduce(s, 0, last, grain, std::string(), name, bracket);
+    };
+    CHECK(run(1'000, 0) == bide::parallel_reduce(s, 0, 1'000, std::string(), name, bracket));
+    CHECK(run(1'000, std::size_t{5}) == run(1'000, static_cast<signed char>(5)));
+    CHECK_THROWS_AS(run(1'000, -1), std::invalid_argument);
+    CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
+}
+
+TEST_CASE("parallel_reduce: the first exception in index order, of map or combine") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto plus = [](int a, int b) { return a + b; };
+    for (int round = 0; round < 50; ++round) {
+        const int n = 1 + static_cast<int>(script.chance.below(1'000));
+        const int first = static_cast<int>(script.chance.below(static_cast<unsigned>(n)));
+        const auto map = [first](int i) {
+            if (i == first || (i > first && i % 5 == 0)) {
+                throw failure{i};
+            }
+            return i;
+        };
+        int at = -1;
+        int at_s = -1;
+        try {
+            by_chance(script, 0, n, script.chance.below(20), 0, map, plus);
+        } catch (const failure& f) {
+            at = f.at;
+        }
+        try {
+            bide::parallel_reduce(s, 0, n, 0, map, plus);
+        } catch (const failure& f) {
+            at_s = f.at;
+        }
+        REQUIRE(at == first);
+        REQUIRE(at_s == first);
+    }
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(
+            s, 0, 10, 0, [](int i) { return i; }, [](int, int) -> int { throw failure{0}; }),
+        failure);
+}
+
+TEST_CASE("parallel_reduce: where combine throws, nothing begins that comes after it") {
+    test::chance_forks::script script(5);
+    script.thieves = 0;
+    int calls = 0;
+    const auto map = [&calls](int i) { return calls += 1, i; };
+    const auto throws = [](int a, int b) -> int {
+        if (b == 11) {
+            throw failure{b};
+        }
+        return a > b ? a : b;
+    };
+    CHECK_THROWS_AS(by_chance(script, 0, 64, 1, 0, map, throws), failure);
+    CHECK(calls == 12);
+}
+
+TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value") {
+    bide::scheduler s(test::with(2, true));
+    std::stop_source source;
+    const auto map = [&](int i) {
+        if (i == 100) {
+            source.request_stop();
+        }
+        return stretch(i);
+    };
+    const bide::fork_options options{10, source.get_token(), nullptr};
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(s, 0, 1'000'000, options, stretch(0, 0), map, stretch::joined),
+        bide::stopped_error);
+    CHECK_THROWS_AS(bide::parallel_reduce(s, 0, 1, options, stretch(0, 0), map, stretch::joined),
+                    bide::stopped_error);
+    CHECK(bide::parallel_reduce(s, 0, 0, options, stretch(0, 0), map, stretch::joined).last == 0);
+}
+
+// A tree that could never be walked: its forks are counted, and there is no memory for many.
+TEST_CASE("parallel_reduce: what a stop or an exception leaves out is not even divided") {
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    constexpr int depth = 50; // forks above the first leaf, and above the last one
+    test::chance_forks::script script(3);
+    script.last_fork = 4 * depth;
+    std::stop_source source;
+    const bide::fork_options options{1, source.get_token(), nullptr};
+    int calls = 0;
+    const auto plus = [](std::int64_t a, std::int64_t b) { return a + b; };
+    const auto run = [&](auto map) {
+        script.forks = 0;
+        calls = 0;
+        return by_chance_with(script, options, std::int64_t{0}, n, std::int64_t{0}, map, plus);
+    };
+    const auto throws = [&](std::int64_t i) -> std::int64_t {
+        ++calls;
+        throw failure{static_cast<int>(i)};
+    };
+    const auto stops = [&](std::int64_t i) { return ++calls, source.request_stop(), i; };
+    const auto stops_and_throws = [&](std::int64_t i) { return stops(i), throws(i); };
+
+    SECTION("an exception of the first index") {
+        script.thieves = 0;
+        CHECK_THROWS_AS(run(throws), failure);
+        CHECK(calls == 1);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("a stop by the first index to run, whichever that is") {
+        script.thieves = GENERATE(0u, 2u, 4u);
+        CHECK_THROWS_AS(run(stops), bide::stopped_error);
+        CHECK(calls == 1);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("both at once: the exception leaves") {
+        script.thieves = GENERATE(0u, 2u, 4u);
+        CHECK_THROWS_AS(run(stops_and_throws), failure);
+        CHECK(script.forks <= depth);
+    }
+    SECTION("a stop before it") {
+        source.request_stop();
+        CHECK_THROWS_AS(run(throws), bide::stopped_error);
+        CHECK(calls == 0);
+        CHECK(script.forks == 0);
+    }
+}
+
+TEST_CASE("parallel_reduce: counts what was done until a stop, and no more") {
+    test::chance_forks::script script(4);
+    script.thieves = 0;
+    std::stop_source source;
+    bide::fork_progress progress;
+    const auto map = [&](int i) { return i == 7 ? (source.request_stop(), i) : i; };
+    const auto plus = [](int a, int b) { return a + b; };
+    CHECK_THROWS_AS(
+        by_chance_with(script, {1, source.get_token(), &progress}, 0, 1'000'000, 0, map, plus),
+        bide::stopped_error);
+    CHECK(progress.done() == 8);
+    CHECK(progress.total() == 1'000'000);
+}
+
+TEST_CASE("parallel_reduce: a range that could never end is stopped on workers") {
+    bide::scheduler s(test::with(3, true));
+    constexpr std::int64_t n = 1'000'000'000'000'000;
+    const auto plus = [](std::int64_t a, std::int64_t b) { return a + b; };
+    std::stop_source source;
+    const bide::fork_options options{1, source.get_token(), nullptr};
+    std::atomic<int> calls{0};
+    const auto stops = [&](std::int64_t i) {
+        if (calls.fetch_add(1) == 1'000) {
+            source.request_stop();
+        }
+        return i;
+    };
+    CHECK_THROWS_AS(
+        bide::parallel_reduce(s, std::int64_t{0}, n, options, std::int64_t{0}, stops, plus),
+        bide::stopped_error);
+    CHECK(calls > 1'000);
+    const auto throws = [](std::int64_t i) -> std::int64_t {
+        return i == 0 ? throw failure{0} : i;
+    };
+    CHECK_THROWS_AS(bide::parallel_reduce(s, std::int64_t{0}, n, 1, std::int64_t{0}, throws, plus),
+                    failure);
+}

@@ -1,0 +1,1025 @@
+#include <bide/parallel/parallel_sort.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/counted.hpp>
+#include <support/forking.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using ints = std::vector<int>;
+
+enum class shape {
+    random,
+    sorted,
+    reversed,
+    equal,
+    pipe,
+    few,
+    teeth,
+    nearly,
+    appended,
+    divided,
+    count
+};
+
+constexpr const char* names[] = {"random", "sorted", "reversed", "equal",    "organ pipe",
+                                 "few",    "teeth",  "nearly",   "appended", "divided"};
+
+ints make(shape of, std::size_t n, test::jitter& chance) {
+    ints made(n);
+    const int size = static_cast<int>(n);
+    const auto any = [&] { return static_cast<int>(chance.below(1u << 30)); };
+    for (int i = 0; i < size; ++i) {
+        int& e = made[static_cast<std::size_t>(i)];
+        switch (of) {
+        case shape::random: e = any(); break;
+        case shape::reversed: e = -i; break;
+        case shape::equal: e = 5; break;
+        case shape::pipe: e = std::min(i, size - i); break;
+        case shape::few: e = any() % 10; break;
+        case shape::teeth: e = i % (size / 5 + 1); break;
+        case shape::nearly: e = chance.below(100) == 0 ? any() % size : i; break;
+        case shape::appended: e = i > size - size / 50 ? any() % size : i; break;
+        case shape::divided: // at the pivot, but in no order otherwise
+            e = std::abs(i - size / 2) < 3 ? i
+                                           : any() % (size / 2) + (i < size / 2 ? 0 : size / 2 + 2);
+            break;
+        default: e = i;
+        }
+    }
+    return made;
+}
+
+ints sorted(ints v) {
+    std::sort(v.begin(), v.end());
+    return v;
+}
+
+// One type for all orders of a type: these are compiled for each.
+template <class T> using order = std::function<bool(const T&, const T&)>;
+
+// Either sort, with one thread and chance; not of so many at either end.
+template <class T>
+void sort(test::chance_forks::script& script, bool stably, std::vector<T>& v, order<T> less,
+          std::size_t margin = 0) {
+    T* const begin = v.data() + margin;
+    T* const end = v.data() + (v.size() - margin);
+    if (stably) {
+        bide::detail::stable_sort_on(test::chance_forks(script), begin, end, less);
+    } else {
+        bide::detail::sort_on(test::chance_forks(script), begin, end, less);
+    }
+}
+
+// Not for the branchless parts: it can only be moved, which leaves nothing behind. It knows where it
+// was.
+struct record {
+    record(int k, int p) : key(k), place(p) {}
+    record(record&& other) noexcept : key(other.key), place(other.place) { other.place = -1; }
+    record& operator=(record&& other) noexcept {
+        key = other.key;
+        place = other.place;
+        other.place = -1;
+        return *this;
+    }
+    ~record() { place = -1; }
+    int key;
+    int place;
+};
+
+std::vector<record> records(const ints& keys) {
+    std::vector<record> made;
+    made.reserve(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        made.emplace_back(keys[i], static_cast<int>(i));
+    }
+    return made;
+}
+
+// For them.
+struct pair {
+    int key;
+    int place;
+};
+
+template <class V> bool is_stably_sorted(const V& v) {
+    return std::is_sorted(v.begin(), v.end(), [](const auto& a, const auto& b) {
+        return a.key != b.key ? a.key < b.key : a.place < b.place;
+    });
+}
+
+// Each place from 0 to n - 1 once, with the key it had, and none that was only moved from.
+bool all_there(const std::vector<record>& v, const ints& keys) {
+    std::vector<char> seen(v.size());
+    for (const record& r : v) {
+        const auto at = static_cast<std::size_t>(r.place);
+        if (at >= v.size() || seen[at] != 0 || r.key != keys[at]) {
+            return false;
+        }
+        seen[at] = 1;
+    }
+    return true;
+}
+
+// Whether they have the same elements, but for a chance of 2^-64.
+bool all_there(const ints& v, const ints& keys) {
+    const auto sum = [](const ints& of) {
+        std::uint64_t s = 0;
+        for (const int e : of) {
+            std::uint64_t x = static_cast<std::uint32_t>(e) + 0x9e37'79b9'7f4a'7c15u;
+            x = (x ^ (x >> 30)) * 0xbf58'476d'1ce4'e5b9u;
+            x = (x ^ (x >> 27)) * 0x94d0'49bb'1331'11ebu;
+            s += x ^ (x >> 31);
+        }
+        return s;
+    };
+    return v.size() == keys.size() && sum(v) == sum(keys);
+}
+
+struct failure {};
+
+// Comparisons for n elements where n log2(n) of them are allowed `times` over.
+double bound(double times, std::size_t n) {
+    const auto size = static_cast<double>(n);
+    return times * size * std::max(1.0, std::log2(size)) + 64;
+}
+
+// Its moves throw now and then; what is thrown away with it is counted.
+struct fickle : test::counted {
+    static inline int moves_left = 0;
+    static void count() {
+        if (--moves_left == 0) {
+            throw failure();
+        }
+    }
+    using test::counted::counted;
+    fickle(fickle&& other) noexcept(false) : counted((count(), std::move(other))) {}
+    fickle& operator=(fickle&& other) noexcept(false) {
+        count();
+        counted::operator=(std::move(other));
+        return *this;
+    }
+};
+
+// Two columns that are sorted as one: rows are there while they are moved, or by proxy.
+template <class Extra> struct row {
+    int key;
+    Extra extra;
+};
+template <class Extra> struct row_proxy {
+    int& key;
+    Extra& extra;
+    const row_proxy& operator=(row<Extra>&& r) const {
+        key = r.key;
+        extra = std::move(r.extra);
+        return *this;
+    }
+};
+template <class Extra> struct row_view {
+    row_view(const row<Extra>& r) : key(r.key) {}
+    row_view(const row_proxy<Extra>& r) : key(r.key) {}
+    int key;
+};
+
+} // namespace
+
+template <class Extra, template <class> class Q, template <class> class R>
+struct std::basic_common_reference<row<Extra>, row_proxy<Extra>, Q, R> {
+    using type = row_view<Extra>;
+};
+template <class Extra, template <class> class Q, template <class> class R>
+struct std::basic_common_reference<row_proxy<Extra>, row<Extra>, Q, R> {
+    using type = row_view<Extra>;
+};
+
+namespace {
+
+// By its concept of random access, by its category not even to be read twice.
+template <class Derived, class Value, class Reference> struct random_access {
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Value;
+    using difference_type = std::ptrdiff_t;
+    using reference = Reference;
+    using pointer = void;
+
+    reference operator[](difference_type n) const { return *(self() + n); }
+    Derived& operator++() { return self() += 1; }
+    Derived& operator--() { return self() += -1; }
+    Derived operator++(int) { return std::exchange(self(), self() + 1); }
+    Derived operator--(int) { return std::exchange(self(), self() + -1); }
+    Derived& operator+=(difference_type n) { return self().at += n, self(); }
+    Derived& operator-=(difference_type n) { return self().at -= n, self(); }
+    friend Derived operator+(Derived i, difference_type n) { return i += n; }
+    friend Derived operator+(difference_type n, Derived i) { return i += n; }
+    friend Derived operator-(Derived i, difference_type n) { return i -= n; }
+    friend difference_type operator-(Derived a, Derived b) { return a.at - b.at; }
+    friend bool operator==(Derived a, Derived b) { return a.at == b.at; }
+    friend auto operator<=>(Derived a, Derived b) { return a.at <=> b.at; }
+
+private:
+    Derived& self() { return static_cast<Derived&>(*this); }
+    const Derived& self() const { return static_cast<const Derived&>(*this); }
+};
+
+template <class Extra>
+struct row_iterator : random_access<row_iterator<Extra>, row<Extra>, row_proxy<Extra>> {
+    row_iterator() = default;
+    row_iterator(int* k, Extra* e, std::ptrdiff_t i) : keys(k), extras(e), at(i) {}
+    row_proxy<Extra> operator*() const { return {keys[at], extras[at]}; }
+    friend row<Extra> iter_move(row_iterator i) {
+        return {i.keys[i.at], std::move(i.extras[i.at])};
+    }
+    friend void iter_swap(row_iterator i, row_iterator j) {
+        std::swap(i.keys[i.at], j.keys[j.at]);
+        std::swap(i.extras[i.at], j.extras[j.at]);
+    }
+    int* keys = nullptr;
+    Extra* extras = nullptr;
+    std::ptrdiff_t at = 0;
+};
+
+struct int_iterator : random_access<int_iterator, int, int&> {
+    int_iterator() = default;
+    int_iterator(int* f, std::ptrdiff_t i) : first(f), at(i) {}
+    int& operator*() const { return first[at]; }
+    int* first = nullptr;
+    std::ptrdiff_t at = 0;
+};
+
+} // namespace
+
+// An element's own functions, which are not meant; which of them fits better does not matter.
+namespace elsewhere {
+
+struct alignas(64) thing {
+    int key;
+    std::unique_ptr<int> owned{}; // not for the branchless parts
+};
+struct number {
+    explicit number(int k) : key(k) {}
+    number(number&&) = default;
+    number& operator=(number&&) = default;
+    number(const number&) = default;
+    number& operator=(const number&) = default;
+    template <class T> number(T&&) : key(-1) {} // takes what looks like a copy
+    int key;
+};
+struct alignas(32) handle {
+    explicit handle(int k) : key(k) {}
+    handle(handle&&) = default;
+    handle& operator=(handle&&) = default;
+    int key;
+};
+static_assert(std::is_trivially_copyable_v<number> && std::is_trivially_copyable_v<handle>);
+struct plain {
+    int key;
+};
+
+template <class T>
+concept own = std::is_same_v<T, thing> || std::is_same_v<T, plain>;
+
+template <own T> void place_pivot(T*, T*) = delete;
+template <own T> void choose(std::ptrdiff_t, T*, T*) = delete;
+template <own T, class C> void insert(T*, T*, C&) = delete;
+template <own T, class C> void insertion_sort(T*, T*, C&) = delete;
+template <own T, class C> void heap_sort(T*, T*, C&) = delete;
+template <own T, class C> void small_sort(T*, T*, C&) = delete;
+template <own T, class C> void sort_if_nearly(T*, T*, C&) = delete;
+template <own T, class C> void sort_two(T*, T*, C&) = delete;
+template <own T, class C> void sort_three(T*, T*, T*, C&) = delete;
+template <own T, class C> void divide(T*, T*, C) = delete;
+template <own T, class C> void partition_less(T*, T*, C&) = delete;
+template <own T, class C> void partition_equal(T*, T*, C&) = delete;
+template <own T, class C> void merge_first(T*&, T*&, T*&, C&) = delete;
+template <own T, class C> void merge_last(T*&, T*&, T*&, C&) = delete;
+template <own T, class C> void merge_halves(T*, std::ptrdiff_t, T*, C&) = delete;
+template <own T, class C> void sort_four(T*, std::ptrdiff_t, T*, C&) = delete;
+template <int, own T, class C> void sort_few(T*, std::ptrdiff_t, T*, T*, C&) = delete;
+template <own T, class C> void merge(T*, T*, T*, T*, T*, C&) = delete;
+template <class F, own T, class C> void merge_parts(F, T*, T*, T*, T*, T*, C&) = delete;
+template <class F, own T, class C> bool merge_few_runs(F, T*, T*, C&) = delete;
+template <class R, class C> void merge_both_ends(R&&, C&&) = delete;
+template <class R, class C> void merge_few_with_many(R&&, C&&) = delete;
+template <class R> void settle_one_run(R&&) = delete;
+
+} // namespace elsewhere
+
+TEST_CASE("parallel_sort: all shapes and sizes, on workers") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    for (const unsigned workers : {1u, 2u, 3u}) {
+        bide::scheduler s(test::with(workers, true));
+        for (const std::size_t n : {0u, 1u, 2u, 100u, 3'000u, 20'000u * workers}) {
+            for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+                ints v = make(static_cast<shape>(of), n, chance);
+                ints w = v;
+                const ints expected = sorted(v);
+                bide::parallel_sort(s, v.begin(), v.end());
+                bide::parallel_stable_sort(s, w.begin(), w.end());
+                INFO(names[of] << ", " << n << ", " << workers << " workers");
+                REQUIRE(v == expected);
+                REQUIRE(w == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: all small sizes and their values, by any order") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const auto greater = [](int a, int b) { return a > b; };
+    for (std::size_t n = 0; n < 150; ++n) {
+        for (const std::uint32_t range : {2u, 5u, 1u << 20}) {
+            for (const bool stably : {false, true}) {
+                ints v(n);
+                for (int& e : v) {
+                    e = static_cast<int>(script.chance.below(range));
+                }
+                ints expected = v;
+                std::sort(expected.begin(), expected.end(), greater);
+                sort<int>(script, stably, v, greater);
+                INFO(n << " below " << range << (stably ? ", stably" : ""));
+                REQUIRE(v == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: permutations of up to eight elements") {
+    const std::less<> less;
+    for (std::size_t n = 1; n <= 8; ++n) {
+        ints values(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            values[i] = static_cast<int>(i * 2 / 3); // some are equal
+        }
+        const ints expected = values;
+        bool ok = true;
+        do {
+            ints v = values;
+            bide::detail::small_sort(v.data(), v.data() + n, less);
+            ok = ok && v == expected;
+        } while (std::next_permutation(values.begin(), values.end()));
+        CHECK(ok);
+    }
+}
+
+TEST_CASE("parallel_stable_sort: equal elements keep their order") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+    for (const std::size_t n : {5u, 40u, 1'000u, 50'000u}) {
+        for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+            ints keys = make(static_cast<shape>(of), n, script.chance);
+            for (std::size_t i = 0; i < n; ++i) {
+                if (static_cast<shape>(of) != shape::reversed) {
+                    keys[i] /= 3;
+                } else if (i > n / 2) {
+                    ++keys[i]; // equals the one before
+                }
+            }
+            std::vector<pair> pairs(n);
+            for (std::size_t i = 0; i < n; ++i) {
+                pairs[i] = {keys[i], static_cast<int>(i)};
+            }
+            std::vector<record> large = records(keys);
+            sort<pair>(script, true, pairs, by_key);
+            sort<record>(script, true, large, by_key);
+            INFO(names[of] << ", " << n);
+            REQUIRE(is_stably_sorted(pairs));
+            REQUIRE(is_stably_sorted(large));
+            REQUIRE(all_there(large, keys));
+        }
+    }
+}
+
+// As happens where a sequence was nearly in order.
+TEST_CASE("parallel_stable_sort: a few elements merge with many in few comparisons") {
+    constexpr int many = 8'000;
+    for (const int few : {1, 3, 40}) {
+        for (const bool few_first : {false, true}) {
+            std::vector<pair> from;
+            const auto add = [&](int n) {
+                for (int i = 0; i < n; ++i) {
+                    from.push_back({i * (many / n), static_cast<int>(from.size())});
+                }
+            };
+            add(few_first ? few : many);
+            add(few_first ? many : few);
+            std::vector<pair> to(from.size());
+            int compared = 0;
+            const auto less = [&](const pair& a, const pair& b) {
+                ++compared;
+                return a.key < b.key;
+            };
+            pair* const cut = from.data() + (few_first ? few : many);
+            bide::detail::merge(from.data(), cut, cut, from.data() + from.size(), to.data(), less);
+            INFO(few << (few_first ? " before many: " : " after many: ") << compared);
+            CHECK(is_stably_sorted(to));
+            CHECK(compared < many / 2);
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {1'000u, 30'000u}) {
+        for (int of = 0; of < static_cast<int>(shape::count); ++of) {
+            for (const bool stably : {false, true}) {
+                ints v = make(static_cast<shape>(of), n, script.chance);
+                const ints expected = sorted(v);
+                std::size_t compared = 0;
+                sort<int>(script, stably, v, [&](int a, int b) {
+                    ++compared;
+                    return a < b;
+                });
+                INFO(names[of] << ", " << n << (stably ? ", stably: " : ": ") << compared);
+                REQUIRE(v == expected);
+                REQUIRE(static_cast<double>(compared) < bound(1.6, n));
+                switch (static_cast<shape>(of)) {
+                case shape::sorted:
+                case shape::reversed:
+                case shape::equal: REQUIRE(compared < n + 64); break;
+                case shape::pipe: REQUIRE(compared < 3 * n); break;
+                case shape::teeth: REQUIRE(compared < 5 * n); break;
+                case shape::appended: REQUIRE(compared < 5 * n); break;
+                case shape::few: REQUIRE((stably || compared < 8 * n)); break;
+                default:;
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: a long run ends where it ends, whoever looks for that") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    constexpr int n = 120'000;
+    ints v(n);
+    for (const int around : {16'384, 32'768, 49'152, 65'536, 98'304, n - 2}) {
+        for (const int at : {around - 1, around, around + 1}) {
+            for (const bool descends : {false, true}) {
+                for (int i = 0; i < n; ++i) {
+                    const int e = i < at ? i : i - n;
+                    v[static_cast<std::size_t>(i)] = descends ? -e : e;
+                }
+                std::size_t compared = 0;
+                const auto less = [&compared](int a, int b) {
+                    ++compared;
+                    return a < b;
+                };
+                bide::detail::long_runs<int*> runs;
+                INFO(at << (descends ? ", down" : ", up"));
+                REQUIRE(runs.find(test::chance_forks(script), v.data(), v.data() + n, less));
+                REQUIRE(runs.size() == 2);
+                REQUIRE(runs.end_of(0) - v.data() == at);
+                REQUIRE(runs.end_of(1) - v.data() == n);
+                REQUIRE(runs.descends(0) == descends);
+                REQUIRE(compared < 2 * n + 128);
+            }
+        }
+    }
+}
+
+// McIlroy, "A Killer Adversary for Quicksort", 1999: values that are decided only when compared, so
+// that each pivot is about the least of what is left.
+TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {
+    for (const std::size_t n : {100u, 1'000u, 20'000u}) {
+        for (const bool stably : {false, true}) {
+            test::chance_forks::script script(3);
+            constexpr int gas = std::numeric_limits<int>::max();
+            ints values(n, gas);
+            ints v = make(shape::sorted, n, script.chance);
+            values[0] = 1; // two are decided, in the wrong order: or else it would look sorted
+            values[1] = 0;
+            int solid = 2;
+            int candidate = 0;
+            const auto value = [&](int of) -> int& { return values[static_cast<std::size_t>(of)]; };
+            std::size_t compared = 0;
+            sort<int>(script, stably, v, [&](int a, int b) {
+                ++compared;
+                if (value(a) == gas && value(b) == gas) {
+                    value(a == candidate ? a : b) = solid++;
+                }
+                if (value(a) == gas) {
+                    candidate = a;
+                } else if (value(b) == gas) {
+                    candidate = b;
+                }
+                return value(a) < value(b);
+            });
+            INFO(n << ", " << compared << (stably ? ", stably" : ""));
+            REQUIRE(std::is_sorted(v.begin(), v.end(),
+                                   [&](int a, int b) { return value(a) < value(b); }));
+            REQUIRE(static_cast<double>(compared) < bound(4, n));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: what can only be moved, in what is not contiguous") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto by_value = [](const auto& a, const auto& b) { return *a < *b; };
+    for (const std::size_t n : {10u, 5'000u, 40'000u}) {
+        std::deque<std::unique_ptr<int>> v;
+        for (const int e : make(shape::random, n, chance)) {
+            v.push_back(std::make_unique<int>(e));
+        }
+        bide::parallel_sort(s, v.begin(), v.end(), by_value);
+        CHECK(std::is_sorted(v.begin(), v.end(), by_value));
+        for (std::size_t i = 0; i + 1 < n; ++i) {
+            std::swap(v[i], v[i + chance.below(static_cast<std::uint32_t>(n - i))]);
+        }
+        bide::parallel_stable_sort(s, v.begin(), v.end(), by_value);
+        CHECK(std::is_sorted(v.begin(), v.end(), by_value));
+    }
+    std::deque<bool> bits(1'000);
+    for (bool& bit : bits) {
+        bit = chance.below(2) != 0;
+    }
+    const auto set = std::count(bits.begin(), bits.end(), true);
+    bide::parallel_sort(s, bits.rbegin(), bits.rend());
+    CHECK(std::is_sorted(bits.rbegin(), bits.rend()));
+    CHECK(std::count(bits.begin(), bits.end(), true) == set);
+}
+
+TEST_CASE("parallel_sort: elements that are over-aligned, or have functions of the same names") {
+    bide::scheduler s(test::with(1, true));
+    const auto check = [&]<class type>(std::type_identity<type>) {
+        std::vector<type> v;
+        std::size_t misplaced = 0;
+        const auto by_key = [&](const type& a, const type& b) {
+            misplaced += reinterpret_cast<std::uintptr_t>(&a) % alignof(type);
+            return a.key < b.key;
+        };
+        for (const bool stably : {false, true}) {
+            v.clear();
+            for (int i = 0; i < 500; ++i) {
+                v.push_back(type{i * 271 % 500});
+            }
+            if (stably) {
+                bide::parallel_stable_sort(s, v.begin(), v.end(), by_key);
+            } else {
+                bide::parallel_sort(s, v.begin(), v.end(), by_key);
+            }
+            int wrong = 0;
+            for (int i = 0; i < 500; ++i) {
+                wrong += v[static_cast<std::size_t>(i)].key == i ? 0 : 1;
+            }
+            CHECK(wrong == 0);
+            CHECK(misplaced == 0);
+        }
+    };
+    check(std::type_identity<elsewhere::thing>());
+    check(std::type_identity<elsewhere::number>());
+    check(std::type_identity<elsewhere::handle>());
+    check(std::type_identity<elsewhere::plain>());
+}
+
+TEMPLATE_TEST_CASE("parallel_sort: two columns by an iterator whose reference is a proxy", "", int,
+                   std::unique_ptr<int>) {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto of_extra = [](const TestType& extra) {
+        if constexpr (std::is_same_v<TestType, int>) {
+            return extra;
+        } else {
+            return extra ? *extra : -1;
+        }
+    };
+    const auto by_key = [](row_view<TestType> a, row_view<TestType> b) { return a.key < b.key; };
+    const auto check = [&](const ints& keys, bool throws, bool stable, const auto& sort) {
+        ints sorted_keys = keys;
+        std::vector<TestType> extras;
+        for (int i = 0; i < static_cast<int>(keys.size()); ++i) {
+            if constexpr (std::is_same_v<TestType, int>) {
+                extras.push_back(i);
+            } else {
+                extras.push_back(std::make_unique<int>(i));
+            }
+        }
+        const row_iterator<TestType> begin(sorted_keys.data(), extras.data(), 0);
+        bool has_thrown = false;
+        try {
+            sort(begin, begin + static_cast<std::ptrdiff_t>(keys.size()));
+        } catch (const failure&) {
+            has_thrown = throws;
+        }
+        std::size_t misplaced = 0;
+        std::vector<char> seen(keys.size());
+        for (std::size_t i = 0; i != keys.size(); ++i) {
+            const auto from = static_cast<std::size_t>(of_extra(extras[i]));
+            misplaced += from >= keys.size() || seen[from]++ != 0 || keys[from] != sorted_keys[i];
+            misplaced += stable && i > 0 && sorted_keys[i - 1] == sorted_keys[i] &&
+                         of_extra(extras[i - 1]) > of_extra(extras[i]);
+        }
+        CHECK(misplaced == 0);
+        CHECK((has_thrown || std::is_sorted(sorted_keys.begin(), sorted_keys.end())));
+    };
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        for (const std::size_t n : {0u, 3u, 20u, 200u, 5'000u, 40'000u}) {
+            const ints keys = make(static_cast<shape>(of), n, script.chance);
+            INFO(names[of] << ", " << n);
+            check(keys, false, false,
+                  [&](auto begin, auto end) { bide::parallel_sort(s, begin, end, by_key); });
+            check(keys, false, true,
+                  [&](auto begin, auto end) { bide::parallel_stable_sort(s, begin, end, by_key); });
+            std::uint32_t left = script.chance.below(static_cast<std::uint32_t>(bound(1, n)));
+            auto sometimes = [&](const auto& a, const auto& b) {
+                return left-- == 0 ? throw failure() : a.key < b.key;
+            };
+            check(keys, true, false, [&](auto begin, auto end) {
+                bide::detail::sort_on(test::chance_forks(script), begin, end, sometimes);
+            });
+            left = script.chance.below(static_cast<std::uint32_t>(bound(1, n)));
+            check(keys, true, false, [&](auto begin, auto end) {
+                bide::detail::stable_sort_on(test::chance_forks(script), begin, end, sometimes);
+            });
+        }
+    }
+}
+
+namespace {
+
+// In one order, by all that says so.
+struct number {
+    int value;
+    bool is_less(const number& than) const { return value < than.value; }
+    friend auto operator<=>(const number&, const number&) = default;
+};
+
+} // namespace
+
+TEST_CASE("parallel_sort: iterators and comparisons of all kinds") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::jitter chance(test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    const auto sorts = [&]<class C>(C v, auto begin, auto end, auto less, auto ascends) {
+        C w = v;
+        bide::parallel_sort(s, begin(v), end(v), less);
+        bide::parallel_stable_sort(s, begin(w), end(w), less);
+        return std::is_sorted(begin(v), end(v), ascends) &&
+               std::is_sorted(begin(w), end(w), ascends);
+    };
+    const auto begin = [](auto& c) { return c.begin(); };
+    const auto end = [](auto& c) { return c.end(); };
+    const auto rbegin = [](auto& c) { return c.rbegin(); };
+    const auto rend = [](auto& c) { return c.rend(); };
+    for (int of = 0; of != static_cast<int>(shape::count); ++of) {
+        const ints keys = make(static_cast<shape>(of), 40'000, chance);
+        std::vector<number> numbers;
+        for (const int k : keys) {
+            numbers.push_back({k});
+        }
+        INFO(names[of]);
+        CHECK(sorts(numbers, begin, end, std::ranges::greater(), std::greater<>()));
+        CHECK(sorts(std::deque<int>(keys.begin(), keys.end()), rbegin, rend, std::less<>(),
+                    std::less<>()));
+        CHECK(sorts(
+            keys, begin, end, [](int a, int b) { return a < b; }, std::less<>()));
+        CHECK(sorts(
+            keys, begin, end, [](int& a, int& b) { return a < b; }, std::less<>()));
+        CHECK(sorts(numbers, begin, end, &number::is_less, std::less<>()));
+        ints v = keys;
+        bide::parallel_sort(s, int_iterator(v.data(), 0), int_iterator(v.data(), 40'000));
+        CHECK(v == sorted(keys));
+        v = keys;
+        bide::parallel_stable_sort(s, int_iterator(v.data(), 0), int_iterator(v.data(), 40'000));
+        CHECK(v == sorted(keys));
+    }
+}
+
+template <class It>
+concept can_be_sorted = requires(bide::scheduler& s, It it) {
+    bide::parallel_sort(s, it, it);
+    bide::parallel_stable_sort(s, it, it);
+};
+static_assert(can_be_sorted<std::deque<bool>::iterator>);
+static_assert(!can_be_sorted<std::vector<bool>::iterator>); // two threads would write to one word
+static_assert(!can_be_sorted<std::vector<bool>::reverse_iterator>);
+static_assert(!can_be_sorted<const int*> && !can_be_sorted<ints::const_iterator>);
+static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they do not compare
+static_assert(can_be_sorted<int_iterator> && std::random_access_iterator<row_iterator<int>>);
+
+TEST_CASE("parallel_sort: a comparison that throws loses no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const bool stably : {false, true}) {
+        for (int round = 0; round < 150; ++round) {
+            const auto of =
+                static_cast<shape>(script.chance.below(static_cast<unsigned>(shape::count)));
+            const std::size_t n = round % 25 == 0 ? 40'000 : 2 + script.chance.below(4'000);
+            auto left = static_cast<std::ptrdiff_t>(
+                script.chance.below(static_cast<std::uint32_t>(bound(1, n))));
+            const std::ptrdiff_t at = left;
+            const auto less = [&](int a, int b) {
+                if (--left < 0) {
+                    throw failure();
+                }
+                return a < b;
+            };
+            const ints keys = make(of, n, script.chance);
+            INFO(names[static_cast<int>(of)] << ", " << n << ", the " << at << "th"
+                                             << (stably ? ", stably" : ""));
+            std::vector<record> v = records(keys);
+            try {
+                sort<record>(script, stably, v,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                REQUIRE(left >= 0);
+            } catch (const failure&) {
+            }
+            REQUIRE(all_there(v, keys));
+
+            left = at;
+            ints w = keys;
+            try {
+                sort<int>(script, stably, w, less);
+            } catch (const failure&) {
+            }
+            REQUIRE(all_there(w, keys));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: after a comparison has thrown, nothing is sorted that comes after it") {
+    constexpr std::size_t n = 100'000;
+    constexpr int thrown = 500'000;
+    constexpr int few = 8 * 1'024; // one part that is not divided, merged up
+    test::chance_forks::script script(9);
+    script.thieves = 0;
+    for (const bool stably : {false, true}) {
+        for (const auto of : {shape::random, shape::teeth, shape::few}) {
+            const ints keys = make(of, n, script.chance);
+            int calls = 0;
+            const auto less = [&calls](int a, int b) {
+                if (++calls == thrown) {
+                    throw failure();
+                }
+                return a < b;
+            };
+            INFO(names[static_cast<int>(of)] << (stably ? ", stably" : ""));
+            ints v = keys;
+            if (of == shape::random) {
+                CHECK_THROWS_AS(sort<int>(script, stably, v, less), failure);
+                CHECK(calls - thrown <= few);
+                CHECK(all_there(v, keys));
+            }
+            calls = 0;
+            std::vector<record> w = records(keys);
+            try {
+                sort<record>(script, stably, w,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                CHECK(calls < thrown);
+            } catch (const failure&) {
+                CHECK(calls - thrown <= few);
+            }
+            CHECK(all_there(w, keys));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: comparisons by chance lose no element and touch no other") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    constexpr std::size_t margin = 2;
+    for (int round = 0; round < 200; ++round) {
+        const std::size_t n = script.chance.below(round % 50 == 0 ? 20'000 : 400);
+        const std::uint32_t percent = 1 + script.chance.below(99);
+        const bool stably = round % 4 == 0;
+        const ints keys = make(shape::random, n + 2 * margin, script.chance);
+        const auto less = [&](const auto&, const auto&) {
+            return script.chance.below(100) < percent;
+        };
+        ints v = keys;
+        sort<int>(script, stably, v, less, margin);
+        std::vector<record> w = records(keys);
+        sort<record>(script, stably, w, less, margin);
+        INFO(n << ", " << percent << " % less" << (stably ? ", stably" : ""));
+        REQUIRE(all_there(v, keys));
+        REQUIRE(all_there(w, keys));
+        for (const std::size_t at : {0u, 1u, 2u, 3u}) {
+            const std::size_t i = at < margin ? at : n + at;
+            REQUIRE(v[i] == keys[i]);
+            REQUIRE(w[i].place == static_cast<int>(i));
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: comparisons that contradict each other lose no element") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const std::size_t n : {3u, 30u, 200u, 5'000u, 40'000u}) {
+        for (int kind = 0; kind < 5; ++kind) {
+            for (const bool stably : {false, true}) {
+                const ints keys = make(shape::random, n, script.chance);
+                const auto less = [&](int a, int b) {
+                    switch (kind) {
+                    case 0: return true;
+                    case 1: return a <= b;
+                    case 2:
+                        return (static_cast<std::uint32_t>(a) * 31 ^
+                                static_cast<std::uint32_t>(b)) *
+                                       2'654'435'769u >>
+                                   31 !=
+                               0;
+                    case 3: return a % 7 != b % 7;
+                    default: return a % 3 != 0 && b % 3 != 0 && a < b; // as NaN is among numbers
+                    }
+                };
+                ints v = keys;
+                sort<int>(script, stably, v, less);
+                std::vector<record> w = records(keys);
+                sort<record>(script, stably, w,
+                             [&](const record& a, const record& b) { return less(a.key, b.key); });
+                INFO(kind << ", " << n << (stably ? ", stably" : ""));
+                REQUIRE(all_there(v, keys));
+                REQUIRE(all_there(w, keys));
+            }
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: where a move throws every object still lives") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const bool stably : {false, true}) {
+        for (int round = 0; round < 60; ++round) {
+            const std::size_t n = 2 + script.chance.below(3'000);
+            test::tally tally;
+            {
+                fickle::moves_left = -1;
+                std::vector<fickle> v;
+                v.reserve(n);
+                for (const int e : make(shape::random, n, script.chance)) {
+                    v.emplace_back(tally, e);
+                }
+                fickle::moves_left =
+                    1 + static_cast<int>(script.chance.below(2u << script.chance.below(15)));
+                try {
+                    sort<fickle>(script, stably, v, [](const fickle& a, const fickle& b) {
+                        return a.number() < b.number();
+                    });
+                } catch (const failure&) {
+                }
+                fickle::moves_left = -1;
+                REQUIRE(tally.alive() == static_cast<int>(n));
+            }
+            REQUIRE(tally.alive() == 0);
+        }
+    }
+}
+
+TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    // Forks before the one that is refused; the last ones are merges.
+    const auto refuse_some = [&](const auto& sort_fresh, const auto& is_intact) {
+        script.last_fork = 1 << 30;
+        script.forks = 0;
+        sort_fresh();
+        REQUIRE(is_intact());
+        const int all = script.forks;
+        REQUIRE(all > 3);
+        const int any = static_cast<int>(script.chance.below(static_cast<std::uint32_t>(all)));
+        for (const int last : {0, 1, any, all - 2, all - 1}) {
+            script.last_fork = last;
+            script.forks = 0;
+            INFO("after " << last << " of " << all);
+            REQUIRE_THROWS_AS(sort_fresh(), std::bad_alloc);
+            REQUIRE(is_intact());
+        }
+    };
+    for (const bool stably : {false, true}) {
+        for (const shape of : {shape::random, shape::teeth}) {
+            const ints keys = make(of, 20'000, script.chance);
+            INFO(names[static_cast<int>(of)] << (stably ? ", stably" : ""));
+            std::vector<record> v;
+            refuse_some(
+                [&] {
+                    v = records(keys);
+                    sort<record>(script, stably, v,
+                                 [](const record& a, const record& b) { return a.key < b.key; });
+                },
+                [&] { return all_there(v, keys); });
+            ints w;
+            refuse_some(
+                [&] {
+                    w = keys;
+                    sort<int>(script, stably, w, std::less<>());
+                },
+                [&] { return all_there(w, keys); });
+        }
+    }
+}
+
+TEST_CASE("parallel_stable_sort: allocates once, and without memory changes nothing") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::chance_forks::script script(test::run_seed());
+    for (const shape of : {shape::random, shape::pipe}) {
+        const ints keys = make(of, 10'000, script.chance);
+        const ints expected = sorted(keys);
+        ints v = keys;
+        const std::size_t before = test::allocations_here();
+        sort<int>(script, true, v, std::less<>());
+        const std::size_t made = test::allocations_here() - before;
+        CHECK(v == expected);
+        if (!test::counts_allocations()) {
+            continue;
+        }
+        CHECK(made == 1);
+
+        v = keys;
+        bool refused = false;
+        {
+            const test::out_of_memory none;
+            try {
+                sort<int>(script, true, v, std::less<>());
+            } catch (const std::bad_alloc&) {
+                refused = true;
+            }
+        }
+        CHECK(refused);
+        CHECK(v == keys);
+        {
+            const test::out_of_memory none;
+            sort<int>(script, false, v, std::less<>()); // does without
+        }
+        CHECK(v == expected);
+    }
+}
+
+TEST_CASE("parallel_sort: from several outside threads, and within a task") {
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    bide::scheduler s(test::with(2, true));
+    std::vector<ints> v;
+    test::jitter chance(test::run_seed());
+    for (int i = 0; i < 5; ++i) {
+        v.push_back(make(shape::random, 30'000, chance));
+    }
+    auto within = s.spawn([&] { bide::parallel_sort(s, v[4].begin(), v[4].end()); });
+    test::run_threads(4, [&](int i) {
+        ints& mine = v[static_cast<std::size_t>(i)];
+        if (i % 2 == 0) {
+            bide::parallel_sort(s, mine.begin(), mine.end());
+        } else {
+            bide::parallel_stable_sort(s, mine.begin(), mine.end());
+        }
+    });
+    std::move(within).join();
+    for (const ints& each : v) {
+        CHECK(std::is_sorted(each.begin(), each.end()));
+    }
+}
+
+TEST_CASE("parallel_sort: a scheduler that ends meanwhile waits for all of it") {
+    const test::watchdog guard;
+    const bool stable = GENERATE(false, true);
+    bide::scheduler_options o;
+    o.num_workers = 2;
+    bide::scheduler s(o);
+    std::vector<int> up_and_down(200'000);
+    std::iota(up_and_down.begin(), up_and_down.begin() + 100'000, 0);
+    std::iota(up_and_down.rbegin(), up_and_down.rbegin() + 100'000, 0);
+    std::vector<int> sorted = up_and_down;
+    std::sort(sorted.begin(), sorted.end());
+    std::atomic<int> calls{0};
+    const auto less = [&](int a, int b) {
+        if (++calls == 170'000) {
+            std::thread([&s] { static_cast<void>(s.shutdown_for(std::chrono::seconds(0))); }).join();
+        }
+        return a < b;
+    };
+    if (stable) {
+        bide::parallel_stable_sort(s, up_and_down.begin(), up_and_down.end(), less);
+    } else {
+        bide::parallel_sort(s, up_and_down.begin(), up_and_down.end(), less);
+    }
+    CHECK(up_and_down == sorted);
+}

@@ -1,0 +1,880 @@
+#include <bide/sync/event.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/alloc.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/tasks.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+using namespace std::chrono_literals;
+using bide::scheduler;
+using bide::sync_wait;
+using bide::task;
+using bide::when_all;
+using bide::when_any;
+using test::runner;
+using test::what_of;
+using test::workers;
+namespace this_task = bide::this_task;
+
+namespace {
+
+task<int> number(int n) { co_return n; }
+task<> nothing() { co_return; }
+task<bool> is_odd(int n) { co_return n % 2 != 0; }
+task<std::unique_ptr<int>> boxed(int n) { co_return std::make_unique<int>(n); }
+task<int&> same(int& n) { co_return n; }
+task<int> fails(const char* why) {
+    throw std::runtime_error(why);
+    co_return 0;
+}
+task<int> slow(int n) {
+    co_await this_task::sleep_for(1ms);
+    co_return n;
+}
+task<int> fails_late(const char* why) {
+    co_await this_task::sleep_for(2ms);
+    throw std::runtime_error(why);
+}
+// Until it is cancelled.
+task<int> stuck() {
+    co_await this_task::sleep_for(1h);
+    co_return 0;
+}
+task<> waits_for(bide::event& e) { co_await e.async_wait(); }
+
+} // namespace
+
+// ---- when_all
+
+TEST_CASE("when_all: gives the values in order, of any kind, and something for none") {
+    runner run(GENERATE(false, true));
+    auto got = run(when_all(number(1), nothing(), boxed(3), slow(4)));
+    STATIC_REQUIRE(
+        std::is_same_v<decltype(got), std::tuple<int, std::monostate, std::unique_ptr<int>, int>>);
+    CHECK(std::get<0>(got) == 1);
+    CHECK(*std::get<2>(got) == 3);
+    CHECK(std::get<3>(got) == 4);
+    int n = 5;
+    CHECK(&std::get<0>(run(when_all(same(n)))) == &n);
+    CHECK(run(when_all()) == std::tuple<>());
+}
+
+TEST_CASE("when_all: gives as many values as there are tasks in a vector, in order, or none") {
+    runner run(GENERATE(false, true));
+    std::vector<task<int>> tasks;
+    std::vector<task<bool>> odd;
+    std::vector<task<>> silent;
+    for (int i = 0; i < 50; ++i) {
+        tasks.push_back(i % 7 == 0 ? slow(i) : number(i));
+        odd.push_back(is_odd(i));
+        silent.push_back(nothing());
+    }
+    const std::vector<int> got = run(when_all(std::move(tasks)));
+    const std::vector<bool> bits = run(when_all(std::move(odd)));
+    REQUIRE(got.size() == 50);
+    REQUIRE(bits.size() == 50);
+    for (int i = 0; i < 50; ++i) {
+        CHECK(got[static_cast<std::size_t>(i)] == i);
+        CHECK(bits[static_cast<std::size_t>(i)] == (i % 2 != 0));
+    }
+    CHECK(run(when_all(std::move(silent))).size() == 50);
+    CHECK(run(when_all(std::vector<task<int>>())).empty());
+}
+
+namespace {
+
+task<int> counts_its_end(int& ended, int wait_ms) {
+    co_await this_task::sleep_for(std::chrono::milliseconds(wait_ms));
+    ++ended;
+    co_return 0;
+}
+
+} // namespace
+
+TEST_CASE("when_all: runs all to the end, then rethrows the first error in argument order") {
+    runner run(GENERATE(false, true));
+    int ended[3] = {};
+    CHECK(what_of([&] {
+              run(when_all(counts_its_end(ended[0], 3), fails_late("second"), fails("third"),
+                           counts_its_end(ended[1], 5)));
+          }) == "second");
+    CHECK(ended[0] == 1);
+    CHECK(ended[1] == 1);
+    std::vector<task<int>> tasks;
+    tasks.push_back(counts_its_end(ended[2], 3));
+    tasks.push_back(fails_late("late"));
+    tasks.push_back(fails("at once"));
+    CHECK(what_of([&] { run(when_all(std::move(tasks))); }) == "late");
+    CHECK(ended[2] == 1);
+}
+
+TEST_CASE("when_all: children that all throw at once are an error like another") {
+    runner run(GENERATE(false, true));
+    for (int i = 0; i < 20; ++i) {
+        CHECK(what_of([&] { run(when_all(fails("a"), fails("b"), fails("c"))); }) == "a");
+    }
+}
+
+namespace {
+
+task<test::counted_once> counted(test::tally& t, int n, bool waits) {
+    const test::counted local(t, -n);
+    if (waits) {
+        co_await this_task::sleep_for(1ms);
+    }
+    co_return test::counted_once(t, n);
+}
+task<> awaits_counted(test::tally& t, bool waits, int& sum) {
+    auto [a, b] = co_await when_all(counted(t, 1, waits), counted(t, 2, false));
+    sum += a.number() + b.number();
+    std::vector<task<test::counted_once>> more;
+    more.push_back(counted(t, 4, waits));
+    more.push_back(counted(t, 8, false));
+    for (const test::counted_once& c : co_await when_all(std::move(more))) {
+        sum += c.number();
+    }
+    auto first = co_await when_any(counted(t, 16, waits), counted(t, 16, true));
+    sum += first.index() == 0 ? std::get<0>(first).number() : std::get<1>(first).number();
+}
+// The parameter is counted, too.
+task<test::counted_once> passes(test::counted_once c) { co_return std::move(c); }
+
+} // namespace
+
+TEST_CASE("compose: values are moved, never copied, and destroyed as often as they are made") {
+    runner run(GENERATE(false, true));
+    test::tally t;
+    for (const bool waits : {false, true}) {
+        int sum = 0;
+        run(awaits_counted(t, waits, sum));
+        CHECK(sum == 31);
+        CHECK(t.alive() == 0);
+    }
+    CHECK(what_of([&] { run(when_all(counted(t, 1, true), fails("x"), counted(t, 2, false))); }) ==
+          "x");
+    CHECK(std::get<0>(run(when_all(passes(test::counted_once(t, 9))))).number() == 9);
+    // Never awaited.
+    static_cast<void>(when_all(counted(t, 1, true), passes(test::counted_once(t, 9))));
+    static_cast<void>(when_any(counted(t, 1, true), passes(test::counted_once(t, 9))));
+    CHECK(t.made > 0);
+    CHECK(t.copied == 0);
+    CHECK(test::eventually([&] { return t.alive() == 0; })); // what is left of the last one
+}
+
+TEST_CASE("when_all: ten thousand children end, at once, late and by throwing") {
+    runner run(GENERATE(false, true));
+    std::vector<task<int>> ready;
+    std::vector<task<int>> late;
+    for (int i = 0; i < 10'000; ++i) {
+        ready.push_back(number(1));
+        late.push_back(i == 5'000 ? fails_late("one of them") : slow(1));
+    }
+    CHECK(run(when_all(std::move(ready))) == std::vector<int>(10'000, 1));
+    CHECK(what_of([&] { run(when_all(std::move(late))); }) == "one of them");
+}
+
+namespace {
+
+task<int> tree(int depth) {
+    if (depth == 0) {
+        co_await this_task::yield();
+        co_return 1;
+    }
+    const auto [a, b] = co_await when_all(tree(depth - 1), tree(depth - 1));
+    co_return a + b;
+}
+
+} // namespace
+
+TEST_CASE("when_all: nests") {
+    runner run(GENERATE(false, true));
+    CHECK(run(tree(8)) == 256);
+}
+
+namespace {
+
+task<bool> meets(std::atomic<int>& here) {
+    ++here;
+    co_return test::eventually([&here] { return here == 2; });
+}
+task<scheduler*> where() { co_return scheduler::current(); }
+task<> looks_where(std::thread::id& on) {
+    on = test::this_thread();
+    co_return;
+}
+task<bool> comes_back(scheduler& s) {
+    co_await when_all(slow(1), number(2));
+    co_return scheduler::current() == &s;
+}
+
+} // namespace
+
+TEST_CASE("when_all: children run side by side on the scheduler of the task that awaits them") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<int> here{0};
+    CHECK(sync_wait(s, when_all(meets(here), meets(here))) == std::tuple(true, true));
+    CHECK(sync_wait(s, when_all(where(), where())) == std::tuple(&s, &s));
+    CHECK(sync_wait(s, comes_back(s)));
+    std::thread::id on[2];
+    sync_wait(when_all(looks_where(on[0]), looks_where(on[1])));
+    CHECK(on[0] == std::this_thread::get_id());
+    CHECK(on[1] == std::this_thread::get_id());
+}
+
+// ---- the executor of the coroutine that awaits
+
+namespace {
+
+task<> notes(test::journal& j, int who) {
+    j.add(who);
+    co_return;
+}
+task<> notes_after(bide::semaphore& s, test::journal& j, int who) {
+    auto got = co_await s.async_acquire();
+    got.forget();
+    j.add(who);
+}
+task<> holds(bide::semaphore& from, test::tally& t, std::ptrdiff_t n) {
+    const test::counted local(t, 1);
+    const auto got = co_await from.async_acquire(n);
+}
+template <class Held, class S, class... Ts>
+Held awaits_on(S&, std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
+    co_await when_all(std::move(tasks)...);
+    on = test::this_thread();
+    over = true;
+}
+template <class... Ts>
+test::held awaits(std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
+    co_await when_all(std::move(tasks)...);
+    on = test::this_thread();
+    over = true;
+}
+
+} // namespace
+
+TEST_CASE(
+    "when_all: without an executor the children run on this thread, in order, before it goes on") {
+    test::journal j;
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    test::held h = awaits(on, over, notes(j, 1), notes(j, 2), notes(j, 3));
+    h.start();
+    CHECK(over);
+    CHECK(on == std::this_thread::get_id());
+    CHECK(j.entries() == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("when_all: without an executor a child goes on where it was released, the parent too") {
+    const test::watchdog guard;
+    test::journal j;
+    bide::semaphore first(0);
+    bide::semaphore last(0);
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    test::held h = awaits(on, over, notes_after(last, j, 1), notes_after(first, j, 2));
+    h.start();
+    first.release();
+    CHECK(j.entries() == std::vector<int>{2});
+    CHECK_FALSE(over);
+    std::thread other([&] { last.release(); });
+    const std::thread::id expected = other.get_id();
+    other.join();
+    CHECK(over);
+    CHECK(on == expected);
+    CHECK(j.entries() == std::vector<int>{2, 1});
+}
+
+namespace {
+
+test::held sees_no_task(bide::semaphore& from, test::journal& j, std::atomic<int>& seen) {
+    co_await when_all(notes_after(from, j, 1));
+    seen = this_task::get_stop_token() == std::stop_token() ? 1 : 2;
+}
+task<> releases(bide::semaphore& s) {
+    s.release();
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("when_all: what goes on where a task releases it is no part of that task") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    bide::semaphore permits(0);
+    test::journal j;
+    std::atomic<int> seen{0};
+    test::held h = sees_no_task(permits, j, seen);
+    h.start();
+    sync_wait(s, releases(permits));
+    CHECK(seen == 1);
+}
+
+TEST_CASE("when_all: the children are posted where the awaiting promise says") {
+    test::manual_executor where;
+    test::journal j;
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    using held = test::held_on<test::manual_executor>;
+    held h = awaits_on<held>(where, on, over, notes(j, 1), notes(j, 2));
+    h.start();
+    CHECK(j.size() == 0);
+    CHECK(where.size() == 2);
+    while (where.run_one() && j.size() < 2) {
+    }
+    CHECK_FALSE(over);
+    CHECK(where.run_all() == 1);
+    CHECK(over);
+}
+
+TEST_CASE(
+    "when_all: destroyed in its wait it ends the children's, what they were granted goes back") {
+    const bool granted = GENERATE(false, true);
+    bide::semaphore s(0);
+    test::manual_executor where;
+    test::journal j;
+    test::tally t;
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    {
+        test::held h = awaits(on, over, notes_after(s, j, 1), notes_after(s, j, 2), holds(s, t, 5));
+        h.start();
+        CHECK(s.waiters() == 3);
+        if (granted) {
+            s.release(); // the first is over, and its frame gone
+            CHECK(j.size() == 1);
+        }
+        h.destroy();
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(s.available() == 0);
+    CHECK(t.alive() == 0);
+    CHECK(j.size() == (granted ? 1 : 0));
+    CHECK_FALSE(over);
+}
+
+namespace {
+
+test::detached destroys(bide::semaphore& s, std::optional<test::held>& other) {
+    auto got = co_await s.async_acquire();
+    got.forget();
+    other.reset();
+}
+
+} // namespace
+
+TEST_CASE("when_all: destroyed when a child, or it itself, was about to go on, it does not") {
+    const bool child_has_run = GENERATE(false, true);
+    bide::semaphore s(0);
+    test::journal j;
+    std::thread::id on;
+    std::atomic<bool> over{false};
+    std::optional<test::held> h;
+    // One release for both, who go on in order.
+    if (!child_has_run) {
+        destroys(s, h);
+    }
+    h.emplace(awaits(on, over, notes_after(s, j, 1)));
+    h->start();
+    if (child_has_run) {
+        destroys(s, h);
+    }
+    s.release(2);
+    CHECK_FALSE(h);
+    CHECK_FALSE(over);
+    CHECK(j.size() == (child_has_run ? 1 : 0));
+    CHECK(s.available() == (child_has_run ? 0 : 1));
+}
+
+namespace {
+
+task<bool> sees_it_go(test::tally& t) {
+    bool gone = false;
+    for (int i = 0; i < 1'000'000 && !gone; ++i) {
+        co_await this_task::yield();
+        gone = t.alive() == 0;
+    }
+    co_return gone;
+}
+task<> takes(test::counted_once c) {
+    co_await this_task::yield();
+    static_cast<void>(c);
+}
+
+} // namespace
+
+TEST_CASE("when_all: the frame of a child goes when that has ended, before the others have") {
+    runner run(GENERATE(false, true));
+    test::tally t;
+    auto both = when_all(takes(test::counted_once(t, 1)), sees_it_go(t));
+    CHECK(std::get<1>(run(std::move(both))));
+}
+
+// ---- cancellation
+
+namespace {
+
+struct child_report {
+    std::atomic<bool> waits{false};
+    std::atomic<bool> saw_cancelled{false};
+    std::atomic<bool> saw_stop{false};
+    std::atomic<bool> ended{false};
+};
+
+// Waits; when that is stopped, says what it sees, and takes its time.
+task<int> reports(child_report& r, bide::event& may_end) {
+    bide::semaphore none(0);
+    const std::stop_token token = this_task::get_stop_token();
+    r.waits = true;
+    const auto got = co_await none.async_acquire().as_result();
+    r.saw_cancelled = this_task::is_cancelled() && !got;
+    r.saw_stop = test::eventually([&token] { return token.stop_requested(); });
+    {
+        const this_task::shield held;
+        co_await may_end.async_wait();
+    }
+    r.ended = true;
+    co_return 7;
+}
+
+task<int> sums_two(child_report& a, child_report& b, bide::event& may_end) {
+    const auto got = co_await when_all(reports(a, may_end), reports(b, may_end));
+    co_return std::get<0>(got) + std::get<1>(got);
+}
+
+} // namespace
+
+TEST_CASE(
+    "when_all: a cancelled parent's children are cancelled, and it waits until they have ended") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    child_report a;
+    child_report b;
+    bide::event may_end;
+    auto h = s.spawn(sums_two(a, b, may_end));
+    REQUIRE(test::eventually([&] { return a.waits && b.waits; }));
+    CHECK(h.cancel());
+    REQUIRE(test::eventually([&] { return a.saw_stop && b.saw_stop; }));
+    CHECK(a.saw_cancelled);
+    CHECK(b.saw_cancelled);
+    CHECK_FALSE(h.done());
+    may_end.set();
+    CHECK(std::move(h).join() == 14);
+    CHECK(a.ended);
+    CHECK(b.ended);
+}
+
+namespace {
+
+task<int> shielded_parent(std::atomic<bool>& waits, bide::event& e, bool& seen) {
+    {
+        const this_task::shield held;
+        waits = true;
+        co_await when_all(waits_for(e), waits_for(e));
+        seen = this_task::is_cancelled();
+    }
+    co_return this_task::is_cancelled() ? 1 : 0;
+}
+
+} // namespace
+
+TEST_CASE("when_all: a shield of the parent keeps the cancellation from the children") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<bool> waits{false};
+    bide::event e;
+    bool seen = true;
+    auto h = s.spawn(shielded_parent(waits, e, seen));
+    REQUIRE(test::eventually([&] { return waits.load(); }));
+    CHECK(h.cancel());
+    e.set();
+    CHECK(std::move(h).join() == 1);
+    CHECK_FALSE(seen);
+}
+
+namespace {
+
+task<bool> shielded_child(std::atomic<bool>& waits, bide::event& e) {
+    const this_task::shield held;
+    waits = true;
+    co_await e.async_wait();
+    co_return this_task::is_cancelled();
+}
+task<> notes_its_stop(std::atomic<bool>& stopped) {
+    bide::semaphore none(0);
+    const auto got = co_await none.async_acquire().as_result();
+    stopped = !got;
+}
+task<int> one_is_shielded(std::atomic<bool>& waits, bide::event& e, std::atomic<bool>& stopped) {
+    const auto got = co_await when_all(shielded_child(waits, e), notes_its_stop(stopped));
+    co_return std::get<0>(got) ? 1 : 0;
+}
+
+} // namespace
+
+TEST_CASE("when_all: a shield of a child is for that child alone") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<bool> waits{false};
+    std::atomic<bool> stopped{false};
+    bide::event e;
+    auto h = s.spawn(one_is_shielded(waits, e, stopped));
+    REQUIRE(test::eventually([&] { return waits.load(); }));
+    CHECK(h.cancel());
+    REQUIRE(test::eventually([&] { return stopped.load(); }));
+    CHECK_FALSE(h.done());
+    e.set();
+    CHECK(std::move(h).join() == 0);
+}
+
+namespace {
+
+task<> begins(std::atomic<int>& begun, std::atomic<int>& stopped) {
+    ++begun;
+    const bool asked = this_task::is_cancelled() && this_task::get_stop_token().stop_requested();
+    bide::semaphore none(0);
+    const auto got = co_await none.async_acquire().as_result();
+    stopped += asked && !got ? 1 : 0;
+}
+task<> cancelled_first(std::atomic<bool>& runs, std::atomic<bool>& goes_on, std::atomic<int>& begun,
+                       std::atomic<int>& stopped) {
+    runs = true;
+    static_cast<void>(test::eventually([&goes_on] { return goes_on.load(); }));
+    co_await when_all(begins(begun, stopped), begins(begun, stopped));
+}
+
+} // namespace
+
+TEST_CASE("when_all: children of a cancelled task begin, and find their first wait stopped") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    std::atomic<bool> runs{false};
+    std::atomic<bool> goes_on{false};
+    std::atomic<int> begun{0};
+    std::atomic<int> stopped{0};
+    auto h = s.spawn(cancelled_first(runs, goes_on, begun, stopped));
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    CHECK(h.cancel());
+    goes_on = true;
+    std::move(h).join();
+    CHECK(begun == 2);
+    CHECK(stopped == 2);
+}
+
+namespace {
+
+task<> leaves_token(std::stop_token& token) {
+    token = this_task::get_stop_token();
+    co_return;
+}
+
+} // namespace
+
+TEST_CASE("when_all: a child that has ended is not told of a cancellation") {
+    const test::watchdog guard;
+    scheduler s(workers(1));
+    std::stop_token token;
+    std::atomic<int> begun{0};
+    std::atomic<int> stopped{0};
+    auto h = s.spawn(when_all(leaves_token(token), begins(begun, stopped)));
+    // The only worker, which is past both children.
+    REQUIRE(test::eventually([&] { return begun == 1; }));
+    sync_wait(s, nothing());
+    sync_wait(s, nothing());
+    CHECK(h.cancel());
+    std::move(h).join();
+    CHECK(begun == 1);
+    CHECK_FALSE(token == std::stop_token()); // it had begun
+    CHECK_FALSE(token.stop_requested());
+}
+
+TEST_CASE("when_all: the end of the scheduler ends it") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    auto waits = s.spawn([] { return when_all(stuck(), when_all(stuck(), stuck())); });
+    auto races = s.spawn([] { return when_any(stuck(), stuck()); });
+    s.shutdown();
+    CHECK(what_of([&] { std::move(waits).join(); }) == "stopped");
+    CHECK(what_of([&] { std::move(races).join(); }) == "stopped");
+}
+
+namespace {
+
+task<> yields_a_while() {
+    for (int i = 0; i < 20; ++i) {
+        co_await this_task::yield();
+    }
+}
+
+} // namespace
+
+TEST_CASE("when_all: a cancellation at any moment ends it, and its children but once") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    test::jitter chance(test::run_seed());
+    INFO("BIDE_TEST_SEED=" << test::run_seed());
+    test::tally t;
+    int odd = 0;
+    for (int round = 0; round < 1'000; ++round) {
+        bide::semaphore permits(0);
+        auto h = s.spawn(when_all(holds(permits, t, 1), holds(permits, t, 1), yields_a_while()));
+        chance.dawdle(15);
+        if (round % 2 != 0) {
+            permits.release();
+        }
+        h.cancel();
+        const std::string said = what_of([&] { std::move(h).join(); });
+        odd += (said != "stopped" && said != "nothing") || t.alive() != 0 ? 1 : 0;
+    }
+    CHECK(odd == 0);
+}
+
+// ---- depth
+
+namespace {
+
+task<long> many_in_a_row(int n) {
+    long sum = 0;
+    for (int i = 0; i < n; ++i) {
+        const auto [a, b] = co_await when_all(number(1), number(2));
+        sum += a + b;
+    }
+    co_return sum;
+}
+task<int> deep(int depth) {
+    if (depth == 0) {
+        co_return 0;
+    }
+    const auto got = co_await when_all(deep(depth - 1));
+    co_return std::get<0>(got) + 1;
+}
+test::held runs_deep(int depth, int& result) { result = co_await deep(depth); }
+
+} // namespace
+
+TEST_CASE(
+    "when_all: a million children that are ready need no stack, one after the other or nested") {
+    runner run(GENERATE(false, true));
+    CHECK(run(many_in_a_row(500'000)) == 1'500'000);
+    CHECK(run(deep(100'000)) == 100'000);
+    int result = 0;
+    test::held without_executor = runs_deep(100'000, result);
+    without_executor.start();
+    CHECK(result == 100'000);
+}
+
+TEST_CASE("when_all: allocates nothing beyond frames") {
+    if (!test::counts_allocations()) {
+        return;
+    }
+    const test::watchdog guard;
+    CHECK(sync_wait(many_in_a_row(10)) == 30);
+    const std::size_t before = test::allocations_here();
+    CHECK(sync_wait(many_in_a_row(10)) == 30);
+    const std::size_t after = test::allocations_here();
+    CHECK(after - before <= (BIDE_RECYCLE_FRAMES != 0 ? 0 : 10 * 3 + 1));
+}
+
+// ---- when_any
+
+TEST_CASE("when_any: the first to end wins, by its value, and says which it is") {
+    runner run(GENERATE(false, true));
+    const auto got = run(when_any(stuck(), slow(2), stuck(), boxed(3)));
+    CHECK((got.index() == 3 ? *std::get<3>(got) == 3 : std::get<1>(got) == 2));
+    const auto silent = run(when_any(nothing()));
+    STATIC_REQUIRE(std::is_same_v<decltype(silent), const std::variant<std::monostate>>);
+    const auto late = run(when_any(stuck(), slow(2)));
+    CHECK(late.index() == 1);
+    CHECK(std::get<1>(late) == 2);
+    std::vector<task<int>> tasks;
+    for (int i = 0; i < 50; ++i) {
+        tasks.push_back(i == 33 ? slow(i) : stuck());
+    }
+    CHECK(run(when_any(std::move(tasks))) == std::pair<std::size_t, int>(33, 33));
+}
+
+TEST_CASE("when_any: an error wins as a value does") {
+    runner run(GENERATE(false, true));
+    CHECK(what_of([&] { run(when_any(stuck(), fails("a"))); }) == "a");
+    CHECK(what_of([&] { run(when_any(fails_late("b"), stuck(), stuck())); }) == "b");
+    std::vector<task<int>> tasks;
+    tasks.push_back(stuck());
+    tasks.push_back(fails("c"));
+    CHECK(what_of([&] { run(when_any(std::move(tasks))); }) == "c");
+}
+
+TEST_CASE("when_any: of nothing is an invalid argument") {
+    CHECK_THROWS_AS(sync_wait(when_any(std::vector<task<int>>())), std::invalid_argument);
+}
+
+namespace {
+
+// Takes a while to end when it is cancelled.
+task<int> reluctant(std::atomic<bool>& waits, int& ended) {
+    bide::semaphore none(0);
+    waits = true;
+    const auto got = co_await none.async_acquire().as_result();
+    const this_task::shield held;
+    co_await this_task::sleep_for(2ms);
+    ended += got ? 100 : 1;
+    throw std::logic_error("nobody hears it");
+}
+task<int> after(std::atomic<bool>& it, int n) {
+    while (!it) {
+        co_await this_task::yield();
+    }
+    co_return n;
+}
+
+} // namespace
+
+TEST_CASE("when_any: cancels the losers and waits for them, and drops what they throw") {
+    runner run(GENERATE(false, true));
+    std::atomic<bool> waits{false};
+    int ended = 0;
+    const auto got = run(when_any(reluctant(waits, ended), after(waits, 5)));
+    CHECK(got.index() == 1);
+    CHECK(std::get<1>(got) == 5);
+    CHECK(ended == 1);
+}
+
+namespace {
+
+task<int> goes_on_shielded(std::atomic<bool>& shielded, bide::event& e, int& ended) {
+    const this_task::shield held;
+    shielded = true;
+    co_await e.async_wait();
+    ended = this_task::is_cancelled() ? 2 : 1;
+    co_return 0;
+}
+task<> race_with_shielded(bide::event& e, std::atomic<bool>& shielded, int& ended) {
+    co_await when_any(goes_on_shielded(shielded, e, ended), after(shielded, 5));
+    ended += 10;
+}
+
+} // namespace
+
+TEST_CASE("when_any: a loser that is shielded goes on, and is waited for") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    bide::event e;
+    std::atomic<bool> shielded{false};
+    int ended = 0;
+    auto h = s.spawn(race_with_shielded(e, shielded, ended));
+    REQUIRE(test::eventually([&] { return shielded.load(); }));
+    CHECK_FALSE(h.done());
+    e.set();
+    std::move(h).join();
+    CHECK(ended == 11);
+}
+
+namespace {
+
+task<int> started(test::counted_once parameter, std::atomic<int>& begun) {
+    ++begun;
+    co_return parameter.number();
+}
+test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
+    const auto got = co_await when_any(started(test::counted_once(t, 7), begun),
+                                       started(test::counted_once(t, 8), begun), fails("never"));
+    winner = std::get<0>(got);
+}
+
+} // namespace
+
+TEST_CASE("when_any: a child that has lost before it began never begins") {
+    test::tally t;
+    std::atomic<int> begun{0};
+    int winner = 0;
+    {
+        test::held h = races(t, begun, winner);
+        h.start(); // one after the other, on this thread
+        CHECK(h.done());
+    }
+    CHECK(winner == 7);
+    CHECK(begun == 1);
+    CHECK(t.alive() == 0);
+}
+
+namespace {
+
+task<int> counts_down(std::atomic<int>& ended) {
+    try {
+        co_await this_task::sleep_for(1h);
+    } catch (const bide::stopped_error&) {
+        ++ended;
+        throw;
+    }
+    co_return 0;
+}
+task<int> both_of(std::atomic<int>& ended) {
+    const auto got = co_await when_all(counts_down(ended), counts_down(ended));
+    co_return std::get<0>(got);
+}
+
+} // namespace
+
+TEST_CASE("when_any: the children of a loser are cancelled with it") {
+    runner run(GENERATE(false, true));
+    std::atomic<int> ended{0};
+    const auto got = run(when_any(both_of(ended), slow(1), both_of(ended)));
+    CHECK(got.index() == 1);
+    CHECK(ended == 4);
+}
+
+TEST_CASE("when_any: has one winner where all end at once, and loses no value") {
+    const test::watchdog guard;
+    scheduler s(workers(2));
+    test::tally t;
+    int sum = 0;
+    for (int round = 0; round < 500; ++round) {
+        auto first = sync_wait(s, when_any(counted(t, 1, false), counted(t, 1, false),
+                                           passes(test::counted_once(t, 1))));
+        std::visit([&sum](auto& c) { sum += c.number(); }, first);
+    }
+    CHECK(sum == 500);
+    CHECK(test::eventually([&] { return t.alive() == 0; })); // what is left of the last one
+}
+
+TEST_CASE("when_any: ten thousand children, of which one ends by itself") {
+    runner run(GENERATE(false, true));
+    std::vector<task<int>> tasks;
+    for (int i = 0; i < 10'000; ++i) {
+        tasks.push_back(i == 9'999 ? slow(i) : stuck());
+    }
+    CHECK(run(when_any(std::move(tasks))).first == 9'999);
+}
+
+#if BIDE_TESTS_CAN_DIE
+TEST_CASE("compose: a child that was moved from terminates with a message") {
+    const std::string said = test::dies([] {
+        task<int> t = number(1);
+        task<int> other = std::move(t);
+        static_cast<void>(sync_wait(when_all(std::move(t), std::move(other))));
+    });
+    CHECK(test::contains(said, "moved from"));
+}
+#endif

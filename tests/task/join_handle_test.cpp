@@ -1,0 +1,682 @@
+#include <bide/task/join_handle.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/counted.hpp>
+#include <support/death.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::stopped_error;
+using bide::sync_wait;
+using bide::task;
+using bide::this_task::sleep_for;
+using bide::this_task::yield;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<int> number(int n) { co_return n; }
+task<int> fails(const char* why) {
+    co_await yield();
+    throw std::runtime_error(why);
+}
+task<int> takes(bide::semaphore& s) {
+    auto permit = co_await s.async_acquire();
+    permit.forget();
+    co_return 1;
+}
+task<int> tries(bide::semaphore& s) {
+    auto permit = co_await s.async_acquire().as_result();
+    if (permit) {
+        permit->forget();
+        co_return 1;
+    }
+    co_return permit.error() == bide::errc::stopped ? 2 : 3;
+}
+
+// What join() throws, or nothing.
+template <class T> std::string thrown_by(join_handle<T> h) {
+    try {
+        static_cast<void>(std::move(h).join());
+        return {};
+    } catch (const stopped_error&) {
+        return "stopped";
+    } catch (const std::system_error& e) {
+        return e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "system";
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+}
+
+// A worker that is kept busy until it is told.
+class busy {
+public:
+    explicit busy(scheduler& s)
+        : handle_(s.spawn([this] {
+              runs_ = true;
+              return test::spin_until(over_);
+          })) {
+        test::eventually([this] { return runs_.load(); });
+    }
+    busy(const busy&) = delete;
+    busy& operator=(const busy&) = delete;
+    ~busy() { end(); }
+    void end() {
+        if (!over_.exchange(true)) {
+            std::move(handle_).join();
+        }
+    }
+
+private:
+    std::atomic<bool> over_{false};
+    std::atomic<bool> runs_{false};
+    join_handle<bool> handle_;
+};
+
+} // namespace
+
+static_assert(!std::is_copy_constructible_v<join_handle<int>>);
+static_assert(std::is_nothrow_move_constructible_v<join_handle<int>>);
+static_assert(std::is_nothrow_move_assignable_v<join_handle<>>);
+static_assert(!std::is_default_constructible_v<join_handle<>>);
+
+// ---- The outcome
+
+namespace {
+
+struct rigid { // neither assigned nor default constructed
+    explicit rigid(int n) : value(n) {}
+    rigid(rigid&&) = default;
+    rigid& operator=(rigid&&) = delete;
+    const int value;
+};
+task<rigid> makes(int n) { co_return rigid(n); }
+task<test::counted_once> counts(test::tally& t) { co_return test::counted_once(t, 7); }
+task<std::optional<int>> perhaps() { co_return std::nullopt; }
+task<bide::result<int>> refuses() { co_return bide::unexpected{bide::errc::full}; }
+
+} // namespace
+
+TEST_CASE("join_handle: gives values of all kinds, once, to a thread and to a task") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    test::tally t;
+    scheduler s(with(workers, false));
+    CHECK(s.spawn(makes(3)).join().value == 3);
+    CHECK(s.spawn(counts(t)).join().number() == 7);
+    CHECK_FALSE(s.spawn(perhaps()).join());
+    CHECK(s.spawn(refuses()).join().error() == bide::errc::full);
+    s.spawn([] {}).join();
+    CHECK(s.spawn([&]() -> task<int> {
+               auto a = s.spawn(makes(4));
+               auto b = s.spawn(counts(t));
+               auto c = s.spawn([] {});
+               auto d = s.spawn(refuses());
+               const rigid first = co_await std::move(a).async_join();
+               const auto second = co_await std::move(b).async_join();
+               co_await std::move(c).async_join();
+               const auto third = co_await std::move(d).async_join();
+               co_return first.value + second.number() + (third ? 100 : 0);
+           }).join() == 11);
+    CHECK(t.alive() == 0);
+    CHECK(t.copied == 0);
+}
+
+TEST_CASE("join_handle: an outcome that nobody asks for goes with its task") {
+    const test::watchdog guard;
+    test::tally t;
+    {
+        scheduler s(with(2, false));
+        s.spawn(counts(t)).detach();
+        {
+            auto dropped = s.spawn(counts(t));
+        }
+        auto kept = s.spawn(counts(t));
+        REQUIRE(test::eventually([&] { return kept.done(); }));
+        CHECK_FALSE(kept.cancel());
+    }
+    CHECK(t.made > 0);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("join_handle: what a task throws comes out of its join") {
+    const test::watchdog guard;
+    scheduler s(with(2, false));
+    CHECK(thrown_by(s.spawn(fails("coroutine"))) == "coroutine");
+    CHECK(thrown_by(s.spawn([]() -> int { throw std::logic_error("function"); })) == "function");
+    CHECK(thrown_by(s.spawn_blocking([] { throw std::logic_error("blocks"); })) == "blocks");
+    CHECK_THROWS_AS(s.spawn([]() -> task<int> { throw std::logic_error("before"); }),
+                    std::logic_error);
+    CHECK_THROWS_AS(sync_wait(s, fails("in sync_wait")), std::runtime_error);
+    auto asks = s.spawn([&]() -> task<std::string> {
+        auto h = s.spawn(fails("for a task"));
+        std::string said;
+        try {
+            co_await std::move(h).async_join();
+        } catch (const std::runtime_error& e) {
+            said = e.what();
+        }
+        auto other = s.spawn(fails("as a result"));
+        try {
+            [[maybe_unused]] const auto r = co_await std::move(other).async_join().as_result();
+        } catch (const std::runtime_error& e) {
+            said += e.what();
+        }
+        co_return said;
+    });
+    CHECK(std::move(asks).join() == "for a taskas a result");
+}
+
+namespace {
+
+test::detached joins(join_handle<int> h, std::atomic<int>& got) {
+    const int value = co_await std::move(h).async_join();
+    got = value;
+}
+
+} // namespace
+
+TEST_CASE("join_handle: anybody may join: threads, tasks that block, coroutines of any type") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    std::atomic<int> got{0};
+    scheduler s(with(workers, naps));
+    joins(s.spawn(takes(permits)), got);
+    auto blocks = s.spawn([h = s.spawn(takes(permits))]() mutable { return std::move(h).join(); });
+    auto waits = s.spawn([h = s.spawn(takes(permits))]() mutable -> task<int> {
+        co_return co_await std::move(h).async_join();
+    });
+    auto here = s.spawn(takes(permits));
+    REQUIRE(test::has_waiters(permits, 4));
+    permits.release(4);
+    CHECK(std::move(here).join() == 1);
+    CHECK(std::move(waits).join() == 1);
+    CHECK(std::move(blocks).join() == 1);
+    CHECK(test::eventually([&] { return got == 1; }));
+}
+
+TEST_CASE("join_handle: a chain of tasks each of which joins the next comes to its end") {
+    const unsigned workers = GENERATE(1u, 3u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(workers, naps));
+    struct link {
+        static task<int> run(scheduler& on, int n) {
+            if (n == 0) {
+                co_return 0;
+            }
+            auto next = on.spawn(run(on, n - 1));
+            co_return 1 + co_await std::move(next).async_join();
+        }
+    };
+    CHECK(s.spawn(link::run(s, 2'000)).join() == 2'000);
+}
+
+TEST_CASE("join_handle: done() says when there is an outcome") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(1, false));
+    auto h = s.spawn(takes(permits));
+    CHECK_FALSE(h.done());
+    permits.release();
+    CHECK(test::eventually([&] { return h.done(); }));
+    CHECK(std::move(h).join() == 1);
+}
+
+TEST_CASE("join_handle: moves as a pointer does; what it held before is detached") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(1, false));
+    auto first = s.spawn(takes(permits));
+    auto second = s.spawn(number(2));
+    first = std::move(second);
+    CHECK(permits.waiters() <= 1); // not cancelled
+    auto third = std::move(first);
+    CHECK(std::move(third).join() == 2);
+    permits.release();
+    CHECK(test::eventually([&] { return permits.available() == 0; }));
+}
+
+// ---- Itself
+
+TEST_CASE("join_handle: a task that joins itself is told so, from wherever it does") {
+    const test::watchdog guard;
+    scheduler s(with(2, false));
+    const auto meet = [](auto make) { // the task has its own handle
+        std::unique_ptr<join_handle<std::string>> own;
+        std::atomic<bool> there{false};
+        std::atomic<bool> over{false};
+        std::string said;
+        own = std::make_unique<join_handle<std::string>>(make(own, there, said, over));
+        there = true;
+        return test::eventually([&] { return over.load(); }) ? said : "nothing";
+    };
+    using own_handle = std::unique_ptr<join_handle<std::string>>;
+    using flag = std::atomic<bool>;
+    struct body {
+        static task<std::string> blocks(own_handle& own, flag& there, std::string& said,
+                                        flag& over) {
+            test::spin_until(there);
+            said = thrown_by(std::move(*own));
+            over = true; // its last touch
+            co_return {};
+        }
+        static task<> inner(own_handle& own, std::string& said) {
+            co_await yield();
+            try {
+                co_await std::move(*own).async_join();
+            } catch (const std::system_error& e) {
+                said = e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "other";
+            }
+        }
+        static task<std::string> waits(own_handle& own, flag& there, std::string& said, flag& over,
+                                       bool here) {
+            test::spin_until(there);
+            if (here) {
+                sync_wait(inner(own, said));
+            } else {
+                co_await inner(own, said);
+            }
+            over = true;
+            co_return {};
+        }
+    };
+    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
+              return s.spawn(body::blocks(own, there, said, over));
+          }) == "itself");
+    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
+              return s.spawn(body::waits(own, there, said, over, false));
+          }) == "itself");
+    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
+              return s.spawn(body::waits(own, there, said, over, true));
+          }) == "itself");
+    const auto function = [](auto& own, auto& there, auto& said, auto& over) {
+        return [&own, &there, &said, &over] {
+            test::spin_until(there);
+            said = thrown_by(std::move(*own));
+            over = true;
+            return std::string();
+        };
+    };
+    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
+              return s.spawn(function(own, there, said, over));
+          }) == "itself");
+    CHECK(meet([&](auto& own, auto& there, auto& said, auto& over) {
+              return s.spawn_blocking(function(own, there, said, over));
+          }) == "itself");
+}
+
+// ---- What nobody asked for
+
+namespace {
+
+// Notes what on_unhandled is told.
+struct report {
+    std::atomic<int> calls{0};
+    test::journal texts;
+
+    bide::scheduler_options options(unsigned workers) {
+        bide::scheduler_options wanted = with(workers, false);
+        wanted.on_unhandled = [this](const std::exception_ptr& e) {
+            try {
+                std::rethrow_exception(e);
+            } catch (const std::exception& error) {
+                texts.add(error.what()[0]);
+            }
+            ++calls;
+        };
+        return wanted;
+    }
+};
+
+} // namespace
+
+TEST_CASE("join_handle: an exception that nobody asks for is reported once, sooner or later") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    report told;
+    {
+        std::optional<join_handle<int>> late;
+        {
+            scheduler s(told.options(workers));
+            s.spawn(fails("a")).detach();
+            REQUIRE(test::eventually([&] { return told.calls == 1; }));
+            {
+                auto dropped = s.spawn(fails("b"));
+                REQUIRE(test::eventually([&] { return dropped.done(); }));
+                CHECK(told.calls == 1);
+            }
+            REQUIRE(test::eventually([&] { return told.calls == 2; }));
+            CHECK(thrown_by(s.spawn(fails("c"))) == "c");
+            s.spawn_blocking([] { throw std::runtime_error("d"); }).detach();
+            late.emplace(s.spawn([]() -> int { throw std::runtime_error("e"); }));
+            s.spawn([]() -> task<> { // a join that comes to nothing
+                 co_return;
+             })
+                .join();
+        }
+        CHECK(told.calls == 3);
+    }
+    CHECK(told.texts.entries() == std::vector<int>{'a', 'b', 'd', 'e'});
+}
+
+TEST_CASE("join_handle: that a cancelled task was stopped is not reported, another stop is") {
+    const test::watchdog guard;
+    report told;
+    bide::semaphore permits(0);
+    {
+        scheduler s(told.options(1));
+        auto h = s.spawn(takes(permits));
+        REQUIRE(test::has_waiters(permits, 1));
+        CHECK(h.cancel());
+        std::move(h).detach();
+        auto never_ran = [&] {
+            const busy worker(s);
+            auto queued = s.spawn(number(1));
+            CHECK(queued.cancel());
+            return queued;
+        }();
+        std::move(never_ran).detach();
+        s.spawn(takes(permits)).detach(); // until the end
+        s.spawn([] { bide::detail::throw_error(bide::errc::stopped); }).detach();
+    }
+    CHECK(told.calls == 1);
+    CHECK(permits.waiters() == 0);
+}
+
+#if BIDE_TESTS_CAN_DIE
+
+TEST_CASE("join_handle: a join of a handle that was moved from says so and terminates") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    auto h = s.spawn(number(1));
+    auto other = std::move(h);
+    CHECK(test::contains(test::dies([&] { std::move(h).join(); }), "moved from"));
+    CHECK(test::contains(test::dies([&] { static_cast<void>(std::move(h).async_join()); }),
+                         "moved from"));
+    CHECK(std::move(other).join() == 1);
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+TEST_CASE("join_handle: where nobody is to be told, an exception that nobody asks for terminates") {
+    const std::string detached = test::dies([] {
+        scheduler s(with(1, false));
+        s.spawn(fails("the reason")).detach();
+        while (s.stats().completed == 0) {
+            std::this_thread::yield();
+        }
+    });
+    CHECK(test::contains(detached, "the reason\n"));
+    const std::string dropped = test::dies([] {
+        scheduler s(with(1, false));
+        auto h = s.spawn(fails("the reason"));
+        while (!h.done()) {
+            std::this_thread::yield();
+        }
+    });
+    CHECK(test::contains(dropped, "the reason\n"));
+}
+#endif
+
+#endif
+
+// ---- Cancel
+
+TEST_CASE("cancel: a task that is queued never starts, and what it brought along goes") {
+    const test::watchdog guard;
+    test::tally t;
+    scheduler s(with(1, false));
+    bool ran = false;
+    std::optional<busy> worker(std::in_place, s);
+    auto h = s.spawn([&ran, mine = test::counted_once(t, 1)]() -> task<> {
+        ran = true;
+        co_return;
+    });
+    auto f = s.spawn([&ran, mine = test::counted_once(t, 1)] { ran = true; });
+    CHECK(h.cancel());
+    CHECK(h.cancel()); // it has not ended
+    CHECK(f.cancel());
+    worker.reset();
+    CHECK(thrown_by(std::move(f)) == "stopped");
+    REQUIRE(test::eventually([&] { return h.done(); }));
+    CHECK_FALSE(h.cancel());
+    CHECK(thrown_by(std::move(h)) == "stopped");
+    CHECK_FALSE(ran);
+    CHECK(t.alive() == 0);
+}
+
+TEST_CASE("cancel: a task that waits is woken, at once, and nobody else's wait is touched") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    scheduler s(with(workers, naps));
+    auto first = s.spawn(takes(permits));
+    REQUIRE(test::has_waiters(permits, 1));
+    auto second = s.spawn(tries(permits));
+    REQUIRE(test::has_waiters(permits, 2));
+    auto third = s.spawn(takes(permits));
+    REQUIRE(test::has_waiters(permits, 3));
+    auto sleeper = s.spawn([]() -> task<int> {
+        const auto slept = co_await sleep_for(1h).as_result();
+        co_return slept ? 1 : 2;
+    });
+    CHECK(first.cancel());
+    CHECK(second.cancel());
+    CHECK(sleeper.cancel());
+    CHECK(thrown_by(std::move(first)) == "stopped");
+    CHECK(std::move(second).join() == 2);
+    permits.release();
+    CHECK(std::move(third).join() == 1);
+    CHECK(permits.available() == 0);
+    const std::string slept =
+        [&]() -> std::string { // cancelled before its first run, or in its sleep
+        try {
+            return std::to_string(std::move(sleeper).join());
+        } catch (const stopped_error&) {
+            return "never ran";
+        }
+    }();
+    CHECK((slept == "2" || slept == "never ran"));
+}
+
+TEST_CASE("cancel: a task that runs finds out, its waits are stopped, what is ready is not") {
+    const test::watchdog guard;
+    bide::semaphore none(0);
+    bide::semaphore some(10);
+    std::atomic<bool> runs{false};
+    std::atomic<bool> cancelled{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn([&]() -> task<std::string> {
+        runs = true;
+        test::spin_until(cancelled);
+        std::string seen = bide::this_task::is_cancelled() ? "c" : "-";
+        const auto ready = co_await some.async_acquire().as_result();
+        seen += ready ? "r" : "-";
+        for (int i = 0; i < 3; ++i) { // again and again
+            const auto waited = co_await none.async_acquire().as_result();
+            seen += waited ? "-" : "s";
+        }
+        const auto slept = co_await sleep_for(1h).as_result();
+        seen += slept ? "-" : "s";
+        const auto yielded = co_await yield().as_result();
+        seen += yielded ? "-" : "s";
+        const auto more = co_await some.async_acquire().as_result();
+        seen += more ? "r" : "-";
+        co_return seen; // its value counts
+    });
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    CHECK(h.cancel());
+    cancelled = true;
+    CHECK(std::move(h).join() == "crsssssr");
+    CHECK(some.available() == 10);
+}
+
+TEST_CASE("cancel: a plain function finds out as well") {
+    const bool apart = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::atomic<bool> runs{false};
+    const auto looks = [&runs] {
+        const std::stop_token told = bide::this_task::get_stop_token();
+        runs = true;
+        return test::eventually([] { return bide::this_task::is_cancelled(); },
+                                test::patience / 2) &&
+               told.stop_requested();
+    };
+    auto h = apart ? s.spawn_blocking(looks) : s.spawn(looks);
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    CHECK(h.cancel());
+    CHECK(std::move(h).join());
+}
+
+TEST_CASE("cancel: a task may cancel itself") {
+    const test::watchdog guard;
+    bide::semaphore none(0);
+    scheduler s(with(2, false));
+    std::unique_ptr<join_handle<std::string>> own;
+    std::atomic<bool> there{false};
+    own = std::make_unique<join_handle<std::string>>(s.spawn([&]() -> task<std::string> {
+        test::spin_until(there);
+        std::string seen = own->cancel() ? "c" : "-";
+        seen += bide::this_task::is_cancelled() ? "i" : "-";
+        const auto waited = co_await none.async_acquire().as_result();
+        seen += waited ? "-" : "s";
+        seen += own->cancel() ? "c" : "-";
+        co_return seen;
+    }));
+    there = true;
+    REQUIRE(test::eventually([&] { return own->done(); }));
+    CHECK(std::move(*own).join() == "cisc");
+}
+
+TEST_CASE("cancel: where it meets a grant, one of them decides and no permit is lost") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(test::run_seed());
+    const test::watchdog guard;
+    constexpr int rounds = 300;
+    scheduler s(with(workers, naps));
+    bide::semaphore permits(0);
+    int granted = 0;
+    int wrong = 0;
+    std::optional<join_handle<int>> h;
+    test::rendezvous meeting(3);
+    test::run_threads(3, [&](int me) {
+        test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
+        for (int round = 0; round < rounds; ++round) {
+            if (me == 0) {
+                h.emplace(s.spawn(tries(permits)));
+                if (round % 2 == 0) {
+                    test::has_waiters(permits, 1);
+                }
+            }
+            meeting.meet();
+            chance();
+            if (me == 0) {
+                permits.release();
+            } else {
+                h->cancel(); // two at once
+            }
+            meeting.meet();
+            if (me == 0) {
+                int what = 0;
+                try {
+                    what = std::move(*h).join();
+                } catch (const stopped_error&) {
+                    what = 2; // it never ran
+                }
+                granted += what == 1 ? 1 : 0;
+                wrong += what == 1 || what == 2 ? 0 : 1;
+                if (what == 2) {
+                    wrong += permits.try_acquire() ? 0 : 1;
+                }
+            }
+        }
+    });
+    CHECK(wrong == 0);
+    CHECK(permits.available() == 0);
+    CHECK(permits.waiters() == 0);
+    CHECK(granted <= rounds);
+}
+
+TEST_CASE("cancel: a task that joins is stopped, the one that it joins goes on") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    bide::semaphore ended(0);
+    scheduler s(with(1, false));
+    auto child = s.spawn([&]() -> task<int> {
+        auto permit = co_await permits.async_acquire();
+        permit.forget();
+        ended.release();
+        co_return 1;
+    });
+    REQUIRE(test::has_waiters(permits, 1));
+    std::atomic<bool> joins_now{false};
+    auto parent = s.spawn([h = std::move(child), &joins_now]() mutable -> task<int> {
+        joins_now = true;
+        const auto got = co_await std::move(h).async_join().as_result();
+        co_return got ? 1 : 2;
+    });
+    REQUIRE(test::eventually([&] { return joins_now.load(); }));
+    CHECK(parent.cancel());
+    CHECK(std::move(parent).join() == 2);
+    CHECK(permits.waiters() == 1);
+    permits.release();
+    ended.acquire();
+}
+
+TEST_CASE("async_join: ends early by a time-out or a stop, and the task is detached") {
+    const test::watchdog guard;
+    report told;
+    bide::semaphore permits(0);
+    std::stop_source stop;
+    {
+        scheduler s(told.options(1));
+        const auto fails_then = [&]() -> task<int> {
+            auto permit = co_await permits.async_acquire();
+            permit.forget();
+            throw std::runtime_error("x");
+        };
+        CHECK(s.spawn([&]() -> task<bool> {
+                   auto h = s.spawn(fails_then);
+                   const auto got = co_await std::move(h).async_join().with_timeout(1ms);
+                   co_return !got && got.error() == bide::errc::timeout;
+               }).join());
+        auto stopped = s.spawn([&]() -> task<bool> {
+            auto h = s.spawn(fails_then);
+            const auto got = co_await std::move(h).async_join().with_stop(stop.get_token());
+            co_return !got && got.error() == bide::errc::stopped;
+        });
+        REQUIRE(test::has_waiters(permits, 2));
+        stop.request_stop();
+        CHECK(std::move(stopped).join());
+        permits.release(2);
+        REQUIRE(test::eventually([&] { return told.calls == 2; }));
+    }
+    CHECK(told.calls == 2);
+}

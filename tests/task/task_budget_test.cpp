@@ -1,0 +1,450 @@
+#include <bide/task/task.hpp>
+
+#include <bide/channel/channel.hpp>
+#include <bide/channel/select.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/this_task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+#include <support/scheduling.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+// Tasks whose every wait is over at once: the budget makes them let others run, and there they find
+// out that they were cancelled.
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::stopped_error;
+using bide::sync_wait;
+using bide::task;
+using bide::when_all;
+using bide::when_any;
+using bide::this_task::is_cancelled;
+using bide::this_task::shield;
+using test::with;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What there is to wait for, always ready, and what was done with it.
+struct supplies {
+    bide::semaphore permits{3};
+    bide::mutex lock;
+    bide::channel<int> numbers{4};
+    bide::event set{true};
+    bide::latch open{0};
+    std::atomic<int> rounds{0};
+};
+
+// ---- Loops that do not ask whether they are cancelled
+
+task<> acquires(supplies& of) {
+    for (;;) {
+        const auto permit = co_await of.permits.async_acquire();
+        ++of.rounds;
+    }
+}
+task<> acquires_by_result(supplies& of) {
+    for (;;) {
+        const auto permit = co_await of.permits.async_acquire().as_result();
+        if (!permit) {
+            break;
+        }
+        ++of.rounds;
+    }
+}
+task<> locks(supplies& of) {
+    for (;;) {
+        const auto guard = co_await of.lock.async_lock();
+        ++of.rounds;
+    }
+}
+task<> sends_and_receives(supplies& of) {
+    for (;;) {
+        const auto sent = co_await of.numbers.async_send(1);
+        if (!sent) {
+            break;
+        }
+        const auto got = co_await of.numbers.async_recv().as_result();
+        if (!got) {
+            const auto last = of.numbers.try_recv();
+            of.rounds += last && *last == 1 ? 0 : 1'000'000;
+            break;
+        }
+        ++of.rounds;
+    }
+}
+task<> waits_for_event(supplies& of) {
+    for (;;) {
+        co_await of.set.async_wait();
+        ++of.rounds;
+    }
+}
+task<> waits_for_latch(supplies& of) {
+    for (;;) {
+        const auto waited = co_await of.open.async_wait().as_result();
+        if (!waited) {
+            break;
+        }
+        ++of.rounds;
+    }
+}
+task<> selects(supplies& of) {
+    for (;;) {
+        auto s = co_await bide::async_select(bide::on_acquire(of.permits), bide::on_event(of.set));
+        ++of.rounds;
+    }
+}
+task<> selects_by_result(supplies& of) {
+    for (;;) {
+        auto s = co_await bide::async_select_biased(bide::on_recv(of.numbers),
+                                                    bide::on_acquire(of.permits))
+                     .as_result();
+        if (!s) {
+            break;
+        }
+        ++of.rounds;
+    }
+}
+task<> sleeps(supplies& of) {
+    for (;;) {
+        co_await bide::this_task::sleep_for(0s);
+        ++of.rounds;
+    }
+}
+task<> acquires_in_a_child(supplies& of) { co_await acquires(of); }
+task<> acquires_once(supplies& of) { const auto permit = co_await of.permits.async_acquire(); }
+task<> acquires_in_children(supplies& of) {
+    for (;;) {
+        co_await bide::when_all(acquires_once(of), acquires_once(of));
+        ++of.rounds;
+    }
+}
+task<> no_wait() { co_return; }
+task<> awaits_children_without_waits(supplies& of) {
+    for (;;) {
+        co_await bide::when_all(no_wait(), no_wait());
+        ++of.rounds;
+    }
+}
+task<> awaits_one_of_children_without_waits(supplies& of) {
+    for (;;) {
+        co_await bide::when_any(no_wait(), no_wait());
+        ++of.rounds;
+    }
+}
+task<> joins_an_empty_group(supplies& of) {
+    bide::task_group none(scheduler::shared()); // also where no scheduler runs this
+    for (;;) {
+        co_await none.async_join();
+        ++of.rounds;
+    }
+}
+task<> acquires_with_a_limit(supplies& of) {
+    for (;;) {
+        const auto permit = co_await of.permits.async_acquire().with_timeout(1h);
+        if (!permit) {
+            break;
+        }
+        ++of.rounds;
+    }
+}
+
+using loop = task<> (*)(supplies&);
+constexpr loop all_loops[] = {acquires,
+                              acquires_by_result,
+                              locks,
+                              sends_and_receives,
+                              waits_for_event,
+                              waits_for_latch,
+                              selects,
+                              selects_by_result,
+                              sleeps,
+                              acquires_in_a_child,
+                              acquires_in_children,
+                              awaits_children_without_waits,
+                              awaits_one_of_children_without_waits,
+                              joins_an_empty_group,
+                              acquires_with_a_limit};
+
+void nothing_is_missing(supplies& of) {
+    CHECK(of.permits.available() == 3);
+    CHECK(of.permits.waiters() == 0);
+    CHECK(of.lock.try_lock());
+    of.lock.unlock();
+    CHECK(of.numbers.size() == 0);
+    CHECK(of.rounds < 1'000'000);
+}
+
+// "stopped", or "" where it ended by itself.
+std::string end_of(join_handle<> h) {
+    try {
+        std::move(h).join();
+    } catch (const stopped_error&) {
+        return "stopped";
+    }
+    return "";
+}
+
+// Counts no round past a million: they run for as long as it takes.
+bool goes_on(supplies& of) {
+    return test::eventually([&of] { return of.rounds > 500; });
+}
+
+} // namespace
+
+TEST_CASE("cancel: ends a task whose every wait is over at once, and drops nothing") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
+    CAPTURE(workers, which);
+    const test::watchdog guard;
+    supplies of;
+    scheduler s(with(workers, false));
+    auto h = s.spawn(all_loops[which](of));
+    REQUIRE(goes_on(of));
+    of.rounds = 0;
+    CHECK(h.cancel());
+    end_of(std::move(h));
+    nothing_is_missing(of);
+}
+
+TEST_CASE("cancel: of many tasks whose every wait is over at once each ends") {
+    const test::watchdog guard;
+    supplies of;
+    scheduler s(with(2, false));
+    std::vector<join_handle<>> all;
+    for (int i = 0; i < 8; ++i) {
+        all.push_back(s.spawn(acquires(of)));
+    }
+    REQUIRE(goes_on(of));
+    for (auto& h : all) {
+        CHECK(h.cancel());
+    }
+    for (auto& h : all) {
+        CHECK(end_of(std::move(h)) == "stopped");
+    }
+    nothing_is_missing(of);
+}
+
+TEST_CASE("shutdown: ends tasks whose every wait is over at once") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    supplies of;
+    {
+        scheduler s(with(workers, false));
+        for (const loop l : {acquires, acquires_by_result, waits_for_event, selects}) {
+            s.spawn(l(of)).detach();
+        }
+        REQUIRE(goes_on(of));
+        s.shutdown();
+    }
+    nothing_is_missing(of);
+}
+
+namespace {
+
+task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cancelled) {
+    std::string seen;
+    {
+        const shield on;
+        of.rounds = 1;
+        while (!cancelled) {
+            co_await bide::this_task::yield();
+        }
+        for (int i = 0; i < 1'000; ++i) {
+            const auto permit = co_await of.permits.async_acquire().as_result();
+            if (!permit) {
+                seen += "-";
+            }
+        }
+        seen += "g";
+    }
+    try {
+        co_await acquires(of);
+    } catch (const stopped_error&) {
+        seen += "s";
+    }
+    co_return seen;
+}
+
+} // namespace
+
+TEST_CASE("shield: a task whose every wait is over at once is stopped when it has ended") {
+    const test::watchdog guard;
+    supplies of;
+    std::atomic<bool> cancelled{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn(acquires_shielded(of, cancelled));
+    REQUIRE(test::eventually([&] { return of.rounds == 1; }));
+    CHECK(h.cancel());
+    cancelled = true;
+    CHECK(std::move(h).join() == "gs");
+    nothing_is_missing(of);
+}
+
+namespace {
+
+// All that it acquires, as no part of the task that starts it.
+test::detached acquires_apart(supplies& of, int times, std::atomic<int>& granted) {
+    for (int i = 0; i < times; ++i) {
+        const auto permit = co_await of.permits.async_acquire().as_result();
+        granted += permit ? 1 : 1'000'000;
+    }
+}
+task<int> acquires_so_often(supplies& of, int times) {
+    int granted = 0;
+    for (int i = 0; i < times; ++i) {
+        const auto permit = co_await of.permits.async_acquire().as_result();
+        granted += permit ? 1 : 1'000'000;
+    }
+    co_return granted;
+}
+
+} // namespace
+
+TEST_CASE(
+    "cancel: what is no part of the task is not stopped, nor is what it waits for by sync_wait") {
+    const test::watchdog guard;
+    supplies of;
+    std::atomic<int> apart{0};
+    std::atomic<bool> cancelled{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn([&]() -> task<int> {
+        of.rounds = 1;
+        test::spin_until(cancelled);
+        acquires_apart(of, 1'000, apart);
+        co_return sync_wait(acquires_so_often(of, 1'000));
+    });
+    REQUIRE(test::eventually([&] { return of.rounds == 1; }));
+    CHECK(h.cancel());
+    cancelled = true;
+    CHECK(std::move(h).join() == 1'000);
+    CHECK(test::eventually([&] { return apart == 1'000; }));
+    nothing_is_missing(of);
+}
+
+TEST_CASE(
+    "scheduler: a task whose budget another coroutine has spent lets others run all the same") {
+    const test::watchdog guard;
+    supplies of;
+    std::atomic<int> apart{0};
+    std::atomic<bool> over{false};
+    scheduler s(with(1, false));
+    auto busy = s.spawn([&]() -> task<> {
+        acquires_apart(of, 200, apart);
+        while (!over) {
+            const auto permit = co_await of.permits.async_acquire();
+        }
+    });
+    s.spawn([&] { over = true; }).join();
+    std::move(busy).join();
+    CHECK(test::eventually([&] { return apart == 200; }));
+    nothing_is_missing(of);
+}
+
+// ---- Children of when_any
+
+namespace {
+
+task<int> endless(supplies& of, const loop l) {
+    co_await l(of);
+    co_return 0;
+}
+task<int> number(int n) { co_return n; }
+task<int> after_rounds(supplies& of, int rounds) {
+    while (of.rounds < rounds) {
+        co_await bide::this_task::yield();
+    }
+    co_return 7;
+}
+
+test::held race_without_executor(supplies& of, const loop l, std::optional<int>& out) {
+    auto got = co_await when_any(endless(of, l), after_rounds(of, 300));
+    out = std::get<1>(got);
+}
+task<int> acquires_elsewhere(supplies& of, test::thread_executor& elsewhere) {
+    co_await bide::this_task::yield().resume_on(elsewhere);
+    co_await acquires(of);
+    co_return 0;
+}
+test::detached race_elsewhere(supplies& of, test::thread_executor& elsewhere,
+                              std::atomic<int>& out) {
+    auto got = co_await when_any(acquires_elsewhere(of, elsewhere), after_rounds(of, 300));
+    out = std::get<1>(got);
+}
+
+} // namespace
+
+TEST_CASE("when_any: a loser whose every wait is over at once ends, on a scheduler or without") {
+    const bool pooled = GENERATE(true, false);
+    const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
+    CAPTURE(pooled, which);
+    const test::watchdog guard;
+    supplies of;
+    std::optional<scheduler> pool;
+    if (pooled) {
+        pool.emplace(with(1, false));
+    }
+    for (const bool first : {true, false}) {
+        auto race = first ? when_any(endless(of, all_loops[which]), number(5))
+                          : when_any(number(5), endless(of, all_loops[which]));
+        const auto got = pooled ? sync_wait(*pool, std::move(race)) : sync_wait(std::move(race));
+        CHECK(got.index() == (first ? 1 : 0));
+    }
+    auto late = when_any(endless(of, all_loops[which]), after_rounds(of, 300));
+    const auto got = pooled ? sync_wait(*pool, std::move(late)) : sync_wait(std::move(late));
+    CHECK(got.index() == 1);
+    nothing_is_missing(of);
+}
+
+TEST_CASE("when_any: children without any executor take turns, and a loser of them ends") {
+    const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
+    CAPTURE(which);
+    const test::watchdog guard;
+    supplies of;
+    std::optional<int> out;
+    test::held h = race_without_executor(of, all_loops[which], out);
+    h.start();
+    REQUIRE(h.done());
+    CHECK(out == 7);
+    nothing_is_missing(of);
+}
+
+TEST_CASE("when_any: inside a task that blocks in sync_wait the children take turns as well") {
+    const test::watchdog guard;
+    supplies of;
+    scheduler s(with(1, false));
+    CHECK(s.spawn([&] {
+               const auto race = sync_wait(when_any(endless(of, acquires), after_rounds(of, 300)));
+               return race.index();
+           }).join() == 1);
+    nothing_is_missing(of);
+}
+
+TEST_CASE(
+    "when_any: a child that went on elsewhere, where it has no executor, ends when it has lost") {
+    const test::watchdog guard;
+    supplies of;
+    std::atomic<int> out{0};
+    {
+        test::thread_executor elsewhere;
+        race_elsewhere(of, elsewhere, out);
+        REQUIRE(test::eventually([&] { return out == 7; }));
+    }
+    nothing_is_missing(of);
+}

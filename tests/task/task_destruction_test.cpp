@@ -1,0 +1,457 @@
+#include <bide/sync/semaphore.hpp>
+#include <bide/task/compose.hpp>
+#include <bide/task/task.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/gate.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+using bide::sync_wait;
+using bide::task;
+
+// Chains of tasks that are destroyed while they wait: in the order of nested destruction, without
+// the stack of it. At 200,000 frames a call for each overflows a stack of 8 MiB in every build.
+
+namespace {
+
+constexpr int deep = 200'000;
+
+// Counts down from the innermost, 0, to the outermost, and says whether each came in its turn.
+struct turns {
+    int expected = 0;
+    bool in_order = true;
+};
+class in_turn {
+public:
+    in_turn(turns& all, int number) noexcept : all_(all), number_(number) {}
+    in_turn(const in_turn&) = delete;
+    in_turn& operator=(const in_turn&) = delete;
+    ~in_turn() {
+        all_.in_order = all_.in_order && all_.expected == number_;
+        ++all_.expected;
+    }
+
+private:
+    turns& all_;
+    const int number_;
+};
+
+// Each refers to a local of the one that awaits it, to the end.
+task<> chain(bide::semaphore& s, turns& t, const in_turn* parent, int depth) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        co_await chain(s, t, &local, depth - 1);
+    }
+    static_cast<void>(parent);
+}
+
+test::held await_chain(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth + 1);
+    co_await chain(s, t, &local, depth);
+}
+
+} // namespace
+
+TEST_CASE("task: a chain that waits is destroyed from the inside out, and needs no stack for it") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    turns t;
+    {
+        test::held root = await_chain(s, t, deep);
+        root.start();
+        CHECK(s.waiters() == 1);
+        CHECK(t.expected == 0);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.expected == deep + 2);
+    CHECK(t.in_order);
+}
+
+namespace {
+
+// Says so when it is destroyed, and that its parent's local is still there.
+class child_of {
+public:
+    explicit child_of(const std::unique_ptr<int>& parents, long& sum) noexcept
+        : parents_(parents), sum_(sum) {}
+    child_of(const child_of&) = delete;
+    child_of& operator=(const child_of&) = delete;
+    ~child_of() { sum_ += *parents_; }
+
+private:
+    const std::unique_ptr<int>& parents_;
+    long& sum_;
+};
+
+task<> reads_parent(bide::semaphore& s, const std::unique_ptr<int>& parents, long& sum, int depth) {
+    const child_of local(parents, sum);
+    const auto mine = std::make_unique<int>(depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        co_await reads_parent(s, mine, sum, depth - 1);
+    }
+}
+test::held await_reads_parent(bide::semaphore& s, long& sum, int depth) {
+    const auto mine = std::make_unique<int>(depth + 1);
+    co_await reads_parent(s, mine, sum, depth);
+}
+
+} // namespace
+
+TEST_CASE("task: a destructor in a destroyed chain finds the locals of its parent") {
+    bide::semaphore s(0);
+    long sum = 0;
+    {
+        test::held root = await_reads_parent(s, sum, 1'000);
+        root.start();
+    }
+    CHECK(sum == 1'001L * 1'002 / 2);
+}
+
+namespace {
+
+// A lazy coroutine type that knows nothing of bide, and can be awaited.
+class foreign {
+public:
+    struct promise_type {
+        promise_type() noexcept {}
+        std::coroutine_handle<> parent;
+        foreign get_return_object() noexcept {
+            return foreign(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        struct to_parent {
+            to_parent() noexcept {}
+            bool await_ready() noexcept { return false; }
+            std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) noexcept {
+                return h.promise().parent;
+            }
+            void await_resume() noexcept {}
+        };
+        to_parent final_suspend() noexcept { return {}; }
+        void return_void() noexcept {}
+        [[noreturn]] void unhandled_exception() noexcept { std::terminate(); }
+    };
+
+    explicit foreign(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+    foreign(foreign&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    foreign& operator=(foreign&&) = delete;
+    ~foreign() {
+        if (frame_) {
+            frame_.destroy();
+        }
+    }
+
+    bool await_ready() noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> parent) noexcept {
+        frame_.promise().parent = parent;
+        return frame_;
+    }
+    void await_resume() noexcept {}
+
+private:
+    std::coroutine_handle<promise_type> frame_;
+};
+
+task<> broken_chain(bide::semaphore& s, turns& t, int depth, int foreign_at);
+foreign awaits_chain(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth);
+    co_await broken_chain(s, t, depth - 1, -1);
+}
+task<> broken_chain(bide::semaphore& s, turns& t, int depth, int foreign_at) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else if (depth == foreign_at) {
+        co_await awaits_chain(s, t, depth - 1);
+    } else {
+        co_await broken_chain(s, t, depth - 1, foreign_at);
+    }
+}
+test::held await_broken_chain(bide::semaphore& s, turns& t, int depth) {
+    co_await broken_chain(s, t, depth, depth / 2);
+}
+
+} // namespace
+
+TEST_CASE("task: a foreign coroutine in a destroyed chain is destroyed in its turn") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    turns t;
+    {
+        test::held root = await_broken_chain(s, t, deep);
+        root.start();
+        CHECK(s.waiters() == 1);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.expected == deep + 1);
+    CHECK(t.in_order);
+}
+
+// ---- what a task awaits besides
+
+namespace {
+
+class says {
+public:
+    says(std::string& said, char what) noexcept : said_(said), what_(what) {}
+    says(const says&) = delete;
+    says& operator=(const says&) = delete;
+    ~says() { said_ += what_; }
+
+private:
+    std::string& said_;
+    const char what_;
+};
+
+task<int> ends(std::string& said, char what) {
+    const says local(said, what);
+    co_return 1;
+}
+// Its argument goes with its frame.
+task<int> ends_with(std::shared_ptr<says> argument) {
+    static_cast<void>(argument);
+    co_return 1;
+}
+task<int> waits(bide::semaphore& s, std::string& said, char what) {
+    const says local(said, what);
+    const auto got = co_await s.async_acquire().as_result();
+    co_return got ? 1 : 0;
+}
+task<int> sums(bide::semaphore& s, std::string& said) {
+    const says local(said, 'p');
+    auto argument = std::make_shared<says>(said, 'a');
+    co_return co_await ends_with(std::move(argument)) + co_await waits(s, said, 'w');
+}
+task<int> waits_itself(bide::semaphore& s, std::string& said) {
+    const says local(said, 'p');
+    const int first = co_await ends(said, 'e');
+    const auto got = co_await s.async_acquire().as_result();
+    co_return got ? first : 0;
+}
+test::held await_int(task<int> t, int& got) { got = co_await std::move(t); }
+
+} // namespace
+
+TEST_CASE("task: destroyed after an await in the same expression, it destroys both children once") {
+    bide::semaphore s(0);
+    std::string said;
+    int got = 0;
+    {
+        test::held root = await_int(sums(s, said), got);
+        root.start();
+        CHECK(said.empty());
+    }
+    CHECK(said == "wap");
+    said.clear();
+    test::held root = await_int(sums(s, said), got);
+    root.start();
+    s.release();
+    CHECK(root.done());
+    CHECK(got == 2);
+    CHECK(said.size() == 3);
+}
+
+TEST_CASE("task: destroyed in a wait after an await, it finds no child that has gone") {
+    bide::semaphore s(0);
+    std::string said;
+    int got = 0;
+    {
+        test::held root = await_int(waits_itself(s, said), got);
+        root.start();
+        CHECK(said == "e");
+    }
+    CHECK(said == "ep");
+    CHECK(s.waiters() == 0);
+}
+
+namespace {
+
+// Its destructor destroys another chain.
+class keeps {
+public:
+    explicit keeps(test::held&& chain) : chain_(std::make_unique<test::held>(std::move(chain))) {}
+
+private:
+    std::unique_ptr<test::held> chain_;
+};
+
+task<> keeps_another(bide::semaphore& s, turns& others, int depth) {
+    test::held other = await_chain(s, others, depth);
+    other.start();
+    const keeps local(std::move(other));
+    const auto permit = co_await s.async_acquire();
+}
+task<> above(bide::semaphore& s, turns& others, int depth) {
+    if (depth == 0) {
+        co_await keeps_another(s, others, deep);
+    } else {
+        co_await above(s, others, depth - 1);
+    }
+}
+test::held await_above(bide::semaphore& s, turns& others) { co_await above(s, others, 1'000); }
+
+} // namespace
+
+TEST_CASE("task: a destructor in a destroyed chain may destroy a chain") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    turns others;
+    {
+        test::held root = await_above(s, others);
+        root.start();
+        CHECK(s.waiters() == 2);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(others.expected == deep + 2);
+    CHECK(others.in_order);
+}
+
+// ---- when_all, when_any
+
+namespace {
+
+task<> next_all(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        co_await bide::when_all(next_all(s, t, depth - 1));
+    }
+}
+task<> next_any(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        std::vector<task<>> children;
+        children.push_back(next_any(s, t, depth - 1));
+        co_await bide::when_any(std::move(children));
+    }
+}
+test::held await_void(task<> t) { co_await std::move(t); }
+
+} // namespace
+
+TEST_CASE("compose: nested when_alls and when_anys are destroyed in order, and need no stack") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    turns all;
+    turns any;
+    {
+        test::held with_all = await_void(next_all(s, all, deep / 2));
+        with_all.start();
+        test::held with_any = await_void(next_any(s, any, deep / 2));
+        with_any.start();
+        CHECK(s.waiters() == 2);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(all.expected == deep / 2 + 1);
+    CHECK(all.in_order);
+    CHECK(any.expected == deep / 2 + 1);
+    CHECK(any.in_order);
+}
+
+namespace {
+
+task<> hold_and_say(bide::semaphore& s, std::string& said, char what) {
+    const says local(said, what);
+    const auto permit = co_await s.async_acquire();
+}
+task<> nests(bide::semaphore& s, std::string& said) {
+    const says local(said, '.');
+    co_await bide::when_all(hold_and_say(s, said, 'a'), ends(said, 'b'),
+                            bide::when_any(hold_and_say(s, said, 'c'), hold_and_say(s, said, 'd')),
+                            hold_and_say(s, said, 'e'));
+}
+
+} // namespace
+
+TEST_CASE("compose: children destroyed with their parent are so one after the other, in order") {
+    bide::semaphore s(0);
+    std::string said;
+    {
+        test::held root = await_void(nests(s, said));
+        root.start();
+        CHECK(said == "b");
+    }
+    CHECK(said == "bacde.");
+    CHECK(s.waiters() == 0);
+}
+
+// ---- the end of deep chains
+
+namespace {
+
+task<int> throws_at_the_bottom(bide::semaphore& s, int depth) {
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+        throw std::runtime_error("bottom");
+    }
+    co_return 1 + co_await throws_at_the_bottom(s, depth - 1);
+}
+task<int> counts(bide::semaphore& s, int depth) {
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+        co_return 0;
+    }
+    co_return 1 + co_await counts(s, depth - 1);
+}
+task<int> counts_all(bide::semaphore& s, int depth) {
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+        co_return 0;
+    }
+    const auto [below] = co_await bide::when_all(counts_all(s, depth - 1));
+    co_return below + 1;
+}
+test::held outcome_of(task<int> t, int& value, std::string& error) {
+    try {
+        value = co_await std::move(t);
+    } catch (const std::runtime_error& e) {
+        error = e.what();
+    }
+}
+
+} // namespace
+
+TEST_CASE("task: the end of a deep chain, by a value or an exception, needs no stack") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    int value = 0;
+    std::string error;
+    test::held counted = outcome_of(counts(s, deep), value, error);
+    counted.start();
+    s.release();
+    CHECK(counted.done());
+    CHECK(value == deep);
+    test::held thrown = outcome_of(throws_at_the_bottom(s, deep), value, error);
+    thrown.start();
+    s.release();
+    CHECK(thrown.done());
+    CHECK(error == "bottom");
+}
+
+TEST_CASE("compose: the end of deeply nested when_alls needs no stack") {
+    const test::watchdog guard;
+    bide::semaphore s(0);
+    int value = 0;
+    std::string error;
+    test::held counted = outcome_of(counts_all(s, deep / 2), value, error);
+    counted.start();
+    s.release();
+    CHECK(counted.done());
+    CHECK(value == deep / 2);
+}

@@ -1,0 +1,430 @@
+#include <bide/task/this_task.hpp>
+
+#include <bide/sched/scheduler.hpp>
+#include <bide/sync/latch.hpp>
+#include <bide/sync/semaphore.hpp>
+#include <support/catch.hpp>
+#include <support/coroutines.hpp>
+#include <support/death.hpp>
+#include <support/fake_clock.hpp>
+#include <support/gate.hpp>
+#include <support/jitter.hpp>
+#include <support/scheduling.hpp>
+#include <support/waiting.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+using bide::join_handle;
+using bide::scheduler;
+using bide::scheduler_stats;
+using bide::stopped_error;
+using bide::sync_wait;
+using bide::task;
+using bide::this_task::get_stop_token;
+using bide::this_task::is_cancelled;
+using bide::this_task::shield;
+using bide::this_task::sleep_for;
+using bide::this_task::sleep_until;
+using bide::this_task::yield;
+using test::with;
+using clock_type = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// ---- Time
+
+TEST_CASE("sleep_for: is never too short, and none at all where there is nothing to wait for") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps);
+    const test::watchdog guard;
+    scheduler s(with(workers, naps));
+    CHECK(s.spawn([]() -> task<int> {
+               int early = 0;
+               for (int i = 0; i < 20; ++i) {
+                   const auto start = clock_type::now();
+                   const auto rest = std::chrono::microseconds(37 * i);
+                   co_await sleep_for(rest);
+                   early += clock_type::now() - start < rest ? 1 : 0;
+               }
+               co_return early;
+           }).join() == 0);
+    const scheduler_stats before = s.stats();
+    s.spawn([]() -> task<> {
+         co_await sleep_for(0s);
+         co_await sleep_for(-1h);
+         co_await sleep_until(clock_type::now() - 1h);
+         co_await sleep_until(clock_type::time_point::min());
+         co_await sleep_until(std::chrono::system_clock::now() - 1h);
+     }).join();
+    const scheduler_stats after = s.stats();
+    CHECK(after.timers_fired == before.timers_fired);
+}
+
+TEST_CASE("sleep_until: takes the time of any clock") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    CHECK(s.spawn([]() -> task<int> {
+               const auto a = clock_type::now() + 2ms;
+               co_await sleep_until(a);
+               const auto b = std::chrono::system_clock::now() + 2ms;
+               co_await sleep_until(b);
+               co_return (clock_type::now() < a ? 1 : 0) +
+                   (std::chrono::system_clock::now() < b ? 2 : 0);
+           }).join() == 0);
+}
+
+TEST_CASE("sleep_until: ends when its clock is set past its time, by that clock") {
+    const test::watchdog guard;
+    struct tag {};
+    using clock = test::fake_clock<tag>;
+    clock::set(10h);
+    clock::reads = 0;
+    scheduler s(with(1, false));
+    auto sleeper = s.spawn([]() -> task<bool> {
+        co_await sleep_until(clock::time_point(11h));
+        co_return clock::now() >= clock::time_point(11h);
+    });
+    auto limited = s.spawn([]() -> task<bool> {
+        const auto slept = co_await sleep_until(clock::time_point(13h)).with_timeout(1ms);
+        co_return !slept && slept.error() == bide::errc::timeout;
+    });
+    REQUIRE(test::eventually([] { return clock::reads > 4; }));
+    CHECK(std::move(limited).join());
+    clock::set(9h);
+    clock::set(12h);
+    CHECK(std::move(sleeper).join());
+}
+
+TEST_CASE("sleep_for: a time beyond all bounds is for ever, until a stop or another time-out") {
+    const test::watchdog guard;
+    std::stop_source stop;
+    scheduler s(with(1, false));
+    const auto sleeps = [&stop](auto rest) {
+        return [&stop, rest]() -> task<int> {
+            const auto slept = co_await sleep_for(rest).with_stop(stop.get_token());
+            co_return slept ? 1 : slept.error() == bide::errc::stopped ? 2 : 3;
+        };
+    };
+    auto a = s.spawn(sleeps(std::chrono::hours::max()));
+    auto b = s.spawn(sleeps(std::chrono::nanoseconds::max()));
+    auto c = s.spawn(sleeps(std::chrono::duration<double>(1e300)));
+    CHECK(s.spawn([]() -> task<bool> {
+               const auto slept = co_await sleep_for(std::chrono::hours::max()).with_timeout(1ms);
+               co_return !slept && slept.error() == bide::errc::timeout;
+           }).join());
+    CHECK(s.spawn([]() -> task<bool> {
+               const auto slept = co_await sleep_for(1ms).with_timeout(1h);
+               co_return slept.has_value();
+           }).join());
+    stop.request_stop();
+    CHECK(std::move(a).join() == 2);
+    CHECK(std::move(b).join() == 2);
+    CHECK(std::move(c).join() == 2);
+}
+
+TEST_CASE("sleep_for: many sleep at once, in and out of order, and all wake") {
+    const unsigned workers = GENERATE(1u, 3u);
+    const bool naps = GENERATE(true, false);
+    CAPTURE(workers, naps, test::run_seed());
+    const test::watchdog guard;
+    constexpr int sleepers = 3'000;
+    test::jitter chance(test::run_seed());
+    std::atomic<int> early{0};
+    bide::latch awake(sleepers);
+    scheduler s(with(workers, naps));
+    for (int i = 0; i < sleepers; ++i) {
+        const auto rest = chance.rest(24); // up to 16 ms
+        s.spawn([&early, &awake, rest]() -> task<> {
+             const auto start = clock_type::now();
+             co_await sleep_for(rest);
+             early += clock_type::now() - start < rest ? 1 : 0;
+             awake.count_down();
+         }).detach();
+    }
+    awake.wait();
+    CHECK(early == 0);
+}
+
+TEST_CASE("sleep_for: cancelled ones leave the others' time alone") {
+    const bool naps = GENERATE(true, false);
+    const test::watchdog guard;
+    scheduler s(with(2, naps));
+    std::vector<join_handle<int>> sleeping;
+    const auto sleeps = [](std::chrono::microseconds rest) -> task<int> {
+        const auto slept = co_await sleep_for(rest).as_result();
+        co_return slept ? 1 : 2;
+    };
+    for (int i = 0; i < 100; ++i) {
+        sleeping.push_back(s.spawn(sleeps(i % 2 == 0 ? std::chrono::microseconds(1h) : 10ms)));
+    }
+    s.spawn(sleeps(1ms)).join(); // by now they sleep
+    for (std::size_t i = 0; i < sleeping.size(); i += 2) {
+        sleeping[i].cancel();
+    }
+    int woke = 0;
+    int stopped = 0;
+    for (auto& h : sleeping) {
+        try {
+            (std::move(h).join() == 1 ? woke : stopped) += 1;
+        } catch (const stopped_error&) {
+            ++stopped;
+        }
+    }
+    CHECK(woke == 50);
+    CHECK(stopped == 50);
+}
+
+TEST_CASE("this_task: time-outs in tasks are their workers' affair, whatever they wait for") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const test::watchdog guard;
+    scheduler s(with(workers, false));
+    bide::semaphore none(0);
+    const auto times = [&none]() -> task<int> {
+        int out = 0;
+        for (int i = 0; i < 10; ++i) {
+            const auto got = co_await none.async_acquire().with_timeout(100us);
+            out += got ? 0 : 1;
+            co_await sleep_for(100us);
+        }
+        co_return out;
+    };
+    CHECK(s.spawn(times).join() == 10);
+    const scheduler_stats now = s.stats();
+    CHECK(now.timers_fired == 20); // by nobody else
+    CHECK(s.spawn([&] {            // which loses its worker meanwhile
+               auto other = s.spawn([&] { none.release(); });
+               none.acquire();
+               std::move(other).join();
+               return sync_wait(times());
+           })
+              .join() == 10);
+    CHECK(none.waiters() == 0);
+}
+
+TEST_CASE("sleep_for: anybody may, without a scheduler too") {
+    const test::watchdog guard;
+    CHECK(sync_wait([]() -> task<bool> {
+        const auto start = clock_type::now();
+        co_await sleep_for(1ms);
+        co_await yield();
+        co_return clock_type::now() - start >= 1ms && !is_cancelled() &&
+            !get_stop_token().stop_possible();
+    }()));
+}
+
+// ---- Cancelled
+
+TEST_CASE("this_task: nobody is cancelled where no task runs, and a shield does nothing there") {
+    CHECK_FALSE(is_cancelled());
+    CHECK_FALSE(get_stop_token().stop_possible());
+    const shield nothing;
+    const shield again;
+    CHECK_FALSE(is_cancelled());
+}
+
+TEST_CASE("this_task: its stop token is stopped when it is cancelled, whoever holds it") {
+    const test::watchdog guard;
+    bide::semaphore none(0);
+    std::atomic<int> called{0};
+    std::optional<std::stop_token> kept;
+    std::atomic<bool> is_kept{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn([&]() -> task<int> {
+        const auto inner = []() -> task<std::stop_token> { co_return get_stop_token(); };
+        const std::stop_token token = get_stop_token();
+        const std::stop_token same = co_await inner();
+        kept = token;
+        is_kept = true;
+        const auto count = [&called] { ++called; };
+        const std::stop_callback<decltype(count)> callback(token, count);
+        const auto got = co_await none.async_acquire().as_result();
+        co_return (got ? 0 : 1) + (token.stop_requested() ? 2 : 0) + (token == same ? 4 : 0);
+    });
+    REQUIRE(test::eventually([&] { return is_kept && none.waiters() == 1; }));
+    CHECK_FALSE(kept->stop_requested());
+    h.cancel();
+    CHECK(std::move(h).join() == 7);
+    CHECK(called == 1);
+    CHECK(kept->stop_requested());
+}
+
+TEST_CASE("this_task: the stop token of a cancelled task is stopped from the beginning") {
+    const test::watchdog guard;
+    std::atomic<bool> runs{false};
+    std::atomic<bool> cancelled{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn([&] {
+        runs = true;
+        test::spin_until(cancelled);
+        return get_stop_token().stop_requested();
+    });
+    REQUIRE(test::eventually([&] { return runs.load(); }));
+    h.cancel();
+    cancelled = true;
+    CHECK(std::move(h).join());
+}
+
+TEST_CASE(
+    "this_task: a cancelled task that gives way goes behind the others, and is stopped then") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    std::unique_ptr<join_handle<std::string>> own;
+    std::atomic<bool> there{false};
+    std::string seen;
+    own = std::make_unique<join_handle<std::string>>(s.spawn([&]() -> task<std::string> {
+        test::spin_until(there);
+        own->cancel();
+        auto other = s.spawn([&] { seen += "o"; });
+        const auto yielded = co_await yield().as_result();
+        seen += yielded ? "-" : "s";
+        co_return seen;
+    }));
+    there = true;
+    REQUIRE(test::eventually([&] { return own->done(); }));
+    CHECK(std::move(*own).join() == "os");
+}
+
+// ---- Shields
+
+TEST_CASE("shield: a cancellation waits for its end, and takes effect then") {
+    const bool naps = GENERATE(true, false);
+    const bool waits = GENERATE(true, false); // or runs when it is cancelled
+    CAPTURE(naps, waits);
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    bide::semaphore none(0);
+    std::atomic<bool> shielded{false};
+    std::atomic<bool> cancelled{false};
+    std::atomic<int> called{0};
+    scheduler s(with(2, naps));
+    auto h = s.spawn([&]() -> task<std::string> {
+        std::string seen;
+        const std::stop_token token = get_stop_token();
+        const auto count = [&called] { ++called; };
+        const std::stop_callback<decltype(count)> callback(token, count);
+        {
+            const shield outer;
+            {
+                const shield inner;
+                shielded = true;
+                if (!waits) {
+                    test::spin_until(cancelled);
+                }
+                auto got = co_await permits.async_acquire().as_result();
+                seen += got ? "g" : "-";
+                if (got) {
+                    got->forget();
+                }
+            }
+            co_await yield();
+            seen += is_cancelled() || token.stop_requested() ? "-" : "n";
+            seen += called == 0 ? "0" : "-";
+        }
+        seen += is_cancelled() && token.stop_requested() ? "c" : "-";
+        seen += called == 1 ? "1" : "-";
+        {
+            const shield late; // it has effect again
+            co_await yield();
+            seen += is_cancelled() ? "-" : "n";
+        }
+        const auto got = co_await none.async_acquire().as_result();
+        seen += got ? "-" : "s";
+        co_return seen;
+    });
+    REQUIRE(test::eventually([&] { return shielded.load(); }));
+    if (waits) {
+        REQUIRE(test::has_waiters(permits, 1));
+    }
+    CHECK(h.cancel());
+    cancelled = true;
+    if (waits) {
+        CHECK(permits.waiters() == 1);
+    }
+    permits.release();
+    CHECK(std::move(h).join() == "gn0c1ns");
+}
+
+namespace {
+
+// So many shields, one inside the other; then whether it is cancelled.
+task<bool> nest(int depth, std::atomic<bool>& deep, const std::atomic<bool>& cancelled) {
+    std::deque<shield> all;
+    for (int i = 0; i < depth; ++i) {
+        all.emplace_back();
+    }
+    deep = true;
+    test::spin_until(cancelled);
+    bool seen = is_cancelled();
+    while (!all.empty()) {
+        seen = seen || is_cancelled();
+        all.pop_back();
+    }
+    co_return !seen && is_cancelled();
+}
+
+} // namespace
+
+TEST_CASE("shield: 65,535 nest, and neither a reference nor a cancellation is lost") {
+    const test::watchdog guard;
+    scheduler s(with(1, false));
+    for (const int depth : {1, 255, 256, 257, 60'000, 65'535}) {
+        std::atomic<bool> deep{false};
+        std::atomic<bool> cancelled{false};
+        auto h = s.spawn(nest(depth, deep, cancelled));
+        REQUIRE(test::eventually([&] { return deep.load(); }));
+        CHECK_FALSE(h.done());
+        CHECK(h.cancel());
+        cancelled = true;
+        CHECK(std::move(h).join());
+    }
+}
+
+#if BIDE_TESTS_CAN_DIE_AT_WORK
+TEST_CASE("shield: one too many says so and terminates") {
+    CHECK(test::contains(test::dies([] {
+                             scheduler s(with(1, false));
+                             std::atomic<bool> yes{true};
+                             s.spawn(nest(65'536, yes, yes)).join();
+                         }),
+                         "more than 65535 shields"));
+}
+#endif
+
+TEST_CASE("shield: holds while the task goes elsewhere and blocks") {
+    const test::watchdog guard;
+    bide::semaphore permits(0);
+    test::thread_executor elsewhere;
+    scheduler s(with(1, false));
+    scheduler other(with(1, false));
+    auto h = s.spawn([&]() -> task<std::string> {
+        std::string seen;
+        {
+            const shield on;
+            auto first = co_await permits.async_acquire().resume_on(elsewhere);
+            first.forget();
+            seen += is_cancelled() ? "-" : "n";
+            co_await other.schedule();
+            seen += is_cancelled() ? "-" : "n";
+            co_await yield();
+            permits.acquire(); // its worker runs something else
+            seen += is_cancelled() ? "-" : "n";
+        }
+        seen += is_cancelled() ? "c" : "-";
+        co_return seen;
+    });
+    REQUIRE(test::has_waiters(permits, 1));
+    CHECK(h.cancel());
+    permits.release();
+    REQUIRE(test::has_waiters(permits, 1));
+    s.spawn([&] { permits.release(); }).join();
+    CHECK(std::move(h).join() == "nnnc");
+}
