@@ -1049,8 +1049,8 @@ TEST_CASE("channel: a coroutine that is destroyed without an item leaves its vec
     }
     SECTION("none asked for, before it goes on") {
         const auto wait = ch.async_recv_n(out, 0).as_case();
-        REQUIRE(wait.ops->try_now(wait.target) == bide::fate::granted);
-        wait.ops->give_back(wait.target, bide::fate::granted);
+        REQUIRE(wait.ops->try_now(wait.target) == bide::wait_status::granted);
+        wait.ops->give_back(wait.target, bide::wait_status::granted);
     }
     CHECK(out == ints{7, 8});
     CHECK(ch.empty());
@@ -1527,7 +1527,7 @@ private:
 
 class walk {
     using item = test::counted_once;
-    using what = bide::fate;
+    using what = bide::wait_status;
 
     // One who waits; below, what the model expects of it.
     struct guest {

@@ -85,8 +85,8 @@ struct strict {
 struct greedy {
     greedy() noexcept = default;
     template <class Any>
-    requires(!std::is_same_v<std::remove_cvref_t<Any>, greedy>) greedy(Any&&)
-    noexcept : n(-1) {}
+        requires(!std::is_same_v<std::remove_cvref_t<Any>, greedy>)
+    greedy(Any&&) noexcept : n(-1) {}
     operator bool() const noexcept { return false; }
     int n = 0;
 };

@@ -555,8 +555,8 @@ TEMPLATE_TEST_CASE("handles: the channel's memory stays until the last receiver'
     }
     ints out;
     stays_while_a_coroutine_waits(make(), [](auto& ends) { return ends.second.async_recv(); });
-    stays_while_a_coroutine_waits(
-        make(), [&out](auto& ends) { return ends.second.async_recv_n(out, 1); });
+    stays_while_a_coroutine_waits(make(),
+                                  [&out](auto& ends) { return ends.second.async_recv_n(out, 1); });
     stays_while_a_coroutine_waits(
         make(), [](auto& ends) { return bide::async_select(bide::on_recv(ends.second)); });
 }

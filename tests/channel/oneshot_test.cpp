@@ -368,7 +368,8 @@ TEST_CASE("oneshot: a coroutine that is destroyed leaves the value to the next")
     CHECK((value && **value == 7));
 }
 
-TEST_CASE("oneshot: a value that came to a destroyed coroutine goes with the receiver at the latest") {
+TEST_CASE(
+    "oneshot: a value that came to a destroyed coroutine goes with the receiver at the latest") {
     const test::watchdog guard;
     test::tally t;
     {

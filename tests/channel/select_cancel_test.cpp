@@ -758,10 +758,9 @@ TEST_CASE("select: a waker may destroy a select that its release has decided") {
     bide::semaphore s(0);
     bool ran = false;
     std::optional<test::held> victim;
-    bide::semaphore::waiter first(1, {[](void* v) noexcept {
-                                          static_cast<std::optional<test::held>*>(v)->reset();
-                                      },
-                                      &victim});
+    bide::semaphore::waiter first(
+        1,
+        {[](void* v) noexcept { static_cast<std::optional<test::held>*>(v)->reset(); }, &victim});
     REQUIRE_FALSE(s.acquire_wait(first));
     victim.emplace(select_either(ch, s, ran));
     victim->start();

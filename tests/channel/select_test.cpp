@@ -1277,8 +1277,8 @@ TEST_CASE("select: a send to an unbounded channel has decided before its receive
         &seen));
     bide::basic_waiter<platform> sender(bide::detail::address_of(&value));
     sender.contest([](void*) noexcept {}, seen.choice);
-    REQUIRE(core.enqueue(receiver, side::receiving) == bide::fate::waiting);
-    CHECK(core.enqueue(sender, side::sending) == bide::fate::granted);
+    REQUIRE(core.enqueue(receiver, side::receiving) == bide::wait_status::waiting);
+    CHECK(core.enqueue(sender, side::sending) == bide::wait_status::granted);
     CHECK(got == 3);
     CHECK(seen.was_decided);
 }

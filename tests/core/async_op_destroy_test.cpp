@@ -177,8 +177,7 @@ TEST_CASE("async_op: what a stop resumes may destroy what the release around it 
     bool stopped = false;
     victim.emplace(take(t, out));
     held stopping = take_on_and_stop(here, t, stop);
-    held killer =
-        take_on_until_stopped_and_destroy(here, never, stop.get_token(), victim, stopped);
+    held killer = take_on_until_stopped_and_destroy(here, never, stop.get_token(), victim, stopped);
     killer.start();
     victim->start();
     stopping.start();

@@ -53,9 +53,9 @@ namespace {
 // Blocks its thread until it gets a token of another place.
 held take_and_block(tokens& t, tokens& until, outcome& out) {
     const auto token = co_await t.async_take().as_result();
-    const bide::fate what = until.take_until(bide::deadline::never());
+    const bide::wait_status what = until.take_until(bide::deadline::never());
     out.note(token);
-    out.granted = what == bide::fate::granted;
+    out.granted = what == bide::wait_status::granted;
 }
 held take_and_give(tokens& t, tokens& to, outcome& out) {
     const auto token = co_await t.async_take().as_result();

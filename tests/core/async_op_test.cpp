@@ -150,16 +150,17 @@ struct offer {
         using ops = bide::wait_ops<answer, bide::native_platform>;
         static constexpr ops how{
             [](const bide::wait_target& t) noexcept {
-                return self(t).where.try_take() ? bide::fate::granted : bide::fate::waiting;
+                return self(t).where.try_take() ? bide::wait_status::granted
+                                                : bide::wait_status::waiting;
             },
             [](const bide::wait_target& t, ops::waiter& w) noexcept {
-                return self(t).where.enqueue(w) != bide::fate::waiting;
+                return self(t).where.enqueue(w) != bide::wait_status::waiting;
             },
-            [](const bide::wait_target& t, ops::waiter& w, bide::fate why) noexcept {
+            [](const bide::wait_target& t, ops::waiter& w, bide::wait_status why) noexcept {
                 return self(t).where.cancel(w, why);
             },
-            [](const bide::wait_target& t, bide::fate what) noexcept {
-                return what == bide::fate::granted
+            [](const bide::wait_target& t, bide::wait_status what) noexcept {
+                return what == bide::wait_status::granted
                            ? answer()
                            : answer(bide::unexpected<refusal>{
                                  refusal{bide::errc_of(what), std::move(self(t).value)}});

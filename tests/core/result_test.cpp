@@ -613,9 +613,8 @@ TEST_CASE("result: each chain passes the value on, or the error, in its own valu
 
     // A chain of values that move takes them along.
     using once = result<std::unique_ptr<int>>;
-    const auto taken = once(std::make_unique<int>(5)).transform([](std::unique_ptr<int> p) {
-        return *p + 1;
-    });
+    const auto taken =
+        once(std::make_unique<int>(5)).transform([](std::unique_ptr<int> p) { return *p + 1; });
     CHECK(taken == 6);
     CHECK(once(unexpected{errc::full}).transform_error([](errc e) { return e == errc::full; }) ==
           unexpected{true});

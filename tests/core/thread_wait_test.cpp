@@ -18,7 +18,7 @@
 
 using namespace std::chrono_literals;
 using bide::deadline;
-using bide::fate;
+using bide::wait_status;
 using test::basic_tokens;
 
 #define BIDE_THREAD_WAIT_TEST_CASE(name)                                                           \
@@ -27,17 +27,17 @@ using test::basic_tokens;
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what can complete when it is queued is not waited for") {
     const test::watchdog guard;
     basic_tokens<TestType> t(2);
-    CHECK(t.take_until(deadline::never()) == fate::granted);
-    CHECK(t.take(std::stop_token()) == fate::granted);
+    CHECK(t.take_until(deadline::never()) == wait_status::granted);
+    CHECK(t.take(std::stop_token()) == wait_status::granted);
     t.close();
-    CHECK(t.take_until(deadline::never()) == fate::closed);
-    CHECK(t.take(std::stop_token()) == fate::closed);
+    CHECK(t.take_until(deadline::never()) == wait_status::closed);
+    CHECK(t.take(std::stop_token()) == wait_status::closed);
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline that has passed is not waited for") {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
-    CHECK(t.take_until(deadline::poll()) == fate::timed_out);
+    CHECK(t.take_until(deadline::poll()) == wait_status::timed_out);
     CHECK(t.waiters() == 0);
 }
 
@@ -45,7 +45,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait ends at its deadline, not before
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     const deadline end = deadline::after(2ms);
-    CHECK(t.take_until(end) == fate::timed_out);
+    CHECK(t.take_until(end) == wait_status::timed_out);
     CHECK(bide::native_platform::now() >= end.steady_ns());
     CHECK(t.waiters() == 0);
     t.give();
@@ -54,17 +54,17 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait ends at its deadline, not before
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a sleeping thread") {
     constexpr int rounds = 80;
-    for (const fate expected : {fate::granted, fate::closed}) {
+    for (const wait_status expected : {wait_status::granted, wait_status::closed}) {
         int right = 0;
         for (int i = 0; i < rounds; ++i) {
             basic_tokens<TestType> t(0);
             const bool stoppable = i % 2 == 0;
-            fate seen{};
+            wait_status seen{};
             test::run_threads(2, [&](int me) {
                 if (me == 1) {
                     seen = stoppable ? t.take(test::new_stop().get_token())
                                      : t.take_until(deadline::after(1h));
-                } else if (expected == fate::closed) {
+                } else if (expected == wait_status::closed) {
                     t.close();
                 } else {
                     t.give();
@@ -81,15 +81,15 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop ends the wait, whenever it is re
     basic_tokens<TestType> t(0);
     std::stop_source before = test::new_stop();
     before.request_stop();
-    CHECK(t.take(before.get_token()) == fate::stopped);
+    CHECK(t.take(before.get_token()) == wait_status::stopped);
 
     std::stop_source within = test::new_stop();
     t.before_enqueue(bide::waker(
         [](void* s) noexcept { static_cast<std::stop_source*>(s)->request_stop(); }, &within));
-    CHECK(t.take(within.get_token()) == fate::stopped);
+    CHECK(t.take(within.get_token()) == wait_status::stopped);
 
     std::stop_source after = test::new_stop();
-    fate seen{};
+    wait_status seen{};
     test::run_threads(2, [&](int me) {
         if (me == 0) {
             seen = t.take(after.get_token());
@@ -98,7 +98,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop ends the wait, whenever it is re
             after.request_stop();
         }
     });
-    CHECK(seen == fate::stopped);
+    CHECK(seen == wait_status::stopped);
     CHECK(t.waiters() == 0);
     t.give();
     CHECK(t.available() == 1);
@@ -109,14 +109,14 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what is ready is granted with a stop re
     basic_tokens<TestType> t(1);
     std::stop_source stop = test::new_stop();
     stop.request_stop();
-    CHECK(t.take(stop.get_token()) == fate::granted);
+    CHECK(t.take(stop.get_token()) == wait_status::granted);
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait finds nothing of it") {
     const test::watchdog guard;
     basic_tokens<TestType> t(1);
     std::stop_source stop = test::new_stop();
-    CHECK(t.take(stop.get_token()) == fate::granted);
+    CHECK(t.take(stop.get_token()) == wait_status::granted);
     stop.request_stop();
     t.give();
     CHECK(t.available() == 1);
@@ -128,10 +128,10 @@ namespace {
 // Hands its token on when a wait is cancelled: somebody else is let through by a removal.
 struct passing : test::tokens {
     using test::tokens::tokens;
-    bide::fate take_stoppable(const std::stop_token& stop) {
+    bide::wait_status take_stoppable(const std::stop_token& stop) {
         return bide::thread_wait<passing, test::native>::stoppable(*this, 1, stop);
     }
-    bool cancel(bide::basic_waiter<test::native>& w, fate why) noexcept {
+    bool cancel(bide::basic_waiter<test::native>& w, wait_status why) noexcept {
         const bool removed = test::tokens::cancel(w, why);
         if (removed) {
             give();
@@ -147,7 +147,7 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere")
     test::outcome out;
     std::stop_source stop = test::new_stop();
     std::thread::id stopper;
-    fate seen{};
+    wait_status seen{};
     test::held behind = test::take(t, out);
     test::run_threads(2, [&](int me) {
         if (me == 0) {
@@ -160,7 +160,7 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere")
         }
     });
     REQUIRE(test::eventually([&] { return out.done.load(); }));
-    CHECK(seen == fate::stopped);
+    CHECK(seen == wait_status::stopped);
     CHECK(out.is_granted());
     CHECK(out.on_resumer);
     CHECK(out.on != stopper);
@@ -179,9 +179,9 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each
         test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(me));
         if (me == 0) {
             for (int i = 0; i < rounds; ++i) {
-                const fate what = t.take_until(deadline::after(chance.rest(14)));
-                granted += what == fate::granted ? 1 : 0;
-                timed_out += what == fate::timed_out ? 1 : 0;
+                const wait_status what = t.take_until(deadline::after(chance.rest(14)));
+                granted += what == wait_status::granted ? 1 : 0;
+                timed_out += what == wait_status::timed_out ? 1 : 0;
             }
             over = true;
         } else {
@@ -206,7 +206,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wai
     for (int i = 0; i < rounds; ++i) {
         basic_tokens<TestType> t(0);
         std::stop_source stop = test::new_stop();
-        fate seen{};
+        wait_status seen{};
         test::run_threads(3, [&](int me) {
             test::jitter chance(test::run_seed() + static_cast<std::uint32_t>(3 * i + me));
             if (me == 0) {
@@ -219,8 +219,8 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wai
                 stop.request_stop();
             }
         });
-        const bool granted = seen == fate::granted && t.available() == 0;
-        const bool stopped = seen == fate::stopped && t.available() == 1;
+        const bool granted = seen == wait_status::granted && t.available() == 0;
+        const bool stopped = seen == wait_status::stopped && t.available() == 1;
         conserved += (granted || stopped) && t.waiters() == 0 ? 1 : 0;
     }
     CHECK(conserved == rounds);
@@ -246,13 +246,13 @@ namespace {
 // returned yet: then a stop is requested.
 struct vanishing {
     std::stop_source stop = test::new_stop();
-    bide::fate outcome;
+    bide::wait_status outcome;
     int touched = 0;
     bool gone = false;
 
-    explicit vanishing(bide::fate what) : outcome(what) {}
-    fate enqueue(bide::basic_waiter<test::native>&) noexcept { return fate::waiting; }
-    bool cancel(bide::basic_waiter<test::native>&, fate) noexcept {
+    explicit vanishing(bide::wait_status what) : outcome(what) {}
+    wait_status enqueue(bide::basic_waiter<test::native>&) noexcept { return wait_status::waiting; }
+    bool cancel(bide::basic_waiter<test::native>&, wait_status) noexcept {
         touched += gone ? 1 : 0;
         return false;
     }
@@ -268,7 +268,7 @@ struct vanishing {
 
 TEST_CASE("thread_wait: a stop that finds the wait over does not touch the primitive") {
     const test::watchdog guard;
-    for (const fate what : {fate::granted, fate::closed}) {
+    for (const wait_status what : {wait_status::granted, wait_status::closed}) {
         vanishing q(what);
         using waits = bide::thread_wait<vanishing, test::native>;
         CHECK(waits::stoppable(q, 1, q.stop.get_token()) == what);
@@ -281,7 +281,7 @@ TEST_CASE("thread_wait: a primitive may wait in its own way") {
     const test::watchdog guard;
     own_way t(0);
     using waits = bide::thread_wait<own_way, test::native>;
-    CHECK(waits::until(t, 1, deadline::after(1us)) == fate::timed_out);
+    CHECK(waits::until(t, 1, deadline::after(1us)) == wait_status::timed_out);
     CHECK(t.awaited == 1);
 }
 
@@ -290,7 +290,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on 
     clock::set(0s);
     clock::reads = 0;
     basic_tokens<TestType> t(0);
-    fate seen{};
+    wait_status seen{};
     test::run_threads(2, [&](int me) {
         if (me == 0) {
             seen = t.take_until(deadline::at(typename clock::time_point(1ms)));
@@ -299,7 +299,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline on another clock is kept on 
             clock::set(1ms);
         }
     });
-    CHECK(seen == fate::timed_out);
+    CHECK(seen == wait_status::timed_out);
     CHECK(clock::reads > 9);
 }
 
@@ -309,7 +309,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a clock that is set past a deadline end
     clock::set(0s);
     clock::reads = 0;
     basic_tokens<TestType> t(0);
-    fate seen{};
+    wait_status seen{};
     test::run_threads(2, [&](int me) {
         if (me == 0) {
             seen = t.take_until(deadline::at(typename clock::time_point(1h)));
@@ -319,7 +319,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a clock that is set past a deadline end
             clock::set(2h);
         }
     });
-    CHECK(seen == fate::timed_out);
+    CHECK(seen == wait_status::timed_out);
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: errno stays as it was and nothing is allocated") {

@@ -502,7 +502,7 @@ TEST_CASE("timer: without time-outs and stops no thread is started") {
     CHECK(outs[0].is_granted());
     t.give();
     CHECK(outs[1].is_granted());
-    CHECK(t.take_until(deadline::after(1us)) == bide::fate::granted);
+    CHECK(t.take_until(deadline::after(1us)) == bide::wait_status::granted);
     CHECK(platform::started == 0);
 }
 

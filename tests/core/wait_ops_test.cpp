@@ -22,14 +22,14 @@ using carrying = bide::result<delivery>;
 int collected = 0;
 int returned = 0;
 
-constexpr auto tries = [](const bide::wait_target&) noexcept { return bide::fate::waiting; };
+constexpr auto tries = [](const bide::wait_target&) noexcept { return bide::wait_status::waiting; };
 constexpr auto enqueues = [](const bide::wait_target&, waiter&) noexcept { return false; };
-constexpr auto cancels = [](const bide::wait_target&, waiter&, bide::fate) noexcept {
+constexpr auto cancels = [](const bide::wait_target&, waiter&, bide::wait_status) noexcept {
     return true;
 };
-constexpr auto collects = [](const bide::wait_target& t, bide::fate what) -> plain {
+constexpr auto collects = [](const bide::wait_target& t, bide::wait_status what) -> plain {
     ++collected;
-    if (what != bide::fate::granted) {
+    if (what != bide::wait_status::granted) {
         return bide::unexpected{bide::errc_of(what)};
     }
     return static_cast<int>(t.amount);
@@ -38,11 +38,11 @@ constexpr auto collects = [](const bide::wait_target& t, bide::fate what) -> pla
 constexpr bide::wait_ops<plain, platform> collecting{tries, enqueues, cancels, collects};
 constexpr bide::wait_ops<plain, platform> returning{
     tries, enqueues, cancels, collects,
-    [](const bide::wait_target&, bide::fate) noexcept { ++returned; }};
+    [](const bide::wait_target&, bide::wait_status) noexcept { ++returned; }};
 
 } // namespace
 
-template <> struct bide::wait_cargo<carrying> {
+template <> struct bide::wait_payload<carrying> {
     using type = parcel;
 };
 
@@ -51,26 +51,26 @@ static_assert(std::is_same_v<bide::as_result_t<void>, bide::result<void>>);
 static_assert(std::is_same_v<bide::as_result_t<plain>, plain>);
 static_assert(
     std::is_same_v<bide::as_result_t<bide::result<void, long>>, bide::result<void, long>>);
-static_assert(std::is_empty_v<bide::wait_cargo_t<plain>>);
-static_assert(std::is_same_v<bide::wait_cargo_t<carrying>, parcel>);
+static_assert(std::is_empty_v<bide::wait_payload_t<plain>>);
+static_assert(std::is_same_v<bide::wait_payload_t<carrying>, parcel>);
 
 TEST_CASE("wait_ops: each fate but granted has its errc") {
-    CHECK(bide::errc_of(bide::fate::closed) == bide::errc::closed);
-    CHECK(bide::errc_of(bide::fate::stopped) == bide::errc::stopped);
-    CHECK(bide::errc_of(bide::fate::timed_out) == bide::errc::timeout);
+    CHECK(bide::errc_of(bide::wait_status::closed) == bide::errc::closed);
+    CHECK(bide::errc_of(bide::wait_status::stopped) == bide::errc::stopped);
+    CHECK(bide::errc_of(bide::wait_status::timed_out) == bide::errc::timeout);
 }
 
 TEST_CASE("wait_ops: a target carries a cargo where there is one, and is the same otherwise") {
     int queue = 0;
     int owner = 0;
     bide::wait_target target{&queue, &owner, 3};
-    CHECK(target.cargo == nullptr);
-    bide::wait_cargo_t<plain> none;
+    CHECK(target.payload == nullptr);
+    bide::wait_payload_t<plain> none;
     target.carry(none);
-    CHECK(target.cargo == nullptr);
+    CHECK(target.payload == nullptr);
     parcel some;
     target.carry(some);
-    CHECK(target.cargo == &some);
+    CHECK(target.payload == &some);
     CHECK(target.queue == &queue);
     CHECK(target.owner == &owner);
     CHECK(target.amount == 3);
@@ -80,12 +80,12 @@ TEST_CASE(
     "wait_ops: what nobody collects is given back, by collecting where there is no other way") {
     const bide::wait_target target{nullptr, nullptr, 7};
     collected = returned = 0;
-    CHECK(collecting.collect(target, bide::fate::granted).value() == 7);
-    CHECK(collecting.collect(target, bide::fate::closed).error() == bide::errc::closed);
+    CHECK(collecting.collect(target, bide::wait_status::granted).value() == 7);
+    CHECK(collecting.collect(target, bide::wait_status::closed).error() == bide::errc::closed);
     CHECK(collected == 2);
-    collecting.give_back(target, bide::fate::granted);
+    collecting.give_back(target, bide::wait_status::granted);
     CHECK(collected == 3);
-    returning.give_back(target, bide::fate::granted);
+    returning.give_back(target, bide::wait_status::granted);
     CHECK(collected == 3);
     CHECK(returned == 1);
 }
@@ -93,12 +93,12 @@ TEST_CASE(
 TEST_CASE("wait_ops: a wait that has not begun takes its cargo along") {
     static constexpr bide::wait_ops<carrying, platform> ops{
         tries, enqueues, cancels,
-        [](const bide::wait_target&, bide::fate) -> carrying { return delivery(); }};
+        [](const bide::wait_target&, bide::wait_status) -> carrying { return delivery(); }};
     bide::basic_wait<carrying, platform> first(ops, bide::wait_target{},
                                                parcel{std::make_unique<int>(42)});
     const bide::basic_wait<carrying, platform> second(std::move(first));
     CHECK(second.ops == &ops);
-    CHECK(first.cargo.inside == nullptr);
-    REQUIRE(second.cargo.inside != nullptr);
-    CHECK(*second.cargo.inside == 42);
+    CHECK(first.payload.inside == nullptr);
+    REQUIRE(second.payload.inside != nullptr);
+    CHECK(*second.payload.inside == 42);
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 using bide::deadline;
-using bide::fate;
+using bide::wait_status;
 using waiter = bide::basic_waiter<test::native>;
 using waiter_queue = bide::basic_waiter_queue<test::native>;
 using wake_list = bide::basic_wake_list<test::native>;
@@ -142,15 +142,15 @@ TEST_CASE("wake_list: what it holds is published in order, once, and it is empty
         CHECK_FALSE(list.empty());
     }
     CHECK(order.empty()); // no wake before
-    list.publish(fate::closed);
+    list.publish(wait_status::closed);
     CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
     CHECK(list.empty());
     for (const waiter& w : all) {
-        CHECK(w.outcome() == fate::closed);
+        CHECK(w.outcome() == wait_status::closed);
     }
-    list.publish(fate::granted);
+    list.publish(wait_status::granted);
     CHECK(order.size() == 5);
-    CHECK(all.front().outcome() == fate::closed);
+    CHECK(all.front().outcome() == wait_status::closed);
 }
 
 TEST_CASE("wake_list: all of a queue go into it in order, however many there are") {
@@ -166,7 +166,7 @@ TEST_CASE("wake_list: all of a queue go into it in order, however many there are
     wake_list list;
     queue.pop_all(list);
     CHECK(queue.empty());
-    list.publish(fate::granted);
+    list.publish(wait_status::granted);
     REQUIRE(order.size() == 10'000);
     CHECK(std::is_sorted(order.begin(), order.end()));
 }
@@ -195,7 +195,7 @@ TEST_CASE("wake_list: coroutines go on when all are published, before publish re
     wake_list list;
     list.push(a);
     list.push(b);
-    list.publish(fate::granted);
+    list.publish(wait_status::granted);
     CHECK(first.ran);
     CHECK(first.other_was_complete);
     CHECK(second.ran);
@@ -223,7 +223,7 @@ TEMPLATE_TEST_CASE("wake_list: an owner that sees its outcome may free its node"
                     }
                     list.push(*w);
                 }
-                list.publish(fate::granted);
+                list.publish(wait_status::granted);
             }
         }
     });
@@ -235,7 +235,7 @@ namespace {
 // Looks at others of its release when it is woken.
 struct onlooker {
     std::vector<waiter*> at{};
-    std::vector<fate> seen{};
+    std::vector<wait_status> seen{};
     int woken = 0;
     static void look(void* self) noexcept {
         auto& me = *static_cast<onlooker*>(self);
@@ -261,14 +261,14 @@ TEST_CASE("wake_list: every outcome is there before the first waker runs") {
     for (waiter* w : {&first, &thread, &second, &third}) {
         list.push(*w);
     }
-    list.publish(fate::closed);
+    list.publish(wait_status::closed);
     CHECK(list.empty());
-    CHECK(eyes[0].seen == std::vector{fate::closed, fate::closed});
+    CHECK(eyes[0].seen == std::vector{wait_status::closed, wait_status::closed});
     CHECK(eyes[0].woken == 1);
     CHECK(eyes[1].woken == 0); // it was told before
     CHECK(eyes[2].woken == 1);
     for (const waiter* w : {&first, &second, &third}) {
-        CHECK(w->outcome() == fate::closed);
+        CHECK(w->outcome() == wait_status::closed);
     }
 }
 
@@ -287,12 +287,14 @@ TEST_CASE("wake_list: the outcomes of two lists are there before the first waker
         closed.push(all[2]);
         closed.push(all[3]);
         eyes[first_looks ? 0 : 2].at = {&all[1], &all[3]};
-        wake_list::publish(granted, fate::granted, closed, fate::closed);
-        CHECK(eyes[first_looks ? 0 : 2].seen == std::vector{fate::granted, fate::closed});
+        wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
+        CHECK(eyes[first_looks ? 0 : 2].seen ==
+              std::vector{wait_status::granted, wait_status::closed});
         CHECK(eyes[1].woken == (first_looks ? 0 : 1));
         CHECK(eyes[3].woken == 0);
         CHECK((granted.empty() && closed.empty()));
-        CHECK((all[0].outcome() == fate::granted && all[2].outcome() == fate::closed));
+        CHECK(
+            (all[0].outcome() == wait_status::granted && all[2].outcome() == wait_status::closed));
     }
 }
 
@@ -316,9 +318,9 @@ TEST_CASE("wake_list: a node is not complete before its own waker is about to ru
     wake_list list;
     list.push(first);
     list.push(*behind);
-    list.publish(fate::granted);
+    list.publish(wait_status::granted);
     CHECK_FALSE(eyes.complete);
     CHECK(eyes.decided);
-    CHECK(behind->outcome() == fate::granted);
+    CHECK(behind->outcome() == wait_status::granted);
     CHECK(order == std::vector{7});
 }

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using bide::basic_waiter;
 using bide::basic_waiter_queue;
 using bide::deadline;
-using bide::fate;
+using bide::wait_status;
 
 #define BIDE_WAITER_TEST_CASE(name)                                                                \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
@@ -27,18 +27,19 @@ void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
 
 BIDE_WAITER_TEST_CASE("waiter: a new one is open, not queued, and lacks all that it asks for") {
     const basic_waiter<TestType> w(3);
-    CHECK(w.outcome() == fate::waiting);
+    CHECK(w.outcome() == wait_status::waiting);
     CHECK_FALSE(w.is_complete());
     CHECK_FALSE(w.is_queued());
     CHECK_FALSE(w.has_waker());
-    CHECK(w.forbidden() == fate::waiting);
+    CHECK(w.forbidden() == wait_status::waiting);
     CHECK(w.amount == 3);
     CHECK(w.missing == 3);
 }
 
 BIDE_WAITER_TEST_CASE("waiter: every fate that is published is an outcome, and ends park at once") {
     const test::watchdog guard;
-    for (const fate what : {fate::granted, fate::closed, fate::stopped, fate::timed_out}) {
+    for (const wait_status what : {wait_status::granted, wait_status::closed, wait_status::stopped,
+                                   wait_status::timed_out}) {
         basic_waiter<TestType> w;
         w.publish(what);
         CHECK(w.is_complete());
@@ -58,9 +59,9 @@ BIDE_WAITER_TEST_CASE("waiter: a park whose deadline passes leaves the wait open
     CHECK_FALSE(w.is_complete());
     CHECK_FALSE(w.park(deadline::poll()));
     CHECK_FALSE(w.park(deadline::after(1us))); // from `parked`, where the last one left it
-    w.publish(fate::granted);
+    w.publish(wait_status::granted);
     CHECK(w.park(deadline::never()));
-    CHECK(w.outcome() == fate::granted);
+    CHECK(w.outcome() == wait_status::granted);
 }
 
 BIDE_WAITER_TEST_CASE("waiter: publication ends park, and brings what was done before it") {
@@ -74,14 +75,14 @@ BIDE_WAITER_TEST_CASE("waiter: publication ends park, and brings what was done b
                 auto w = std::make_unique<basic_waiter<TestType>>();
                 current.store(w.get(), std::memory_order_release);
                 w->park(deadline::never());
-                wrong += w->outcome() == fate::granted && data == i ? 0 : 1;
+                wrong += w->outcome() == wait_status::granted && data == i ? 0 : 1;
             } else { // the owner may free the node as soon as it sees the outcome
                 basic_waiter<TestType>* w = nullptr;
                 while ((w = current.exchange(nullptr, std::memory_order_acquire)) == nullptr) {
                     std::this_thread::yield();
                 }
                 data = i;
-                w->publish(fate::granted);
+                w->publish(wait_status::granted);
             }
         }
     });
@@ -100,13 +101,13 @@ BIDE_WAITER_TEST_CASE("waiter: who spins for a decided outcome gets it, and may 
                     [](void* n) noexcept { ++*static_cast<std::atomic<int>*>(n); }, &woken);
                 auto w = std::make_unique<basic_waiter<TestType>>(1, counts);
                 current.store(w.get());
-                granted += w->await_outcome() == fate::granted ? 1 : 0;
+                granted += w->await_outcome() == wait_status::granted ? 1 : 0;
             } else {
                 basic_waiter<TestType>* w = nullptr;
                 while ((w = current.exchange(nullptr)) == nullptr) {
                     std::this_thread::yield();
                 }
-                w->publish(fate::granted);
+                w->publish(wait_status::granted);
             }
         }
     });
@@ -117,9 +118,9 @@ BIDE_WAITER_TEST_CASE("waiter: who spins for a decided outcome gets it, and may 
 BIDE_WAITER_TEST_CASE("waiter: publication runs the waker once, when the outcome can be seen") {
     struct context {
         basic_waiter<TestType>* w;
-        fate seen;
+        wait_status seen;
         int calls;
-    } c{nullptr, fate::waiting, 0};
+    } c{nullptr, wait_status::waiting, 0};
     basic_waiter<TestType> w(1);
     c.w = &w;
     w.set_waker(bide::waker(
@@ -130,15 +131,15 @@ BIDE_WAITER_TEST_CASE("waiter: publication runs the waker once, when the outcome
         },
         &c));
     CHECK(w.has_waker());
-    w.publish(fate::closed);
+    w.publish(wait_status::closed);
     CHECK(c.calls == 1);
-    CHECK(c.seen == fate::closed);
+    CHECK(c.seen == wait_status::closed);
 }
 
 BIDE_WAITER_TEST_CASE("waiter: an outcome that was settled wakes nobody") {
     int calls = 0;
     basic_waiter<TestType> w(1, bide::waker(&count, &calls));
-    w.settle(fate::granted);
+    w.settle(wait_status::granted);
     CHECK(w.is_complete());
     CHECK(calls == 0);
 }
@@ -151,41 +152,41 @@ BIDE_WAITER_TEST_CASE("waiter: its fate is decided once, by who takes it out of 
     queue.remove(w);
     CHECK_FALSE(w.is_queued()); // whoever comes next sees that it is too late
     CHECK_FALSE(w.is_complete());
-    w.publish(fate::granted);
-    CHECK(w.outcome() == fate::granted);
+    w.publish(wait_status::granted);
+    CHECK(w.outcome() == wait_status::granted);
 }
 
 BIDE_WAITER_TEST_CASE("waiter: a stop before it is queued is remembered, later ones are not") {
     basic_waiter<TestType> early;
-    early.forbid(fate::stopped);
-    CHECK(early.forbidden() == fate::stopped);
+    early.forbid(wait_status::stopped);
+    CHECK(early.forbidden() == wait_status::stopped);
     CHECK_FALSE(early.is_complete());
 
     basic_waiter_queue<TestType> queue;
     basic_waiter<TestType> late;
     queue.push(late);
-    late.forbid(fate::stopped);
-    CHECK(late.forbidden() == fate::waiting);
+    late.forbid(wait_status::stopped);
+    CHECK(late.forbidden() == wait_status::waiting);
     queue.remove(late);
-    late.forbid(fate::timed_out);
-    CHECK(late.forbidden() == fate::waiting);
+    late.forbid(wait_status::timed_out);
+    CHECK(late.forbidden() == wait_status::waiting);
 }
 
 BIDE_WAITER_TEST_CASE("waiter: after a reset it is as new") {
     basic_waiter_queue<TestType> queue;
     basic_waiter<TestType> w(2);
-    w.forbid(fate::stopped);
+    w.forbid(wait_status::stopped);
     queue.push(w);
     w.missing = 1;
     queue.remove(w);
-    w.publish(fate::granted);
+    w.publish(wait_status::granted);
     w.reset(7);
-    CHECK(w.outcome() == fate::waiting);
-    CHECK(w.forbidden() == fate::waiting);
+    CHECK(w.outcome() == wait_status::waiting);
+    CHECK(w.forbidden() == wait_status::waiting);
     CHECK(w.amount == 7);
     CHECK(w.missing == 7);
-    w.forbid(fate::timed_out); // it counts as not queued yet
-    CHECK(w.forbidden() == fate::timed_out);
+    w.forbid(wait_status::timed_out); // it counts as not queued yet
+    CHECK(w.forbidden() == wait_status::timed_out);
     queue.push(w);
     CHECK(w.is_queued());
     queue.remove(w);
@@ -196,7 +197,7 @@ BIDE_WAITER_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and on
     CHECK_FALSE(w.rouse()); // the owner is awake
     std::atomic<bool> slept{false};
     bool in_time = false;
-    fate between = fate::granted;
+    wait_status between = wait_status::granted;
     bool granted = false;
     test::run_threads(2, [&](int me) {
         if (me == 0) {
@@ -208,21 +209,21 @@ BIDE_WAITER_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and on
             test::eventually([&] { return w.rouse(); });
             basic_waiter<TestType>::rouse_by(w.where());
             test::eventually([&] { return slept.load(); });
-            w.publish(fate::granted);
+            w.publish(wait_status::granted);
         }
     });
     CHECK(in_time);
-    CHECK(between == fate::waiting);
+    CHECK(between == wait_status::waiting);
     CHECK(granted);
     CHECK_FALSE(w.rouse()); // complete
-    CHECK(w.outcome() == fate::granted);
+    CHECK(w.outcome() == wait_status::granted);
 }
 
 TEST_CASE("waiter: a publication that nobody sleeps for is no system call") {
     struct tag {};
     using platform = test::counting<tag>;
     basic_waiter<platform> w;
-    w.publish(fate::granted);
+    w.publish(wait_status::granted);
     CHECK(w.park(deadline::never()));
     CHECK(platform::calls() == 0);
 }
@@ -233,7 +234,7 @@ BIDE_WAITER_TEST_CASE("waiter: errno stays as it was and nothing is allocated") 
     errno = 4711;
     basic_waiter<TestType> w;
     w.park(deadline::after(1us));
-    w.publish(fate::granted);
+    w.publish(wait_status::granted);
     w.park(deadline::never());
     const int after = errno;
     const std::size_t allocated = test::allocations() - before;

@@ -99,16 +99,20 @@ struct walker {
         while (!rest.empty() && !found.is_closed()) {
             const auto path = std::move(rest.back());
             rest.pop_back();
-            struct stat s {};
+            struct stat s{};
             std::error_code error;
-            if (::lstat(path.c_str(), &s) != 0) tell({path}, why());
-            else if (S_ISREG(s.st_mode)) tell({path, s.st_dev, s.st_ino, s.st_size});
+            if (::lstat(path.c_str(), &s) != 0)
+                tell({path}, why());
+            else if (S_ISREG(s.st_mode))
+                tell({path, s.st_dev, s.st_ino, s.st_size});
             else if (S_ISDIR(s.st_mode))
                 for (std::filesystem::directory_iterator at(path, error), end; !error && at != end;
                      at.increment(error))
                     rest.push_back(at->path());
-            else if (!S_ISLNK(s.st_mode)) tell({path}, "not a regular file");
-            if (error) tell({path}, error.message());
+            else if (!S_ISLNK(s.st_mode))
+                tell({path}, "not a regular file");
+            if (error)
+                tell({path}, error.message());
         }
     }
 
@@ -117,12 +121,16 @@ struct walker {
         std::array<char, 4096> buffer{};
         pollfd input{STDIN_FILENO, POLLIN, 0};
         while (!found.is_closed()) {
-            if (::poll(&input, 1, 100) == 0) continue; // nothing yet: look whether to stop
+            if (::poll(&input, 1, 100) == 0)
+                continue; // nothing yet: look whether to stop
             const ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-            if (n <= 0) break;
+            if (n <= 0)
+                break;
             for (const char c : std::span(buffer).first(static_cast<std::size_t>(n)))
-                if (c != '\0') name += c;
-                else walk(std::exchange(name, {}));
+                if (c != '\0')
+                    name += c;
+                else
+                    walk(std::exchange(name, {}));
         }
     }
 };
@@ -144,26 +152,32 @@ struct hasher {
 class shift {
 public:
     shift(const hasher& by, const job& j) : by_(by), of_(j), subject_(*j.subject) {
-        if (j.known != nullptr) known_.emplace(*j.known);
+        if (j.known != nullptr)
+            known_.emplace(*j.known);
     }
 
     bool step() { // false: it is done, or Ctrl-C
-        if (by_.jobs.is_closed()) return false;
+        if (by_.jobs.is_closed())
+            return false;
         const bytes x = subject_.next();
         const bytes y = known_ ? known_->next() : bytes();
         by_.read += x.size() + y.size();
-        if (!known_) sum_.update(x);
-        else same_ = std::ranges::equal(x, y);
+        if (!known_)
+            sum_.update(x);
+        else
+            same_ = std::ranges::equal(x, y);
         return !x.empty() && (!known_ || same_);
     }
 
     void finish(std::vector<outcome>& all) const {
-        if (by_.jobs.is_closed()) return; // it may have been cut short
+        if (by_.jobs.is_closed())
+            return; // it may have been cut short
         if (!subject_.trouble().empty())
             all.push_back({of_, {}, false, of_.subject, subject_.trouble()});
         else if (known_ && !known_->trouble().empty())
             all.push_back({of_, {}, false, of_.known, known_->trouble()});
-        else all.push_back({of_, sum_.value(), same_});
+        else
+            all.push_back({of_, sum_.value(), same_});
     }
 
 private:
@@ -186,12 +200,14 @@ void hashing_thread(hasher my) {
         bide::permit files(my.disk, opens(batch));
         for (const job& j : batch) {
             shift at(my, j);
-            while (at.step()) {}
+            while (at.step()) {
+            }
             at.finish(outcomes);
         }
         files.reset(); // first let others open files, then tell
         for (outcome& o : outcomes)
-            if (!my.done.send(std::move(o))) return; // nobody listens
+            if (!my.done.send(std::move(o)))
+                return; // nobody listens
         outcomes.clear();
     }
 }
@@ -203,12 +219,14 @@ bide::task<> hashing_task(hasher my) {
         bide::permit files = co_await my.disk.async_acquire(opens(batch));
         for (const job& j : batch) {
             shift at(my, j);
-            while (at.step()) co_await bide::this_task::yield(); // others run on this worker, too
+            while (at.step())
+                co_await bide::this_task::yield(); // others run on this worker, too
             at.finish(outcomes);
         }
         files.reset();
         for (outcome& o : outcomes)
-            if (!co_await my.done.async_send_from(o)) co_return;
+            if (!co_await my.done.async_send_from(o))
+                co_return;
         outcomes.clear();
     }
 }
@@ -222,7 +240,7 @@ bool interrupted() { // by Ctrl-C
     return ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGINT) == 1;
 }
 
-struct sieve { // all files of one size
+struct sieve {                                     // all files of one size
     std::map<std::pair<dev_t, ino_t>, file> files; // which stay where they are
     std::vector<file*> candidates;
     std::map<digest, std::vector<std::vector<file*>>> contents; // files of one hash, by content
@@ -256,51 +274,66 @@ struct grouper {
                 bide::on_recv(hashing ? &done : nullptr), bide::on_timeout(tick));
             switch (event.index()) {
             case 0:
-                if (event.get<0>()) pending.pop_front();
-                else pending.clear(); // closed by Ctrl-C
+                if (event.get<0>())
+                    pending.pop_front();
+                else
+                    pending.clear(); // closed by Ctrl-C
                 break;
             case 1:
-                if (auto& sight = event.get<1>()) add(*sight);
-                else walking = false; // the walker has gone
+                if (auto& sight = event.get<1>())
+                    add(*sight);
+                else
+                    walking = false; // the walker has gone
                 break;
             case 2:
-                if (auto& o = event.get<2>()) learn(*o);
-                else hashing = false; // so have the hashers
+                if (auto& o = event.get<2>())
+                    learn(*o);
+                else
+                    hashing = false; // so have the hashers
                 break;
             }
-            if (!walking && unfinished == 0) jobs.close();
+            if (!walking && unfinished == 0)
+                jobs.close();
             // A time-out happens only where nothing else can, so it alone does not keep time.
             if (const auto now = timer::now(); now >= tick) {
                 tick = now + std::chrono::milliseconds(100);
                 show_progress();
-                if (interrupted() && jobs.close()) found.close(), complete = false;
+                if (interrupted() && jobs.close())
+                    found.close(), complete = false;
             }
         }
         show_progress();
-        if (on_terminal) std::fputs("\r\033[K", stderr);
+        if (on_terminal)
+            std::fputs("\r\033[K", stderr);
         co_return complete;
     }
 
     void add(sighting& s) {
-        if (!s.trouble.empty()) return complain(s.seen, s.trouble);
+        if (!s.trouble.empty())
+            return complain(s.seen, s.trouble);
         auto& same_size = sizes[s.seen.size];
-        const auto [at, is_new] = same_size.files.try_emplace({s.seen.device, s.seen.inode},
-                                                              s.seen);
+        const auto [at, is_new] =
+            same_size.files.try_emplace({s.seen.device, s.seen.inode}, s.seen);
         file& f = at->second;
         f.names.insert(std::move(s.seen.path));
-        if (!is_new) return; // one more name of a file that is known
+        if (!is_new)
+            return; // one more name of a file that is known
         files += 1, bytes += static_cast<std::uintmax_t>(f.size);
         auto& all = same_size.candidates; // with one that waits for a second
         all.push_back(&f);
-        if (all.size() == 2) ask({all[0]});
-        if (all.size() >= 2) ask({&f});
+        if (all.size() == 2)
+            ask({all[0]});
+        if (all.size() >= 2)
+            ask({&f});
     }
 
     void learn(const outcome& o) {
         file& f = *o.of.subject;
         --unfinished;
-        if (o.culprit != nullptr) complain(*o.culprit, o.trouble);
-        if (o.culprit == &f) return;
+        if (o.culprit != nullptr)
+            complain(*o.culprit, o.trouble);
+        if (o.culprit == &f)
+            return;
         if (o.same) {
             sizes[f.size].contents[f.hash][o.of.content].push_back(&f);
             duplicates += 1;
@@ -315,8 +348,10 @@ struct grouper {
     // Has f compared with one file of each content that has its hash, from `content` on.
     void place(file& f, std::size_t content) {
         auto& contents = sizes[f.size].contents[f.hash];
-        if (content == contents.size()) contents.push_back({&f}); // nobody had this one
-        else ask({&f, contents[content].front(), content});
+        if (content == contents.size())
+            contents.push_back({&f}); // nobody had this one
+        else
+            ask({&f, contents[content].front(), content});
     }
 
     void ask(const job& j) { pending.push_back(j), ++unfinished; }
@@ -344,7 +379,8 @@ struct grouper {
         for (auto& [size, same_size] : sizes)
             for (auto& [hash, contents] : same_size.contents)
                 for (auto& same : contents) {
-                    if (same.size() < 2) continue;
+                    if (same.size() < 2)
+                        continue;
                     std::ranges::sort(same, {}, name);
                     const auto each = static_cast<std::uintmax_t>(size);
                     groups.push_back({each, each * (same.size() - 1), same});
@@ -355,14 +391,16 @@ struct grouper {
         std::uintmax_t wasted = 0;
         for (const group& g : groups) {
             wasted += g.wasted;
-            if (!list) continue;
+            if (!list)
+                continue;
             std::printf("%zu files of %ju bytes, %ju wasted\n", g.files.size(), g.size, g.wasted);
             for (const file* f : g.files)
                 for (const auto& n : f->names)
                     std::printf("  %c %s\n", n == name(f) ? '-' : '=', printable(n).c_str());
         }
         const double mb = static_cast<double>(read) / 1e6;
-        if (!complete) std::printf("stopped early: this is what was found until then\n");
+        if (!complete)
+            std::printf("stopped early: this is what was found until then\n");
         std::printf("files       %ju\nbytes       %ju\nduplicates  %ju in %zu groups\n"
                     "wasted      %ju bytes\nerrors      %ju\n"
                     "time        %.3f s, read %.1f MB, %.1f MB/s\n",
@@ -381,15 +419,19 @@ struct crew {
     // Takes the channels' ends by value: they go with the stages, and none is left here.
     crew(bide::scheduler& pool, const options& o, walker first, const hasher each) {
         tasks.push_back(pool.spawn_blocking([&o, w = std::move(first)]() mutable {
-            for (const auto& root : o.roots) w.walk(root / ""); // the slash follows a link
-            if (o.from_stdin) w.walk_stdin();
+            for (const auto& root : o.roots)
+                w.walk(root / ""); // the slash follows a link
+            if (o.from_stdin)
+                w.walk_stdin();
         }));
         for (unsigned i = 0; i < o.coroutines; ++i)
             tasks.push_back(pool.spawn(hashing_task(each).named("hasher")));
-        for (unsigned i = 0; i < o.threads; ++i) threads.emplace_back(hashing_thread, each);
+        for (unsigned i = 0; i < o.threads; ++i)
+            threads.emplace_back(hashing_thread, each);
     }
     void join() {
-        for (auto& t : tasks) std::move(t).join();
+        for (auto& t : tasks)
+            std::move(t).join();
         threads.clear();
     }
 };
@@ -398,10 +440,12 @@ struct crew {
 
 int main(int argc, char** argv) {
     const auto o = parse(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
-    if (!o || o->help) return std::fputs(usage, o ? stdout : stderr), o ? 0 : 2;
+    if (!o || o->help)
+        return std::fputs(usage, o ? stdout : stderr), o ? 0 : 2;
     for (const auto& root : o->roots) {
         std::error_code error;
-        if (std::filesystem::is_directory(root, error)) continue;
+        if (std::filesystem::is_directory(root, error))
+            continue;
         const auto name = printable(root.native());
         std::fprintf(stderr, "dupes: %s: not a directory that can be read\n", name.c_str());
         return 2;

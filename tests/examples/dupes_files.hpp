@@ -37,7 +37,8 @@ public:
             h2_ = (std::rotl(h2_ ^ high(piece.subspan(8, 8)), 31) + h1_) * 5 + 0x38495ab5;
         }
         h1_ ^= low(piece.first(std::min<std::size_t>(piece.size(), 8)));
-        if (piece.size() > 8) h2_ ^= high(piece.subspan(8));
+        if (piece.size() > 8)
+            h2_ ^= high(piece.subspan(8));
     }
     digest value() const {
         std::uint64_t a = h1_ ^ length_, b = h2_ ^ length_;
@@ -53,7 +54,8 @@ private:
     static std::uint64_t high(bytes b) { return std::rotl(word(b) * c2, 33) * c1; }
     static std::uint64_t word(bytes b) { // of up to 8 bytes
         std::uint64_t w = 0;
-        if (!b.empty()) std::memcpy(&w, b.data(), b.size());
+        if (!b.empty())
+            std::memcpy(&w, b.data(), b.size());
         return w;
     }
     static std::uint64_t mix(std::uint64_t k) {
@@ -70,11 +72,14 @@ inline std::string printable(std::string_view name) { // one line, and nothing t
     std::string out;
     for (const char c : name) {
         const auto octal = [c](int shift) { return static_cast<char>('0' + ((c >> shift) & 7)); };
-        if (c == '\\') out += "\\\\";
-        else if (c == '\n') out += "\\n";
+        if (c == '\\')
+            out += "\\\\";
+        else if (c == '\n')
+            out += "\\n";
         else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f)
             out += {'\\', octal(6), octal(3), octal(0)};
-        else out += c;
+        else
+            out += c;
     }
     return out;
 }
@@ -94,13 +99,15 @@ public:
     explicit reader(const file& f)
         : fd_(::open(f.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK)),
           size_(f.size), buffer_(std::min(block, static_cast<std::size_t>(size_))) {
-        struct stat s {};
-        if (fd_ < 0 || ::fstat(fd_, &s) != 0) trouble_ = why();
+        struct stat s{};
+        if (fd_ < 0 || ::fstat(fd_, &s) != 0)
+            trouble_ = why();
         else if (s.st_dev != f.device || s.st_ino != f.inode || s.st_size != f.size)
             trouble_ = "changed since it was found";
     }
     ~reader() {
-        if (fd_ >= 0) ::close(fd_);
+        if (fd_ >= 0)
+            ::close(fd_);
     }
     reader(const reader&) = delete;
 
@@ -109,9 +116,12 @@ public:
         std::size_t got = 0;
         while (trouble_.empty() && got < want) {
             const ssize_t n = ::pread(fd_, buffer_.data() + got, want - got, at_);
-            if (n > 0) got += static_cast<std::size_t>(n), at_ += n;
-            else if (n == 0) trouble_ = "shrank while it was read";
-            else if (errno != EINTR) trouble_ = why();
+            if (n > 0)
+                got += static_cast<std::size_t>(n), at_ += n;
+            else if (n == 0)
+                trouble_ = "shrank while it was read";
+            else if (errno != EINTR)
+                trouble_ = why();
         }
         return trouble_.empty() ? bytes(buffer_.data(), got) : bytes();
     }

@@ -28,7 +28,8 @@ inline const char* const usage =
     "  --select        print progress on stderr also where that is no terminal\n"
     "  --trace FILE    what each worker did, for ui.perfetto.dev\n"
     "A group lists its files (-) and, below a file, its other names (=), which waste nothing.\n"
-    "Status: 0 done, even when single files could not be read; 2 bad usage, or a trace that cannot\n"
+    "Status: 0 done, even when single files could not be read; 2 bad usage, or a trace that "
+    "cannot\n"
     "be written; 130 Ctrl-C.\n";
 
 struct options {
@@ -44,7 +45,8 @@ struct options {
 inline std::optional<options> parse(std::span<char*> args) {
     options o;
     const auto operand = [&args]() -> const char* { // "": there is none
-        if (args.size() < 2) return "";
+        if (args.size() < 2)
+            return "";
         args = args.subspan(1);
         return args[0];
     };
@@ -57,24 +59,37 @@ inline std::optional<options> parse(std::span<char*> args) {
     for (bool names_only = false; !args.empty(); args = args.subspan(1)) {
         const std::string_view arg = args[0];
         bool good = true;
-        if (names_only || !arg.starts_with('-')) o.roots.emplace_back(arg);
-        else if (arg == "--") names_only = true;
-        else if (arg == "--workers") good = number(o.workers, 1);
-        else if (arg == "--coroutines") good = number(o.coroutines, 0);
-        else if (arg == "--threads") good = number(o.threads, 0);
-        else if (arg == "--permits") good = number(o.permits, 2);
-        else if (arg == "--stdin") o.from_stdin = true;
-        else if (arg == "--summary") o.list = false;
-        else if (arg == "--select") o.progress = true;
-        else if (arg == "--trace") good = *(o.trace = operand()) != '\0';
-        else if (arg == "--help") o.help = true;
-        else good = false;
+        if (names_only || !arg.starts_with('-'))
+            o.roots.emplace_back(arg);
+        else if (arg == "--")
+            names_only = true;
+        else if (arg == "--workers")
+            good = number(o.workers, 1);
+        else if (arg == "--coroutines")
+            good = number(o.coroutines, 0);
+        else if (arg == "--threads")
+            good = number(o.threads, 0);
+        else if (arg == "--permits")
+            good = number(o.permits, 2);
+        else if (arg == "--stdin")
+            o.from_stdin = true;
+        else if (arg == "--summary")
+            o.list = false;
+        else if (arg == "--select")
+            o.progress = true;
+        else if (arg == "--trace")
+            good = *(o.trace = operand()) != '\0';
+        else if (arg == "--help")
+            o.help = true;
+        else
+            good = false;
         if (!good) {
             std::fprintf(stderr, "dupes: %s: no such option, or a bad value for it\n", arg.data());
             return std::nullopt;
         }
     }
-    if (o.threads + o.coroutines == 0) return std::nullopt;
+    if (o.threads + o.coroutines == 0)
+        return std::nullopt;
     if (o.roots.empty() && !o.from_stdin)
         o.roots.emplace_back(std::filesystem::is_directory("/usr/include") ? "/usr/include" : ".");
     return o;

@@ -61,7 +61,7 @@ struct options {
     bool is_leased = false;       // --lease was given
     bool closes = false;          // --close
     bool has_secret_slot = false; // the command is not to see $BIDE_LOCK_SLOT
-    char** command = nullptr; // run: ends with a nullptr, as execvp() wants it
+    char** command = nullptr;     // run: ends with a nullptr, as execvp() wants it
 
     milliseconds grace() const { // for a command whose lock is lost
         return kill_after.value_or(std::min(milliseconds(10'000), lease / 3));

@@ -26,7 +26,7 @@ bide::waker increments(var<int>& data) {
 
 // Until its owner sleeps, or need not.
 void until_asleep(const auto& w) {
-    while (w.where()->load(std::memory_order_relaxed) == fate::waiting) {
+    while (w.where()->load(std::memory_order_relaxed) == wait_status::waiting) {
         platform::pause();
     }
 }
@@ -182,11 +182,11 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[
             overtake();
         }
         other.join();
-        while (head.outcome() != fate::granted) {
+        while (head.outcome() != wait_status::granted) {
             overtake();
         }
         // The last one hands over, and not before.
-        MODEL_REQUIRE(head.outcome() == fate::granted && unlocks == most_overtakes + 1);
+        MODEL_REQUIRE(head.outcome() == wait_status::granted && unlocks == most_overtakes + 1);
     });
     model::check("adaptive_mutex: overtakes of one head", random(10'000),
                  [] { overtaken_too_often(unlocks::once_it_sleeps); });
@@ -274,7 +274,7 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mute
         node w(1);
         l.take_free();
         model::thread waiting([&] {
-            if (l.enqueue(w) == fate::waiting) {
+            if (l.enqueue(w) == wait_status::waiting) {
                 await(w);
             }
             increment(data);
@@ -299,7 +299,7 @@ void head_times_out() {
     l.enqueue(head);
     l.enqueue(next);
     model::thread waiting([&] {
-        if (l.await(head, deadline::at_ns(1)) || !l.cancel(head, fate::timed_out)) {
+        if (l.await(head, deadline::at_ns(1)) || !l.cancel(head, wait_status::timed_out)) {
             await(head);
             increment(data);
             l.unlock(&l);
@@ -340,7 +340,7 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[adaptive
         }
         await(next);
         stopping.join();
-        MODEL_REQUIRE(head.outcome() == fate::stopped);
+        MODEL_REQUIRE(head.outcome() == wait_status::stopped);
     });
     model::check("adaptive_mutex: time-out of the only one", {.timeouts = 1}, [] {
         mutex m;
@@ -372,7 +372,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         l.unlock(&l);
         stopping.join();
         MODEL_REQUIRE(w.is_complete());
-        MODEL_REQUIRE(l.take_free() == (w.outcome() == fate::stopped));
+        MODEL_REQUIRE(l.take_free() == (w.outcome() == wait_status::stopped));
     });
     model::check("adaptive_mutex: stop of one who takes it", {}, [] {
         adaptive_lock l;
@@ -382,7 +382,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         l.enqueue(w);
         model::thread waiting([&] {
             l.await(w, deadline::never());
-            if (w.outcome() == fate::granted || l.barge()) {
+            if (w.outcome() == wait_status::granted || l.barge()) {
                 MODEL_REQUIRE(data == 1);
                 l.unlock(&l);
             }
@@ -405,7 +405,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
             l.unlock(&l);
         });
         stop(l, w);
-        while (w.outcome() != fate::granted && !l.barge()) {
+        while (w.outcome() != wait_status::granted && !l.barge()) {
             platform::pause();
         }
         MODEL_REQUIRE(data == 1);
@@ -415,11 +415,11 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         node w(1);
         l.take_free();
         model::thread stopping([&] { stop(l, w); });
-        if (l.enqueue(w) == fate::waiting) {
+        if (l.enqueue(w) == wait_status::waiting) {
             l.await(w, deadline::never());
         }
         stopping.join();
-        MODEL_REQUIRE(w.outcome() == fate::stopped);
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
         l.unlock(&l);
         MODEL_REQUIRE(l.take_free());
     });
@@ -439,7 +439,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         l.unlock(&l);
         await(second);
         stopping.join();
-        if (second.outcome() == fate::granted) {
+        if (second.outcome() == wait_status::granted) {
             l.unlock(&l);
         }
         MODEL_REQUIRE(l.take_free());
@@ -516,7 +516,7 @@ TEST_CASE("adaptive_mutex: of a lock and an event in one select exactly one happ
         unlocking.join();
         MODEL_REQUIRE(lock.is_complete() != event.is_complete());
         if (event.is_complete()) {
-            l.cancel(lock, fate::stopped);
+            l.cancel(lock, wait_status::stopped);
         }
         MODEL_REQUIRE(l.take_free() == event.is_complete());
     });
@@ -541,7 +541,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         });
         const bool stays = model::choose(2) == 1;
         if (!stays) {
-            MODEL_REQUIRE(l.cancel(head, fate::stopped));
+            MODEL_REQUIRE(l.cancel(head, wait_status::stopped));
         }
         l.unlock(&l);
         waiting.join();
@@ -559,7 +559,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         model::thread deciding([&] {
             if (choice.claim()) {
                 choice.commit();
-                l.cancel(head, fate::stopped);
+                l.cancel(head, wait_status::stopped);
             }
         });
         l.unlock(&l);
@@ -589,13 +589,13 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         MODEL_REQUIRE(choice.claim());
         choice.commit();
         model::thread stopping([&] {
-            if (l.cancel(head, fate::stopped)) {
-                head.publish(fate::stopped);
+            if (l.cancel(head, wait_status::stopped)) {
+                head.publish(wait_status::stopped);
             }
         });
-        l.cancel(lost, fate::stopped);
+        l.cancel(lost, wait_status::stopped);
         stopping.join();
-        MODEL_REQUIRE(head.outcome() == fate::stopped && !lost.is_complete());
+        MODEL_REQUIRE(head.outcome() == wait_status::stopped && !lost.is_complete());
         MODEL_REQUIRE(last.is_complete() == has_last && l.barge() != has_last);
     });
 }

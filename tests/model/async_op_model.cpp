@@ -126,7 +126,7 @@ TEST_CASE("async_op: a token goes through two coroutines", "[async_op]") {
         notes n;
         model::thread giver([&] { give(t, n); });
         take_and_give(t, n);
-        MODEL_REQUIRE(t.take_until(deadline::never()) == bide::fate::granted);
+        MODEL_REQUIRE(t.take_until(deadline::never()) == bide::wait_status::granted);
         n.see();
         t.give();
         giver.join();
@@ -408,7 +408,7 @@ TEST_CASE("async_op: one that goes on inside a release destroys another, granted
             victim->start();
             model::thread giver([&] { t.give(given); });
             for (int left = by_other; left != 0; --left) {
-                MODEL_REQUIRE(t.take_until(deadline::never()) == bide::fate::granted);
+                MODEL_REQUIRE(t.take_until(deadline::never()) == bide::wait_status::granted);
                 t.give();
             }
             giver.join();

@@ -217,14 +217,14 @@ TEST_CASE("channel: one who waits is served once, whoever else tries", "[channel
         int b = 0;
         model::thread trying([&] { b = poll(c); });
         model::thread sending([&] { put(c, 1); });
-        const fate mine = n == 0 ? fate::waiting : offer(c, 2);
+        const wait_status mine = n == 0 ? wait_status::waiting : offer(c, 2);
         sending.join();
         trying.join();
         const int left = poll(c);
-        MODEL_REQUIRE(a.outcome() == fate::granted || a.cancel(c));
+        MODEL_REQUIRE(a.outcome() == wait_status::granted || a.cancel(c));
         MODEL_REQUIRE(a.got.has_value() || b != 0);
         const int sum = (a.got ? a.take() : 0) + b + left;
-        MODEL_REQUIRE(sum == (mine == fate::granted ? 3 : 1));
+        MODEL_REQUIRE(sum == (mine == wait_status::granted ? 3 : 1));
     });
 }
 
@@ -235,16 +235,17 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
         core c(n);
         receiving a;
         a.enqueue(c);
-        fate sent{};
+        wait_status sent{};
         model::thread other([&] { sent = offer(c, 1); });
         const bool cancelled = a.cancel(c);
         other.join();
         if (cancelled) {
-            MODEL_REQUIRE(!a.got && poll(c) == (sent == fate::granted ? 1 : 0));
+            MODEL_REQUIRE(!a.got && poll(c) == (sent == wait_status::granted ? 1 : 0));
         } else {
             MODEL_REQUIRE(a.take() == 1);
         }
-        MODEL_REQUIRE(n == 0 ? (sent == fate::granted) != cancelled : sent == fate::granted);
+        MODEL_REQUIRE(n == 0 ? (sent == wait_status::granted) != cancelled
+                             : sent == wait_status::granted);
     });
     check("channel: a sender that is cancelled", {0, 1}, {}, [](std::size_t n) {
         core c(n);
@@ -283,9 +284,9 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
         });
         model::thread other([&] { offer(c, 1); });
         await(a.w);
-        MODEL_REQUIRE(a.outcome() == fate::granted ? a.take() == 1 : stopped == 1);
+        MODEL_REQUIRE(a.outcome() == wait_status::granted ? a.take() == 1 : stopped == 1);
         other.join();
-        MODEL_REQUIRE(n == 0 || a.outcome() == fate::granted || poll(c) == 1);
+        MODEL_REQUIRE(n == 0 || a.outcome() == wait_status::granted || poll(c) == 1);
     });
     check("channel: stopped before it is queued, or while", {0, 1}, {}, [](std::size_t n) {
         core c(n);
@@ -296,7 +297,7 @@ TEST_CASE("channel: a wait that is cancelled while it is served has one outcome"
         receiving r;
         sending s(2);
         model::thread stopping([&] { receives ? stop(c, r) : stop(c, s); });
-        MODEL_REQUIRE((receives ? wait_in(c, r) : wait_in(c, s)) == fate::stopped);
+        MODEL_REQUIRE((receives ? wait_in(c, r) : wait_in(c, s)) == wait_status::stopped);
         stopping.join();
         MODEL_REQUIRE(!r.got && !s.is_gone());
     });
@@ -411,9 +412,9 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
                 c.close();             // it is dropped, so the next one waits for another
             }
         });
-        const fate what = wait_in(c, next);
+        const wait_status what = wait_in(c, next);
         passing.join();
-        MODEL_REQUIRE((what == fate::granted) == next.got.has_value());
+        MODEL_REQUIRE((what == wait_status::granted) == next.got.has_value());
         MODEL_REQUIRE((late.value == 0) == next.got.has_value());
         MODEL_REQUIRE(c.size() == 0);
     });
@@ -476,7 +477,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
         core c(n);
         passing_on<core> back{c, 10};
         model::thread passing([&] { back(); });
-        const bool sent = offer(c, 1) == fate::granted;
+        const bool sent = offer(c, 1) == wait_status::granted;
         passing.join();
         MODEL_REQUIRE(n == 1 ? back.passed != sent : back.passed && sent);
         MODEL_REQUIRE(drain(c) == (back.passed ? 10 : 0) + (sent ? 1 : 0));
@@ -518,7 +519,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
               waits.enqueue(c);
               passing_on<core> back{c, 1};
               model::thread passing([&] { back(); });
-              const bool sent = offer(c, 2) == fate::granted;
+              const bool sent = offer(c, 2) == wait_status::granted;
               passing.join();
               await(waits.w);
               // At every instant the receiver waits or there is room.
@@ -533,7 +534,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
         bool sent = false;
         int got = 0;
         model::thread passing([&] { back(); });
-        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
         got = poll(c);
         passing.join();
         giver.join();
@@ -549,7 +550,7 @@ TEST_CASE("channel: an item that comes back is received once, or there is no roo
         passing_on<awake_core> back{c, 1};
         bool sent = false;
         model::thread passing([&] { back(); });
-        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
         wait_in(c, comes);
         passing.join();
         giver.join();
@@ -565,12 +566,12 @@ TEST_CASE("channel: nothing comes back into a channel that was closed and draine
         model::thread passing([&] { back(); });
         c.close();
         int got = 0;
-        const bool drained = poll(c, got) == fate::closed;
+        const bool drained = poll(c, got) == wait_status::closed;
         passing.join();
         MODEL_REQUIRE(got == (back.passed ? 1 : 0));
         MODEL_REQUIRE(drained != back.passed);
         int late = 0;
-        MODEL_REQUIRE(poll(c, late) == fate::closed);
+        MODEL_REQUIRE(poll(c, late) == wait_status::closed);
     });
     check("channel: comes back, a receiver waits, another closes", {0, 1}, {}, [](std::size_t n) {
         core c(n);
@@ -581,7 +582,7 @@ TEST_CASE("channel: nothing comes back into a channel that was closed and draine
         c.close();
         passing.join();
         await(waits.w);
-        MODEL_REQUIRE(back.passed == (waits.outcome() == fate::granted));
+        MODEL_REQUIRE(back.passed == (waits.outcome() == wait_status::granted));
         MODEL_REQUIRE(back.passed == waits.got.has_value());
         MODEL_REQUIRE(c.size() == 0);
     });
@@ -590,11 +591,11 @@ TEST_CASE("channel: nothing comes back into a channel that was closed and draine
         passing_on<awake_core> back{c, 1};
         bool sent = false;
         model::thread passing([&] { back(); });
-        model::thread giver([&] { sent = offer(c, 2) == fate::granted; });
+        model::thread giver([&] { sent = offer(c, 2) == wait_status::granted; });
         c.close();
         int sum = 0;
         int got = 0;
-        while (poll(c, got) == fate::granted) {
+        while (poll(c, got) == wait_status::granted) {
             sum += got;
         }
         passing.join();
@@ -666,19 +667,19 @@ TEST_CASE("channel: coroutines wait beside threads", "[channel]") {
 TEST_CASE("channel: a send that was accepted before close is received", "[channel]") {
     check("channel: close against a send that does not wait", {0, 1}, {}, [](std::size_t n) {
         core c(n);
-        fate sent{};
+        wait_status sent{};
         model::thread sending([&] { sent = offer(c, 1); });
         MODEL_REQUIRE(c.close());
         int got = 0;
         int one = 0;
-        fate what = poll(c, one);
-        while (what == fate::granted) {
+        wait_status what = poll(c, one);
+        while (what == wait_status::granted) {
             got += one;
             what = poll(c, one);
         }
-        MODEL_REQUIRE(what == fate::closed);
+        MODEL_REQUIRE(what == wait_status::closed);
         sending.join();
-        MODEL_REQUIRE(got == (sent == fate::granted ? 1 : 0));
+        MODEL_REQUIRE(got == (sent == wait_status::granted ? 1 : 0));
     });
     check("channel: close against a send that waits", {0, 1}, {}, [](std::size_t n) {
         basic_channel<awake> c(n);
@@ -697,15 +698,15 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
         awake_receiving b;
         a.enqueue(c);
         b.enqueue(c);
-        fate sent{};
+        wait_status sent{};
         model::thread sending([&] { sent = offer(c, 1); });
         model::thread closing([&] { MODEL_REQUIRE(c.close()); });
         await(a.w);
         await(b.w);
         sending.join();
         closing.join();
-        MODEL_REQUIRE(a.got.has_value() == (sent == fate::granted) && !b.got);
-        MODEL_REQUIRE(b.outcome() == fate::closed && c.is_closed() && c.size() == 0);
+        MODEL_REQUIRE(a.got.has_value() == (sent == wait_status::granted) && !b.got);
+        MODEL_REQUIRE(b.outcome() == wait_status::closed && c.is_closed() && c.size() == 0);
     });
 }
 
@@ -738,8 +739,8 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
               await(b.w);
               receiving.join();
               closing.join();
-              MODEL_REQUIRE(got == 1 && b.outcome() == fate::closed && !b.is_gone());
-              MODEL_REQUIRE(a.is_gone() == (a.outcome() == fate::granted));
+              MODEL_REQUIRE(got == 1 && b.outcome() == wait_status::closed && !b.is_gone());
+              MODEL_REQUIRE(a.is_gone() == (a.outcome() == wait_status::granted));
               MODEL_REQUIRE(poll(c) == (a.is_gone() ? 10 : 0));
           });
     check("channel: close against close and a wait that is cancelled", {0, 1}, {},
@@ -755,8 +756,8 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
               const bool mine = c.close();
               await(b.w);
               closing.join();
-              MODEL_REQUIRE(cancelled || a.outcome() == fate::closed);
-              MODEL_REQUIRE(mine != other && b.outcome() == fate::closed);
+              MODEL_REQUIRE(cancelled || a.outcome() == wait_status::closed);
+              MODEL_REQUIRE(mine != other && b.outcome() == wait_status::closed);
           });
 }
 

@@ -66,10 +66,10 @@ template <class Channel> bool try_send(Channel& c, int v) {
 }
 
 // The same below the channel's face, without ever waiting.
-template <class Platform> fate offer(basic_core<Platform>& c, int v) noexcept {
+template <class Platform> wait_status offer(basic_core<Platform>& c, int v) noexcept {
     item i(v);
-    const fate what = c.send(i);
-    MODEL_REQUIRE((what == fate::granted) == (i.value == 0));
+    const wait_status what = c.send(i);
+    MODEL_REQUIRE((what == wait_status::granted) == (i.value == 0));
     return what;
 }
 // In as few steps as there are, again until all are in.
@@ -84,7 +84,7 @@ void put_all(basic_core<Platform>& c, std::array<item, 2> items) noexcept {
         }
     }
 }
-template <class Platform> fate poll(basic_core<Platform>& c, int& v) noexcept {
+template <class Platform> wait_status poll(basic_core<Platform>& c, int& v) noexcept {
     return c.recv([&v](item& i) noexcept { v = item(std::move(i)).take(); });
 }
 template <class Platform> int poll(basic_core<Platform>& c) noexcept {
@@ -95,13 +95,13 @@ template <class Platform> int poll(basic_core<Platform>& c) noexcept {
 // Tries until there is a place, or an item.
 template <class Platform> void put(basic_core<Platform>& c, int v) noexcept {
     item i(v);
-    while (c.send(i) != fate::granted) {
+    while (c.send(i) != wait_status::granted) {
         platform::pause();
     }
 }
 template <class Platform> int get(basic_core<Platform>& c) noexcept {
     int v = 0;
-    while (poll(c, v) != fate::granted) {
+    while (poll(c, v) != wait_status::granted) {
         platform::pause();
     }
     return v;
@@ -112,9 +112,9 @@ template <class Platform> struct basic_receiving {
     using core = basic_core<Platform>;
     static constexpr side which = side::receiving;
 
-    fate enqueue(core& c) noexcept { return c.enqueue(w, which); }
-    bool cancel(core& c) noexcept { return c.cancel(w, which, fate::stopped); }
-    fate outcome() const noexcept { return w.outcome(); }
+    wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
+    bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
+    wait_status outcome() const noexcept { return w.outcome(); }
     int take() noexcept { return value_of(std::exchange(got, std::nullopt)); }
 
     std::optional<item> got;
@@ -126,9 +126,9 @@ template <class Platform> struct basic_sending {
     static constexpr side which = side::sending;
 
     explicit basic_sending(int v) noexcept : value(v) {}
-    fate enqueue(core& c) noexcept { return c.enqueue(w, which); }
-    bool cancel(core& c) noexcept { return c.cancel(w, which, fate::stopped); }
-    fate outcome() const noexcept { return w.outcome(); }
+    wait_status enqueue(core& c) noexcept { return c.enqueue(w, which); }
+    bool cancel(core& c) noexcept { return c.cancel(w, which, wait_status::stopped); }
+    wait_status outcome() const noexcept { return w.outcome(); }
     bool is_gone() const noexcept { return value.value == 0; }
 
     item value;
@@ -138,13 +138,13 @@ template <class Platform> struct basic_sending {
 // What a stop does, on the thread that requests it (thread_wait::stoppable).
 template <class Core, class Wait> void stop(Core& c, Wait& wait) {
     if (!wait.w.is_complete() && wait.cancel(c)) {
-        wait.w.publish(fate::stopped);
+        wait.w.publish(wait_status::stopped);
     }
 }
 
 // Queues it and waits for the outcome.
-template <class Core, class Wait> fate wait_in(Core& c, Wait& wait) {
-    if (wait.enqueue(c) == fate::waiting) {
+template <class Core, class Wait> wait_status wait_in(Core& c, Wait& wait) {
+    if (wait.enqueue(c) == wait_status::waiting) {
         await(wait.w);
     }
     return wait.outcome();

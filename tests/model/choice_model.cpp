@@ -39,7 +39,7 @@ template <class Choice, class... Waits> void contest(Choice& of, Waits&... waits
 // Queues them one after the other, until one has happened or the choice fell on one.
 template <class Choice, class First, class Second>
 void queue_both(Choice& of, auto& first_in, First& first, auto& second_in, Second& second) {
-    if (first.enqueue(first_in) == fate::waiting && !of.is_decided()) {
+    if (first.enqueue(first_in) == wait_status::waiting && !of.is_decided()) {
         second.enqueue(second_in);
     }
 }
@@ -60,9 +60,9 @@ void await_either(auto& first_in, First& first, auto& second_in, Second& second)
 // A wait of sync/.
 template <class Queue> struct waiting {
     explicit waiting(std::ptrdiff_t n = 1) noexcept : w(n) {}
-    fate enqueue(Queue& q) noexcept { return q.enqueue(w); }
-    bool cancel(Queue& q) noexcept { return q.cancel(w, fate::stopped); }
-    bool is_granted() const noexcept { return w.outcome() == fate::granted; }
+    wait_status enqueue(Queue& q) noexcept { return q.enqueue(w); }
+    bool cancel(Queue& q) noexcept { return q.cancel(w, wait_status::stopped); }
+    bool is_granted() const noexcept { return w.outcome() == wait_status::granted; }
     awake_node w;
 };
 using acquiring = waiting<permit_queue>;
@@ -124,19 +124,20 @@ TEST_CASE("choice: of two waits on two channels one gets an item, the other's st
                          contest(c, a, b);
                          a.enqueue(left);
                          b.enqueue(right);
-                         fate other{};
+                         wait_status other{};
                          model::thread sending([&] { other = offer(left, 1); });
-                         const fate mine = offer(right, 2);
+                         const wait_status mine = offer(right, 2);
                          sending.join();
                          MODEL_REQUIRE(a.got.has_value() != b.got.has_value());
                          a.cancel(left);
                          b.cancel(right);
                          MODEL_REQUIRE(n == 0 ? mine != other
-                                              : mine == fate::granted && other == fate::granted);
+                                              : mine == wait_status::granted &&
+                                                    other == wait_status::granted);
                          const int taken = a.got ? a.take() : b.take();
                          MODEL_REQUIRE(taken + poll(left) + poll(right) ==
-                                       (mine == fate::granted ? 2 : 0) +
-                                           (other == fate::granted ? 1 : 0));
+                                       (mine == wait_status::granted ? 2 : 0) +
+                                           (other == wait_status::granted ? 1 : 0));
                      });
         model::check(n == 0 ? "choice: two receive from one who sends to either, capacity 0"
                             : "choice: two receive from one who sends to either",
@@ -265,7 +266,7 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
         g.arrive(1);
         await(beside.w);
         closing.join();
-        MODEL_REQUIRE((a.w.outcome() == fate::closed) != b.is_granted());
+        MODEL_REQUIRE((a.w.outcome() == wait_status::closed) != b.is_granted());
         a.cancel(q);
         b.cancel(g);
         MODEL_REQUIRE(q.waiters() == 0 && g.is_open());
@@ -472,7 +473,7 @@ TEST_CASE("choice: a claim that is abandoned hides no wait from another", "[choi
         awake_receiving behind;
         // Looks whether the first in the queue can be served, which it cannot.
         model::thread looking([&] { behind.enqueue(left); });
-        MODEL_REQUIRE(offer(right, 1) == fate::granted);
+        MODEL_REQUIRE(offer(right, 1) == wait_status::granted);
         looking.join();
         MODEL_REQUIRE(b.got && b.take() == 1);
         a.cancel(left);

@@ -23,14 +23,14 @@ public:
     void put(int message) noexcept {
         claim(empty, emptied_);
         message_ = message;
-        hand_on(full, filled_);
+        hand_over(full, filled_);
     }
 
     // Blocks: while it is empty.
     int take() noexcept {
         claim(full, filled_);
         const int message = message_;
-        hand_on(empty, emptied_);
+        hand_over(empty, emptied_);
         return message;
     }
 
@@ -58,7 +58,7 @@ protected:
         }
     }
 
-    void hand_on(std::uint32_t to, events& became) noexcept {
+    void hand_over(std::uint32_t to, events& became) noexcept {
         // Order: release [M1]; the message is written, or read.
         slot_.store(to, std::memory_order_release);
         became.notify_one();
@@ -138,7 +138,7 @@ public:
             this->filled_.wait(this->filled_.prepare());
         }
         const int message = this->message_;
-        this->hand_on(this->empty, this->emptied_);
+        this->hand_over(this->empty, this->emptied_);
         return message;
     }
 };
@@ -149,12 +149,12 @@ public:
     void put(int message) noexcept {
         this->claim(this->empty, this->filled_);
         this->message_ = message;
-        this->hand_on(this->full, this->filled_);
+        this->hand_over(this->full, this->filled_);
     }
     int take() noexcept {
         this->claim(this->full, this->filled_);
         const int message = this->message_;
-        this->hand_on(this->empty, this->filled_);
+        this->hand_over(this->empty, this->filled_);
         return message;
     }
 };

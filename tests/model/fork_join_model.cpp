@@ -332,8 +332,7 @@ struct callers {
     explicit callers(int count) : left(count) {}
 
     void call(int n) {
-        join_from_elsewhere(
-            all, from, [] {}, [this, n] { ran[n] = ran[n] + 1; });
+        join_from_elsewhere(all, from, [] {}, [this, n] { ran[n] = ran[n] + 1; });
         MODEL_REQUIRE(ran[n] == 1);
         MODEL_REQUIRE(bide::detail::basic_fork_place<platform>::here().lane == nullptr);
         if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -372,10 +371,7 @@ void lent_again() {
     lane mine(all, nullptr);
     lane& lent = *all.take_lane();
     all.put_lane(lent);
-    const auto call = [&] {
-        join_from_elsewhere(
-            all, from, [] {}, [&ran] { ran = ran + 1; });
-    };
+    const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };
     model::thread thief([&] { rob(lent, mine) && rob(lent, mine); });
     model::thread first(call);
     first.join();

@@ -308,7 +308,7 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
         });
         g.shut();
         if (!is_there(item)) {
-            if (g.enqueue(w) == fate::waiting) {
+            if (g.enqueue(w) == wait_status::waiting) {
                 await(w);
             }
             MODEL_REQUIRE(is_there(item));
@@ -336,11 +336,11 @@ TEST_CASE("event: set() on a set event counts for every kind of waiter", "[gate]
         });
         g.shut();
         const bool seen = is_there(item);
-        if (g.enqueue(w) == fate::waiting) {
+        if (g.enqueue(w) == wait_status::waiting) {
             stop(g, w);
             await(w);
         }
-        MODEL_REQUIRE(w.outcome() == fate::stopped || is_there(item));
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped || is_there(item));
         setting.join();
         MODEL_REQUIRE(seen || g.is_open());
     });
@@ -478,10 +478,10 @@ TEST_CASE("latch: is not counted down below zero", "[gate]") {
             other = g.arrive(2);
             mine = g.arrive(1);
         });
-        const bool cancelled = g.cancel(w, fate::stopped);
+        const bool cancelled = g.cancel(w, wait_status::stopped);
         arriving.join();
         MODEL_REQUIRE(mine && !other && g.is_open());
-        MODEL_REQUIRE(cancelled || w.outcome() == fate::granted);
+        MODEL_REQUIRE(cancelled || w.outcome() == wait_status::granted);
     });
 }
 
@@ -507,8 +507,8 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         node b(1);
         g.enqueue(a);
         g.enqueue(b);
-        model::thread waiting([&] { MODEL_REQUIRE(g.cancel(a, fate::timed_out)); });
-        MODEL_REQUIRE(g.cancel(b, fate::timed_out));
+        model::thread waiting([&] { MODEL_REQUIRE(g.cancel(a, wait_status::timed_out)); });
+        MODEL_REQUIRE(g.cancel(b, wait_status::timed_out));
         waiting.join();
         g.require_no_waiters("gate", &g);
     });
@@ -520,7 +520,8 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         g.enqueue(first ? impatient : patient);
         g.enqueue(first ? patient : impatient);
         model::thread waiting([&] {
-            if (!impatient.park(deadline::at_ns(1)) && !g.cancel(impatient, fate::timed_out)) {
+            if (!impatient.park(deadline::at_ns(1)) &&
+                !g.cancel(impatient, wait_status::timed_out)) {
                 await(impatient);
             }
         });
@@ -545,17 +546,17 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
             g.arrive(1);
         });
         w.park(deadline::never());
-        MODEL_REQUIRE((w.outcome() == fate::granted ? set : stopped) == 1);
+        MODEL_REQUIRE((w.outcome() == wait_status::granted ? set : stopped) == 1);
     });
     model::check("event: stopped before it is queued, or while", {}, [] {
         gate g(1);
         node w(1);
         model::thread stopping([&] { stop(g, w); });
-        if (g.enqueue(w) == fate::waiting) {
+        if (g.enqueue(w) == wait_status::waiting) {
             w.park(deadline::never());
         }
         stopping.join();
-        MODEL_REQUIRE(w.outcome() == fate::stopped);
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
         g.require_no_waiters("gate", &g);
         MODEL_REQUIRE(g.arrive(1) && g.is_open());
     });
@@ -568,7 +569,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
             data = 1;
             g.arrive(1);
         });
-        if (g.cancel(w, fate::stopped)) {
+        if (g.cancel(w, wait_status::stopped)) {
             while (!g.is_open()) {
                 platform::pause();
             }
@@ -589,8 +590,8 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         stop(g, c);
         stopping.join();
         g.arrive(1);
-        MODEL_REQUIRE(a.outcome() == fate::stopped && c.outcome() == fate::stopped);
-        MODEL_REQUIRE(b.outcome() == fate::granted);
+        MODEL_REQUIRE(a.outcome() == wait_status::stopped && c.outcome() == wait_status::stopped);
+        MODEL_REQUIRE(b.outcome() == wait_status::granted);
     });
 }
 
@@ -646,7 +647,7 @@ TEST_CASE("event: two who come, one who sets", "[gate][.long]") {
         node a(1);
         node b(1);
         const auto come = [&](node& w) {
-            if (g.enqueue(w) == fate::granted) {
+            if (g.enqueue(w) == wait_status::granted) {
                 MODEL_REQUIRE(data == 1);
             }
         };
@@ -656,7 +657,7 @@ TEST_CASE("event: two who come, one who sets", "[gate][.long]") {
         g.arrive(1);
         first.join();
         second.join();
-        MODEL_REQUIRE(a.outcome() == fate::granted && b.outcome() == fate::granted);
+        MODEL_REQUIRE(a.outcome() == wait_status::granted && b.outcome() == wait_status::granted);
     });
     model::check("latch: destroyed under two who arrive", {}, [] {
         auto* const l = new latch(2);

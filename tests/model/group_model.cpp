@@ -453,10 +453,10 @@ struct ended_child : children::child {
 // The number of the next one; 0: there is none left.
 int next_of(children& from) {
     auto what = from.try_reserve();
-    if (what == bide::fate::waiting) {
+    if (what == bide::wait_status::waiting) {
         what = bide::thread_wait<children, platform>::until(from, 1, bide::deadline::never());
     }
-    return what == bide::fate::granted
+    return what == bide::wait_status::granted
                ? static_cast<int>(static_cast<ended_child&>(from.take_reserved()).number)
                : 0;
 }

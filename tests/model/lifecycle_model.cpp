@@ -105,8 +105,7 @@ public:
 
     explicit by_hand(unsigned workers)
         : all(workers),
-          life(
-              all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {}
+          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {}
 
     void step(unsigned n) {
         all.step(n, [this] { life.found_nothing(); });
@@ -155,7 +154,7 @@ private:
 };
 
 // What became of a task.
-struct fate {
+struct wait_status {
     var<int> ran{0};
     var<int> refused{0};
 
@@ -165,7 +164,7 @@ struct fate {
 // A task that calls a function.
 class job final : public header {
 public:
-    job(home_type& home, bool kept, fate& becomes, std::function<void()> does = {})
+    job(home_type& home, bool kept, wait_status& becomes, std::function<void()> does = {})
         : header(home, nullptr, kept), becomes_(becomes), does_(std::move(does)) {}
 
 private:
@@ -181,7 +180,7 @@ private:
     void discard_outcome() noexcept override {}
     void destroy() noexcept override { delete this; }
 
-    fate& becomes_;
+    wait_status& becomes_;
     std::function<void()> does_;
 };
 
@@ -208,8 +207,8 @@ link take(tokens& from, var<int>& taken, var<int>& stopped) {
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     // A worker runs a task that spawns another one, and a second worker adds up meanwhile.
     model::check("two workers, one adds up", {}, [] {
-        fate outer;
-        fate inner;
+        wait_status outer;
+        wait_status inner;
         by_hand s(2);
         s.at_end = [&] { MODEL_REQUIRE(outer.is_decided() && inner.is_decided()); };
         s.life.start(*new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
@@ -222,8 +221,8 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     });
     // The same with a task that blocks, which spawns one for the worker that adds up.
     model::check("a task that blocks spawns, a worker adds up", {}, [] {
-        fate outer;
-        fate inner;
+        wait_status outer;
+        wait_status inner;
         by_hand s(1);
         s.at_end = [&] { MODEL_REQUIRE(outer.is_decided() && inner.is_decided()); };
         MODEL_REQUIRE(s.life.admit());
@@ -239,7 +238,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
 
 TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle]") {
     const auto spawned_beside = [] {
-        fate becomes;
+        wait_status becomes;
         by_hand s(1);
         model::thread spawner([&] { s.life.start(*new job(s, false, becomes)); });
         s.shutdown();
@@ -253,7 +252,7 @@ TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle
     model::check("spawn, shutdown", {}, spawned_beside);
     CHECK(model::outcomes({}, spawned_beside) == "ran refused");
     model::check("spawn, shutdown, a worker", {}, [] {
-        fate becomes;
+        wait_status becomes;
         by_hand s(1);
         model::thread spawner([&] { s.life.start(*new job(s, false, becomes)); });
         model::thread worker([&] { s.step(0); });
@@ -267,7 +266,7 @@ TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle
 
 TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker", "[lifecycle]") {
     const auto blocked_beside = [](int tasks) {
-        fate becomes[2];
+        wait_status becomes[2];
         by_hand s(1);
         s.at_end = [&] {
             for (int i = 0; i < tasks; ++i) {
@@ -289,7 +288,7 @@ TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker",
     model::check("one task that blocks", {}, [=] { blocked_beside(1); });
     model::check("two tasks that block", {}, [=] { blocked_beside(2); });
     model::check("one task that blocks, a worker", {}, [] {
-        fate becomes;
+        wait_status becomes;
         by_hand s(1);
         s.at_end = [&] { MODEL_REQUIRE(becomes.is_decided()); };
         MODEL_REQUIRE(s.life.admit());
@@ -332,7 +331,7 @@ TEST_CASE("lifecycle: one caller of shutdown ends the threads, each comes after 
 TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecycle]") {
     // The spawner is still in its call.
     const auto destroyed = [] {
-        fate becomes;
+        wait_status becomes;
         auto s = std::make_unique<by_hand>(1);
         auto* const t = new job(*s, true, becomes);
         model::thread spawner([to = s.get(), t] { to->life.start(*t); });
@@ -551,8 +550,7 @@ public:
 
     explicit scheduler(unsigned workers)
         : all(*this, {workers, true, nullptr, 0}),
-          life(
-              all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
+          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
         for (auto& w : all.workers()) {
             threads_.push_back(std::make_unique<model::thread>([this, &w] { all.run(w); }));
         }
@@ -611,16 +609,16 @@ private:
 
 TEST_CASE("lifecycle: a whole scheduler ends, whatever meets its end", "[lifecycle]") {
     check_at_random("two workers, a task that spawns, at random", 300, [] {
-        fate outer;
-        fate inner;
+        wait_status outer;
+        wait_status inner;
         scheduler s(2);
         s.life.start(*new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
         s.shutdown();
         MODEL_REQUIRE(outer.is_decided() && inner.is_decided());
     });
     check_at_random("a task that blocks and spawns, at random", 1'000, [] {
-        fate outer;
-        fate inner;
+        wait_status outer;
+        wait_status inner;
         scheduler s(1);
         s.start_blocking(
             *new job(s, false, outer, [&] { s.life.start(*new job(s, false, inner)); }));
@@ -628,7 +626,7 @@ TEST_CASE("lifecycle: a whole scheduler ends, whatever meets its end", "[lifecyc
         MODEL_REQUIRE(outer.is_decided() && inner.is_decided());
     });
     check_at_random("a spawner, two callers of shutdown, at random", 1'000, [] {
-        fate becomes;
+        wait_status becomes;
         auto s = std::make_unique<scheduler>(1);
         auto* const t = new job(*s, true, becomes);
         model::thread spawner([to = s.get(), t] { to->life.start(*t); });

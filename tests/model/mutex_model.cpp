@@ -69,7 +69,7 @@ TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
         q.enqueue(first);
         model::thread second([&] {
             node mine(1);
-            if (q.enqueue(mine) == fate::waiting) {
+            if (q.enqueue(mine) == wait_status::waiting) {
                 mine.park(deadline::never());
             }
             increment(data);
@@ -164,7 +164,8 @@ TEST_CASE("mutex: a lock that times out is not held, and one that is in time is"
         q.enqueue(impatient);
         q.enqueue(patient);
         model::thread waiting([&] {
-            if (impatient.park(deadline::at_ns(1)) || !q.cancel(impatient, fate::timed_out)) {
+            if (impatient.park(deadline::at_ns(1)) ||
+                !q.cancel(impatient, wait_status::timed_out)) {
                 await(impatient);
                 increment(data);
                 q.give(1, 1);
@@ -191,7 +192,7 @@ TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two"
             MODEL_REQUIRE(q.give(1, 1));
         });
         await(first);
-        if (first.outcome() == fate::granted) {
+        if (first.outcome() == wait_status::granted) {
             increment(data);
             MODEL_REQUIRE(q.give(1, 1));
         }
@@ -200,7 +201,7 @@ TEST_CASE("mutex: a stop that comes with the unlock leaves it to one of the two"
         stopping.join();
         unlocking.join();
         MODEL_REQUIRE(q.available() == 0);
-        MODEL_REQUIRE(data == (first.outcome() == fate::granted ? 3 : 2));
+        MODEL_REQUIRE(data == (first.outcome() == wait_status::granted ? 3 : 2));
     });
 }
 
@@ -214,16 +215,16 @@ TEST_CASE("mutex: a stop that comes with the lock and the unlock", "[mutex][.lon
             increment(data);
             MODEL_REQUIRE(q.give_known(0, 1) || q.give(1, 1));
         });
-        fate what = q.enqueue(w);
-        if (what == fate::waiting) {
+        wait_status what = q.enqueue(w);
+        if (what == wait_status::waiting) {
             w.park(deadline::never());
             what = w.outcome();
         }
-        if (what == fate::granted) {
+        if (what == wait_status::granted) {
             increment(data);
         }
         stopping.join();
         unlocking.join();
-        MODEL_REQUIRE(q.available() == (what == fate::granted ? 0 : 1));
+        MODEL_REQUIRE(q.available() == (what == wait_status::granted ? 0 : 1));
     });
 }

@@ -2,12 +2,12 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/sched/detail/driver_seat.hpp>
+#include <bide/sched/detail/driver_lock.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/tenancy.hpp>
-#include <bide/sched/detail/timekeeper.hpp>
+#include <bide/sched/detail/timer_leader.hpp>
 #include <bide/sched/detail/worker.hpp>
+#include <bide/sched/detail/worker_ownership.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
@@ -113,7 +113,7 @@ TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[p
 TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did", "[pool]") {
     const auto two = [] {
         quiet_driver d;
-        bide::detail::basic_driver_seat<platform> seat(&d);
+        bide::detail::basic_driver_lock<platform> seat(&d);
         const auto visit = [&] {
             if (bide::driver* const io = seat.enter()) {
                 io->wake();
@@ -134,7 +134,7 @@ TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did
 TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by it", "[pool]") {
     model::check("leave, sleep beside it", {}, [] {
         quiet_driver d;
-        bide::detail::basic_driver_seat<platform> seat(&d);
+        bide::detail::basic_driver_lock<platform> seat(&d);
         bide::basic_idle<platform> idle(2);
         unsigned woken = idle.none;
         bool taken = false;
@@ -156,22 +156,22 @@ TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by
 
 namespace {
 
-using timekeeper = bide::detail::basic_timekeeper<platform>;
+using timer_leader = bide::detail::basic_timer_leader<platform>;
 
-constexpr std::int64_t never = timekeeper::never;
+constexpr std::int64_t never = timer_leader::never;
 
 // When the next timer of some queue is due.
 struct schedule {
-    timekeeper keeper;
+    timer_leader keep_alive;
     atomic<std::int64_t> next{never};
 
     // True: nobody keeps that time, somebody is to be woken.
     bool add(std::int64_t t) noexcept {
         next.store(t, std::memory_order_seq_cst);
-        return keeper.misses(t);
+        return keep_alive.misses(t);
     }
     void keep(std::int64_t& mine) noexcept {
-        keeper.keep(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
+        keep_alive.keep(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
     }
 };
 
@@ -203,8 +203,8 @@ TEST_CASE("timekeeper: who relied on a keeper that resigns is seen by it", "[poo
         bool missed = false;
         schedule& shared = s;
         model::thread adding([&] { missed = shared.add(9); });
-        MODEL_REQUIRE(s.keeper.resign(mine));
-        MODEL_REQUIRE(!s.keeper.resign(mine));
+        MODEL_REQUIRE(s.keep_alive.resign(mine));
+        MODEL_REQUIRE(!s.keep_alive.resign(mine));
         s.keep(mine);
         adding.join();
         MODEL_REQUIRE(missed || mine == 9);
@@ -218,30 +218,30 @@ namespace {
 // A worker, and the thread that is blocked with it: others look for a replacement, who is there or
 // not. The worker is its tenant's alone.
 void passed_on(int passers, bool there) {
-    bide::detail::basic_tenancy<platform> tenancy;
+    bide::detail::basic_worker_ownership<platform> worker_ownership;
     int threads[2]{}; // for their addresses
     var<int> used{0};
     var<int> tries{0};
     atomic<bool> is_replaced{false};
     const auto pass = [&] {
-        const bool passed = tenancy.pass_on([&] {
+        const bool passed = worker_ownership.pass_on([&] {
             tries = tries + 1;
             return there;
         });
         if (passed) {
             is_replaced.store(true, std::memory_order_relaxed);
-            tenancy.begin(&threads[1]);
+            worker_ownership.begin(&threads[1]);
             used = used + 1;
         }
     };
-    tenancy.begin(&threads[0]);
+    worker_ownership.begin(&threads[0]);
     model::thread first(pass);
     used = used + 1;
-    tenancy.block(&threads[0]);
+    worker_ownership.block(&threads[0]);
     if (passers == 2) {
         pass();
     }
-    const bool mine = tenancy.unblock(&threads[0]);
+    const bool mine = worker_ownership.unblock(&threads[0]);
     if (mine) {
         used = used + 1;
         MODEL_REQUIRE(there ? tries == 0 : tries <= passers);
@@ -268,20 +268,20 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
     // Worker 0 blocks. Worker 1 sleeps, and is woken by a push, or by itself.
     const auto one = [](bool pushed) {
         bide::basic_idle<platform> idle(2);
-        bide::detail::basic_tenancy<platform> tenancy;
+        bide::detail::basic_worker_ownership<platform> worker_ownership;
         parker bed;
         int threads[2]{};
         var<int> used{0};
         atomic<int> passed{0};
         const auto pass = [&] {
-            tenancy.pass_on([&] {
+            worker_ownership.pass_on([&] {
                 used = used + 1;
                 passed.fetch_add(1, std::memory_order_relaxed);
                 return true;
             });
         };
         idle.announce(1, false, false);
-        tenancy.begin(&threads[0]);
+        worker_ownership.begin(&threads[0]);
         model::thread waking([&] {
             if (!pushed) {
                 MODEL_REQUIRE(idle.retract(1));
@@ -301,7 +301,7 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
             }
         });
         used = used + 1;
-        tenancy.block(&threads[0]);
+        worker_ownership.block(&threads[0]);
         if (idle.away(1) == 0) {
             pass();
         }

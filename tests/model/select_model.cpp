@@ -52,7 +52,7 @@ public:
         lock::release(lock_);
     }
     bide::basic_select_case<std::monostate, awake> on_stop() noexcept {
-        return {steps, target{this}, bide::detail::signal_cargo()};
+        return {steps, target{this}, bide::detail::signal_payload()};
     }
 
 private:
@@ -67,17 +67,17 @@ private:
 
     static constexpr bide::wait_steps<awake> steps{
         [](const target& t) noexcept {
-            return of(t).is_requested(nullptr) ? fate::granted : fate::waiting;
+            return of(t).is_requested(nullptr) ? wait_status::granted : wait_status::waiting;
         },
         [](const target& t, node& w) noexcept {
             if (!of(t).is_requested(&w) || !w.claim()) {
                 return false;
             }
             w.commit();
-            w.settle(fate::granted);
+            w.settle(wait_status::granted);
             return true;
         },
-        [](const target& t, node&, fate) noexcept {
+        [](const target& t, node&, wait_status) noexcept {
             of(t).is_requested(nullptr);
             return true;
         }};
@@ -328,26 +328,36 @@ struct of_broadcast {
 TEST_CASE("select: who decides a case has done with the choice before the outcome is published",
           "[select]") {
     decide("select: an event that is set", [] { return of_event(); }, [](auto& p) { p.e.set(); });
-    decide("select: a semaphore that is released", [] { return of_semaphore(); },
-           [](auto& p) { p.s.release(); });
-    decide("select: a semaphore that is closed", [] { return of_semaphore(); },
-           [](auto& p) { p.s.close(); });
-    decide("select: a channel that is sent to", [] { return of_channel(); },
-           [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
-    decide("select: a rendezvous", [] { return of_rendezvous(); },
-           [](auto& p) { MODEL_REQUIRE(send(p.c, 1)); });
-    decide("select: a channel that is closed", [] { return of_channel(); },
-           [](auto& p) { p.c.close(); });
-    decide("select: an unbounded channel that is sent to", [] { return of_unbounded(); },
-           [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
-    decide("select: an unbounded channel that is closed", [] { return of_unbounded(); },
-           [](auto& p) { p.c.close(); });
-    decide("select: a oneshot that is sent to", [] { return of_oneshot(); },
-           [](auto& p) { MODEL_REQUIRE(std::move(p.ends.first).send(item(1)).has_value()); });
-    decide("select: a broadcast that is sent to", [] { return of_broadcast(); },
-           [](auto& p) { MODEL_REQUIRE(p.b.send(1) == 1); });
-    decide("select: a broadcast that is closed", [] { return of_broadcast(); },
-           [](auto& p) { p.b.close(); });
+    decide(
+        "select: a semaphore that is released", [] { return of_semaphore(); },
+        [](auto& p) { p.s.release(); });
+    decide(
+        "select: a semaphore that is closed", [] { return of_semaphore(); },
+        [](auto& p) { p.s.close(); });
+    decide(
+        "select: a channel that is sent to", [] { return of_channel(); },
+        [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide(
+        "select: a rendezvous", [] { return of_rendezvous(); },
+        [](auto& p) { MODEL_REQUIRE(send(p.c, 1)); });
+    decide(
+        "select: a channel that is closed", [] { return of_channel(); },
+        [](auto& p) { p.c.close(); });
+    decide(
+        "select: an unbounded channel that is sent to", [] { return of_unbounded(); },
+        [](auto& p) { MODEL_REQUIRE(try_send(p.c, 1)); });
+    decide(
+        "select: an unbounded channel that is closed", [] { return of_unbounded(); },
+        [](auto& p) { p.c.close(); });
+    decide(
+        "select: a oneshot that is sent to", [] { return of_oneshot(); },
+        [](auto& p) { MODEL_REQUIRE(std::move(p.ends.first).send(item(1)).has_value()); });
+    decide(
+        "select: a broadcast that is sent to", [] { return of_broadcast(); },
+        [](auto& p) { MODEL_REQUIRE(p.b.send(1) == 1); });
+    decide(
+        "select: a broadcast that is closed", [] { return of_broadcast(); },
+        [](auto& p) { p.b.close(); });
 }
 
 // ---- Others who wait for the same
@@ -529,16 +539,16 @@ TEST_CASE("select: one that is ended from outside goes on once, after all are qu
         channel a(1);
         channel b(1);
         auto wait = bide::async_select(on_recv(a), on_recv(b)).as_case();
-        wait.target.carry(wait.cargo);
-        MODEL_REQUIRE(wait.ops->try_now(wait.target) == fate::waiting);
+        wait.target.carry(wait.payload);
+        MODEL_REQUIRE(wait.ops->try_now(wait.target) == wait_status::waiting);
         bide::basic_waiter<awake> owner;
         var<int> queues{0};
         var<int> ends{0};
         model::thread ending([&] {
             ends = 1;
-            if (wait.ops->cancel(wait.target, owner, fate::timed_out)) {
+            if (wait.ops->cancel(wait.target, owner, wait_status::timed_out)) {
                 MODEL_REQUIRE(queues == 1); // it goes on here
-                owner.publish(fate::timed_out);
+                owner.publish(wait_status::timed_out);
             }
         });
         queues = 1;

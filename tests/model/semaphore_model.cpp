@@ -266,22 +266,22 @@ TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outco
         });
         model::thread owner([&] {
             w.park(deadline::never());
-            MODEL_REQUIRE((w.outcome() == fate::granted ? given : stopped) == 1);
+            MODEL_REQUIRE((w.outcome() == wait_status::granted ? given : stopped) == 1);
         });
         given = 1;
         q.give(1);
         owner.join();
-        MODEL_REQUIRE(q.available() == (w.outcome() == fate::granted ? 0 : 1));
+        MODEL_REQUIRE(q.available() == (w.outcome() == wait_status::granted ? 0 : 1));
     });
     model::check("semaphore: stopped before it is queued, or while", {}, [] {
         permit_queue q(1);
         node w(2);
         model::thread stopping([&] { stop(q, w); });
-        if (q.enqueue(w) == fate::waiting) {
+        if (q.enqueue(w) == wait_status::waiting) {
             w.park(deadline::never());
         }
         stopping.join();
-        MODEL_REQUIRE(w.outcome() == fate::stopped);
+        MODEL_REQUIRE(w.outcome() == wait_status::stopped);
         MODEL_REQUIRE(q.available() == 1 && q.waiters() == 0);
     });
 }
@@ -395,13 +395,14 @@ template <class P> struct first_cancels_second {
     bell second_bell;
     std::unique_ptr<waiter> second = std::make_unique<waiter>(1, second_bell.waker());
     bool granted = false;
-    waiter first{1, {[](void* self) noexcept {
-                         auto& me = *static_cast<first_cancels_second*>(self);
-                         me.granted = !me.s.cancel_acquire(*me.second);
-                         MODEL_REQUIRE(!me.granted || me.second->outcome().has_value());
-                         me.second.reset();
-                     },
-                     this}};
+    waiter first{1,
+                 {[](void* self) noexcept {
+                      auto& me = *static_cast<first_cancels_second*>(self);
+                      me.granted = !me.s.cancel_acquire(*me.second);
+                      MODEL_REQUIRE(!me.granted || me.second->outcome().has_value());
+                      me.second.reset();
+                  },
+                  this}};
 
     first_cancels_second() {
         s.acquire_wait(first);
@@ -613,7 +614,7 @@ TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
         q.enqueue(w);
         bool given = false;
         model::thread giving([&] { given = q.give(1, 1); });
-        const bool cancelled = q.cancel(w, fate::stopped);
+        const bool cancelled = q.cancel(w, wait_status::stopped);
         giving.join();
         // To the waiter, who has the other one; or it is one too many.
         MODEL_REQUIRE(given != cancelled && q.available() == (cancelled ? 1 : 0));
@@ -677,7 +678,7 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long
         node a(1);
         node b(1);
         const auto wait = [&](node& w) {
-            if (q.enqueue(w) == fate::waiting) {
+            if (q.enqueue(w) == wait_status::waiting) {
                 await(w);
             }
             MODEL_REQUIRE(data == 1);
@@ -696,7 +697,7 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long
         node second(1);
         q.enqueue(first);
         model::thread waiting([&] {
-            if (q.enqueue(second) == fate::waiting) {
+            if (q.enqueue(second) == wait_status::waiting) {
                 await(second);
             }
         });
@@ -704,6 +705,6 @@ TEST_CASE("semaphore: three go for the queue's lock at once", "[semaphore][.long
         q.give(2);
         waiting.join();
         stopping.join();
-        MODEL_REQUIRE(q.available() == (first.outcome() == fate::granted ? 0 : 2));
+        MODEL_REQUIRE(q.available() == (first.outcome() == wait_status::granted ? 0 : 2));
     });
 }

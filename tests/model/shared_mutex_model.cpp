@@ -118,7 +118,7 @@ TEST_CASE("shared_mutex: nobody overtakes a writer that waits", "[shared_mutex]"
         q.enqueue(writer);
         model::thread reader([&] {
             node mine(1);
-            if (q.enqueue(mine) == fate::waiting) {
+            if (q.enqueue(mine) == wait_status::waiting) {
                 await(mine);
             }
             MODEL_REQUIRE(data == 1);
@@ -174,7 +174,7 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in", 
         q.enqueue(reader);
         model::thread waiting([&] {
             if (!writer.park(deadline::at_ns(1))) {
-                MODEL_REQUIRE(q.cancel(writer, fate::timed_out));
+                MODEL_REQUIRE(q.cancel(writer, wait_status::timed_out));
             }
         });
         await(reader); // the reader who is inside stays there
@@ -194,12 +194,12 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in", 
             q.give(1, all_of_them);
         });
         await(writer);
-        if (writer.outcome() == fate::granted) {
+        if (writer.outcome() == wait_status::granted) {
             increment(data);
             q.give(all_of_them, all_of_them);
         }
         await(reader);
-        MODEL_REQUIRE(data == (writer.outcome() == fate::granted ? 1 : 0));
+        MODEL_REQUIRE(data == (writer.outcome() == wait_status::granted ? 1 : 0));
         stopping.join();
         leaving.join();
         MODEL_REQUIRE(q.available() == all - 1);

@@ -19,7 +19,7 @@
 namespace sync_model {
 
 using bide::deadline;
-using bide::fate;
+using bide::wait_status;
 using model::failure;
 using model::platform;
 using model::var;
@@ -95,8 +95,8 @@ template <class Waiter> void await(const Waiter& w) {
 
 // What a stop does, on the thread that requests it (thread_wait::stoppable).
 template <class Queue> void stop(Queue& q, node& w) {
-    if (!w.is_complete() && q.cancel(w, fate::stopped)) {
-        w.publish(fate::stopped);
+    if (!w.is_complete() && q.cancel(w, wait_status::stopped)) {
+        w.publish(wait_status::stopped);
     }
 }
 

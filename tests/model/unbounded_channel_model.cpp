@@ -26,7 +26,7 @@ int number(bide::result<item> got) { return got ? got->take() : 0; }
 
 bool put(core& c, int n) {
     item it(n);
-    return c.send(it) == fate::granted;
+    return c.send(it) == wait_status::granted;
 }
 int take(core& c) {
     std::optional<item> got;
@@ -40,8 +40,8 @@ struct receiver_node {
     bide::detail::destination to{got};
     receiving_node node{bide::detail::address_of(&to)};
 
-    fate queue(core& c) { return c.enqueue(node, side::receiving); }
-    bool leave(core& c) { return c.cancel(node, side::receiving, fate::stopped); }
+    wait_status queue(core& c) { return c.enqueue(node, side::receiving); }
+    bool leave(core& c) { return c.cancel(node, side::receiving, wait_status::stopped); }
 };
 
 } // namespace
@@ -74,7 +74,7 @@ TEST_CASE("unbounded_channel: an item reaches the one who waits, who may destroy
                      core c;
                      receiver_node r;
                      model::thread sending([&] { MODEL_REQUIRE(put(c, 7)); });
-                     if (r.queue(c) == fate::waiting) {
+                     if (r.queue(c) == wait_status::waiting) {
                          r.node.park(deadline::never());
                      }
                      MODEL_REQUIRE(number(std::move(r.got)) == 7);
@@ -114,7 +114,7 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
         receiver_node second;
         second.queue(*c);
         await(second.node);
-        MODEL_REQUIRE(second.node.outcome() == fate::closed && news == 1);
+        MODEL_REQUIRE(second.node.outcome() == wait_status::closed && news == 1);
         delete c;
     });
     model::check("unbounded: close against send", {}, [] {
@@ -144,11 +144,11 @@ TEST_CASE("unbounded_channel: two senders and one who waits, two who wait and a 
     model::check("unbounded: two senders", {}, [] {
         core c;
         receiver_node r;
-        MODEL_REQUIRE(r.queue(c) == fate::waiting);
+        MODEL_REQUIRE(r.queue(c) == wait_status::waiting);
         model::thread left([&] { MODEL_REQUIRE(put(c, 1)); });
         MODEL_REQUIRE(put(c, 2));
         left.join();
-        MODEL_REQUIRE(r.node.outcome() == fate::granted);
+        MODEL_REQUIRE(r.node.outcome() == wait_status::granted);
         MODEL_REQUIRE(number(std::move(r.got)) + take(c) == 3 && c.size() == 0);
     });
     model::check("unbounded: two receivers", {}, [] {
@@ -204,20 +204,20 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
         receiver_node r;
         model::thread stopping([&] {
             if (!r.node.is_complete() && r.leave(c)) {
-                r.node.publish(fate::stopped);
+                r.node.publish(wait_status::stopped);
             }
         });
-        if (r.queue(c) == fate::waiting) {
+        if (r.queue(c) == wait_status::waiting) {
             r.node.park(deadline::never());
         }
         stopping.join();
-        MODEL_REQUIRE(r.node.outcome() == fate::stopped);
+        MODEL_REQUIRE(r.node.outcome() == wait_status::stopped);
     });
     model::check("unbounded: an item is passed on, to who waits or comes", {}, [] {
         core c;
         receiver_node r;
         model::thread receiving([&] {
-            if (r.queue(c) == fate::waiting) {
+            if (r.queue(c) == wait_status::waiting) {
                 r.node.park(deadline::never());
             }
             MODEL_REQUIRE(number(std::move(r.got)) == 1);
@@ -277,11 +277,12 @@ TEST_CASE("unbounded_channel: one choice of two channels gets one item", "[unbou
         in_b.contest([](void*) noexcept {}, choice);
         model::thread other([&] { put(a, 1); });
         in_a.queue(a);
-        const fate sent = b.enqueue(in_b, side::sending);
+        const wait_status sent = b.enqueue(in_b, side::sending);
         other.join();
-        MODEL_REQUIRE((sent == fate::granted) == !in_a.got);
-        MODEL_REQUIRE(sent == fate::granted ? take(b) == 2 && take(a) == 1
-                                            : number(std::move(in_a.got)) == 1 && b.size() == 0);
+        MODEL_REQUIRE((sent == wait_status::granted) == !in_a.got);
+        MODEL_REQUIRE(sent == wait_status::granted
+                          ? take(b) == 2 && take(a) == 1
+                          : number(std::move(in_a.got)) == 1 && b.size() == 0);
         in_a.leave(a);
     });
 }

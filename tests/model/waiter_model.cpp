@@ -16,7 +16,7 @@
 namespace {
 
 using bide::deadline;
-using bide::fate;
+using bide::wait_status;
 using model::platform;
 using awake = model::platform_without_lock_sleep;
 using waiter = bide::basic_waiter<platform>;
@@ -36,10 +36,10 @@ TEST_CASE("waiter: a publication ends the park, and brings what was done before 
         var<int> done{0};
         model::thread publisher([&] {
             done = 1;
-            w.publish(fate::granted);
+            w.publish(wait_status::granted);
         });
         MODEL_REQUIRE(w.park(deadline::never()));
-        MODEL_REQUIRE(w.outcome() == fate::granted);
+        MODEL_REQUIRE(w.outcome() == wait_status::granted);
         MODEL_REQUIRE(done == 1);
     };
     model::check("publish against park", {}, body);
@@ -52,19 +52,19 @@ TEST_CASE("waiter: a publication that comes with the time-out ends the next park
         var<int> done{0};
         model::thread publisher([&] {
             done = 1;
-            w.publish(fate::closed);
+            w.publish(wait_status::closed);
         });
         if (!w.park(soon)) {
             MODEL_REQUIRE(w.park(deadline::never())); // from `parked`, where the first left it
         }
-        MODEL_REQUIRE(w.outcome() == fate::closed);
+        MODEL_REQUIRE(w.outcome() == wait_status::closed);
         MODEL_REQUIRE(done == 1);
     };
     model::check("publish against a time-out", {.timeouts = 1}, body);
     model::check("publish against a time-out, spurious", {.spurious = 1, .timeouts = 1}, body);
     CHECK(model::outcomes({.timeouts = 1}, [] {
               waiter w;
-              model::thread publisher([&] { w.publish(fate::granted); });
+              model::thread publisher([&] { w.publish(wait_status::granted); });
               const bool first = w.park(soon);
               const bool second = w.park(soon);
               model::record(std::to_string(first) + std::to_string(second));
@@ -78,7 +78,7 @@ TEST_CASE("waiter: the publication is the last touch of the node", "[waiter]") {
             var<int> done{0};
             model::thread publisher([&done, mine = w.get()] {
                 done = 1;
-                mine->publish(fate::granted);
+                mine->publish(wait_status::granted);
             });
             end(*w);
             w.reset();
@@ -93,10 +93,10 @@ TEST_CASE("waiter: the publication is the last touch of the node", "[waiter]") {
                      }
                  }));
     model::check("destroyed after a look at the outcome", {},
-                 body([](waiter& w) { MODEL_REQUIRE(w.await_outcome() == fate::granted); }));
+                 body([](waiter& w) { MODEL_REQUIRE(w.await_outcome() == wait_status::granted); }));
     model::find("destroyed without an outcome", model::failure::lifetime, {.timeouts = 1}, [] {
         auto w = std::make_unique<waiter>();
-        model::thread publisher([mine = w.get()] { mine->publish(fate::granted); });
+        model::thread publisher([mine = w.get()] { mine->publish(wait_status::granted); });
         w->park(soon);
         w.reset();
     });
@@ -114,8 +114,8 @@ TEST_CASE("waiter: a waker runs once, behind the outcome, and with nothing of th
                                                      mine.calls = mine.calls + 1;
                                                  },
                                                  &c));
-        model::thread publisher([mine = w.get()] { mine->publish(fate::granted); });
-        MODEL_REQUIRE(w->await_outcome() == fate::granted);
+        model::thread publisher([mine = w.get()] { mine->publish(wait_status::granted); });
+        MODEL_REQUIRE(w->await_outcome() == wait_status::granted);
         w.reset(); // the waker may still be to run
         publisher.join();
         MODEL_REQUIRE(c.calls == 1);
@@ -129,19 +129,19 @@ TEST_CASE("waiter: it may be used again after a reset", "[waiter]") {
         var<int> done{0};
         model::thread publisher([&] {
             done = 1;
-            w.publish(fate::granted);
+            w.publish(wait_status::granted);
             while (again.load(std::memory_order_acquire) == 0) {
                 platform::pause();
             }
             done = 2;
-            w.publish(fate::closed);
+            w.publish(wait_status::closed);
         });
         w.park(deadline::never());
-        MODEL_REQUIRE(w.outcome() == fate::granted && done == 1);
+        MODEL_REQUIRE(w.outcome() == wait_status::granted && done == 1);
         w.reset(1);
         again.store(1, std::memory_order_release);
         w.park(deadline::never());
-        MODEL_REQUIRE(w.outcome() == fate::closed && done == 2);
+        MODEL_REQUIRE(w.outcome() == wait_status::closed && done == 2);
     });
 }
 
@@ -167,7 +167,7 @@ template <class Platform> struct place {
         node* const w = queue.empty() ? nullptr : &queue.pop();
         lock::release(word);
         if (w != nullptr) {
-            w->publish(fate::granted);
+            w->publish(wait_status::granted);
         }
     }
     // The waiter may be granted and gone between the two halves.
@@ -231,12 +231,12 @@ TEST_CASE("waiter: who is not roused is granted, who is roused finds out why", "
             } else {
                 mine->queue.remove(head);
                 place<platform>::lock::release(mine->word);
-                head.publish(fate::granted);
+                head.publish(wait_status::granted);
             }
         });
         MODEL_REQUIRE(w->sleep(deadline::never()));
         if (w->is_complete()) {
-            MODEL_REQUIRE(w->outcome() == fate::granted);
+            MODEL_REQUIRE(w->outcome() == wait_status::granted);
         } else {
             MODEL_REQUIRE(p->leave(*w));
             MODEL_REQUIRE(left);
@@ -261,7 +261,7 @@ TEST_CASE("waiter: a rouse and a grant at the same time end the wait once", "[wa
             p.grant();
         });
         MODEL_REQUIRE(w->park(deadline::never()));
-        MODEL_REQUIRE(w->outcome() == fate::granted);
+        MODEL_REQUIRE(w->outcome() == wait_status::granted);
         w.reset();
         MODEL_REQUIRE(done == 1);
     };
@@ -279,14 +279,14 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
             done = 1;
             t.give();
         });
-        const fate what = t.take_until(soon);
-        if (what == fate::granted) {
+        const wait_status what = t.take_until(soon);
+        if (what == wait_status::granted) {
             MODEL_REQUIRE(done == 1);
         } else {
-            MODEL_REQUIRE(what == fate::timed_out);
+            MODEL_REQUIRE(what == wait_status::timed_out);
         }
         giver.join();
-        MODEL_REQUIRE(t.available() == (what == fate::granted ? 0 : 1));
+        MODEL_REQUIRE(t.available() == (what == wait_status::granted ? 0 : 1));
         MODEL_REQUIRE(t.waiters() == 0);
     };
     model::check("grant against time-out", {.timeouts = 1}, body);
@@ -294,7 +294,7 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
     CHECK(model::outcomes({.timeouts = 1}, [] {
               tokens<platform> t(0);
               model::thread giver([&] { t.give(); });
-              model::record(t.take_until(soon) == fate::granted ? "granted" : "timed_out");
+              model::record(t.take_until(soon) == wait_status::granted ? "granted" : "timed_out");
           }) == "granted timed_out");
 }
 
@@ -303,7 +303,7 @@ TEST_CASE("waiter: who is granted may destroy the primitive", "[waiter]") {
         return [until] {
             auto t = std::make_unique<tokens<platform>>(0);
             model::thread giver([mine = t.get()] { mine->give(); });
-            if (t->take_until(until) == fate::timed_out) {
+            if (t->take_until(until) == wait_status::timed_out) {
                 giver.join();
             }
             t.reset();
@@ -331,7 +331,7 @@ TEST_CASE("waiter: the outcome of a wait is published when its time-out comes to
             granter.join();
         } else {
             MODEL_REQUIRE(w->park(deadline::never()));
-            MODEL_REQUIRE(w->outcome() == fate::granted);
+            MODEL_REQUIRE(w->outcome() == wait_status::granted);
             MODEL_REQUIRE(done == 1);
         }
         p.reset();
@@ -345,7 +345,7 @@ void hasty_and_patient() {
     tokens<awake> t(0);
     var<int> holders{0};
     const auto take = [&](deadline until) {
-        if (t.take_until(until) == fate::granted) {
+        if (t.take_until(until) == wait_status::granted) {
             holders = holders + 1;
             t.give();
         }
@@ -364,7 +364,7 @@ void three_takers() {
     tokens<awake> t(1);
     var<int> counted{0};
     const auto step = [&] {
-        MODEL_REQUIRE(t.take_until(deadline::never()) == fate::granted);
+        MODEL_REQUIRE(t.take_until(deadline::never()) == wait_status::granted);
         counted = counted + 1;
         t.give();
     };
@@ -402,30 +402,30 @@ TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]
             tokens<awake> t(0);
             node w;
             model::thread stopper([&] {
-                if (!w.is_complete() && t.cancel(w, fate::stopped)) {
-                    w.publish(fate::stopped);
+                if (!w.is_complete() && t.cancel(w, wait_status::stopped)) {
+                    w.publish(wait_status::stopped);
                 }
             });
             const auto wait = [&] {
-                const fate at_once = t.enqueue(w);
-                if (at_once != fate::waiting) {
+                const wait_status at_once = t.enqueue(w);
+                if (at_once != wait_status::waiting) {
                     return at_once;
                 }
                 MODEL_REQUIRE(w.park(deadline::never()));
                 return w.outcome();
             };
-            fate what{};
+            wait_status what{};
             if (grants) {
                 model::thread giver([&] { t.give(); });
                 what = wait();
                 giver.join();
             } else {
                 what = wait();
-                MODEL_REQUIRE(what == fate::stopped);
+                MODEL_REQUIRE(what == wait_status::stopped);
             }
             stopper.join();
-            MODEL_REQUIRE(what == fate::granted || what == fate::stopped);
-            MODEL_REQUIRE(t.available() == (grants && what != fate::granted ? 1 : 0));
+            MODEL_REQUIRE(what == wait_status::granted || what == wait_status::stopped);
+            MODEL_REQUIRE(t.available() == (grants && what != wait_status::granted ? 1 : 0));
             MODEL_REQUIRE(t.waiters() == 0);
         };
     };
@@ -452,11 +452,11 @@ TEST_CASE("waiter: all of a list are published in order, each gone as soon as it
         });
         model::thread publisher([&] {
             done = 1;
-            list.publish(fate::closed);
+            list.publish(wait_status::closed);
             MODEL_REQUIRE(list.empty());
         });
         MODEL_REQUIRE(second->park(deadline::never()));
-        MODEL_REQUIRE(second->outcome() == fate::closed);
+        MODEL_REQUIRE(second->outcome() == wait_status::closed);
         second.reset();
         MODEL_REQUIRE(done == 1);
     });
@@ -467,7 +467,7 @@ TEST_CASE("waiter: all of a list are published in order, each gone as soon as it
         waiter second;
         list.push(first);
         list.push(second);
-        model::thread publisher([&] { list.publish(fate::granted); });
+        model::thread publisher([&] { list.publish(wait_status::granted); });
         if (second.is_complete()) {
             MODEL_REQUIRE(first.is_complete());
         }
@@ -479,13 +479,14 @@ namespace {
 // Two waiters with wakers; the first one's asks for the outcome of the second, and frees it.
 struct two_of_one_release {
     std::unique_ptr<waiter> second;
-    waiter first{1, {[](void* self) noexcept {
-                         auto& me = *static_cast<two_of_one_release*>(self);
-                         me.found = me.second->await_outcome();
-                         me.second.reset();
-                     },
-                     this}};
-    fate found = fate::waiting;
+    waiter first{1,
+                 {[](void* self) noexcept {
+                      auto& me = *static_cast<two_of_one_release*>(self);
+                      me.found = me.second->await_outcome();
+                      me.second.reset();
+                  },
+                  this}};
+    wait_status found = wait_status::waiting;
 
     explicit two_of_one_release(var<int>& woken)
         : second(std::make_unique<waiter>(1, bide::waker(
@@ -507,11 +508,11 @@ TEST_CASE("waiter: the waker of one may end another of the same release", "[wait
         list.push(both.first);
         list.push(*both.second);
         list.push(thread);
-        model::thread publisher([&] { list.publish(fate::granted); });
+        model::thread publisher([&] { list.publish(wait_status::granted); });
         MODEL_REQUIRE(thread.park(deadline::never())); // before any waker has run, or after
         publisher.join();
-        MODEL_REQUIRE(both.found == fate::granted && !both.second && woken == 0);
-        MODEL_REQUIRE(both.first.outcome() == fate::granted);
+        MODEL_REQUIRE(both.found == wait_status::granted && !both.second && woken == 0);
+        MODEL_REQUIRE(both.first.outcome() == wait_status::granted);
     });
     // Another thread's await_outcome() ends when the node is published, which is its last touch.
     model::check("a waker and another thread", {}, [] {
@@ -524,11 +525,11 @@ TEST_CASE("waiter: the waker of one may end another of the same release", "[wait
         list.push(both.first);
         list.push(*both.second);
         list.push(*third);
-        model::thread publisher([&] { list.publish(fate::closed); });
-        MODEL_REQUIRE(third->await_outcome() == fate::closed);
+        model::thread publisher([&] { list.publish(wait_status::closed); });
+        MODEL_REQUIRE(third->await_outcome() == wait_status::closed);
         third.reset();
         publisher.join();
-        MODEL_REQUIRE(both.found == fate::closed && woken == 0 && rung == 1);
+        MODEL_REQUIRE(both.found == wait_status::closed && woken == 0 && rung == 1);
     });
     model::check("two lists of one release", {}, [] {
         var<int> woken{0};
@@ -540,18 +541,21 @@ TEST_CASE("waiter: the waker of one may end another of the same release", "[wait
         closed.push(*both.second);
         closed.push(thread);
         model::thread publisher([&] {
-            bide::basic_wake_list<platform>::publish(granted, fate::granted, closed, fate::closed);
+            bide::basic_wake_list<platform>::publish(granted, wait_status::granted, closed,
+                                                     wait_status::closed);
         });
         MODEL_REQUIRE(thread.park(deadline::never()));
         publisher.join();
-        MODEL_REQUIRE(both.found == fate::closed && woken == 0);
+        MODEL_REQUIRE(both.found == wait_status::closed && woken == 0);
     });
 }
 
 TEST_CASE("waiter: a close ends all who wait, and refuses who comes", "[waiter]") {
     const auto body = [] {
         tokens<awake> t(0);
-        const auto take = [&] { MODEL_REQUIRE(t.take_until(deadline::never()) == fate::closed); };
+        const auto take = [&] {
+            MODEL_REQUIRE(t.take_until(deadline::never()) == wait_status::closed);
+        };
         model::thread first(take);
         model::thread second(take);
         t.close();

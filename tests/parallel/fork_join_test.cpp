@@ -327,7 +327,8 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
     CHECK(steps.begun == steps.ended);
 }
 
-TEST_CASE("fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
+TEST_CASE(
+    "fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -633,11 +634,10 @@ TEST_CASE("fork_join: fork-joins of several schedulers stand on top of each othe
     std::vector<int> wrong(4);
     test::run_threads(4, [&](int me) {
         const auto once = [&] { return misplaced(a, b, 8); };
-        wrong[static_cast<std::size_t>(me)] =
-            me == 0   ? once()
-            : me == 1 ? a.spawn(once).join()
-            : me == 2 ? b.spawn(once).join()
-                      : a.spawn_blocking(once).join();
+        wrong[static_cast<std::size_t>(me)] = me == 0   ? once()
+                                              : me == 1 ? a.spawn(once).join()
+                                              : me == 2 ? b.spawn(once).join()
+                                                        : a.spawn_blocking(once).join();
     });
     CHECK(wrong == std::vector<int>(4));
 }
@@ -681,11 +681,12 @@ TEST_CASE("fork_join: threads that come, join once and go leave nothing that gro
         all += made;
     }
     CHECK(wrong == 0);
-    CHECK(most > 0);         // the first needs a lane
+    CHECK(most > 0);        // the first needs a lane
     CHECK(all <= 3 * most); // and each worker
 }
 
-TEST_CASE("fork_join: a caller from elsewhere that gets no memory runs nothing and is not waited for") {
+TEST_CASE(
+    "fork_join: a caller from elsewhere that gets no memory runs nothing and is not waited for") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -784,7 +785,8 @@ TEST_CASE("fork_join: so does one that is in a join of another scheduler meanwhi
 }
 #endif
 
-TEST_CASE("fork_join: a caller that the scheduler waits for joins there again, through another one") {
+TEST_CASE(
+    "fork_join: a caller that the scheduler waits for joins there again, through another one") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(2, true));

@@ -702,10 +702,8 @@ TEST_CASE("parallel_sort: iterators and comparisons of all kinds") {
         CHECK(sorts(numbers, begin, end, std::ranges::greater(), std::greater<>()));
         CHECK(sorts(std::deque<int>(keys.begin(), keys.end()), rbegin, rend, std::less<>(),
                     std::less<>()));
-        CHECK(sorts(
-            keys, begin, end, [](int a, int b) { return a < b; }, std::less<>()));
-        CHECK(sorts(
-            keys, begin, end, [](int& a, int& b) { return a < b; }, std::less<>()));
+        CHECK(sorts(keys, begin, end, [](int a, int b) { return a < b; }, std::less<>()));
+        CHECK(sorts(keys, begin, end, [](int& a, int& b) { return a < b; }, std::less<>()));
         CHECK(sorts(numbers, begin, end, &number::is_less, std::less<>()));
         ints v = keys;
         bide::parallel_sort(s, int_iterator(v.data(), 0), int_iterator(v.data(), 40'000));
@@ -1012,7 +1010,9 @@ TEST_CASE("parallel_sort: a scheduler that ends meanwhile waits for all of it") 
     std::atomic<int> calls{0};
     const auto less = [&](int a, int b) {
         if (++calls == 170'000) {
-            std::thread([&s] { static_cast<void>(s.shutdown_for(std::chrono::seconds(0))); }).join();
+            std::thread([&s] {
+                static_cast<void>(s.shutdown_for(std::chrono::seconds(0)));
+            }).join();
         }
         return a < b;
     };

@@ -238,8 +238,9 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: beyond its threads work is queued, 
     }
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: while its limit is raised there may be one thread more, "
-                             "for what is queued, too") {
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: while its limit is raised there may be one thread more, "
+    "for what is queued, too") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
     job first(true);

@@ -22,8 +22,8 @@
 using namespace std::chrono_literals;
 using bide::deadline;
 using bide::errc;
-using bide::fate;
 using bide::io_result;
+using bide::wait_status;
 
 static_assert(std::is_abstract_v<bide::driver>);
 static_assert(std::has_virtual_destructor_v<bide::driver>);
@@ -58,9 +58,9 @@ public:
 
     bide::async_op<io_result> async_answer() {
         static constexpr bide::wait_ops<io_result, bide::native_platform> ops{
-            [](const bide::wait_target&) noexcept { return fate::waiting; },
+            [](const bide::wait_target&) noexcept { return wait_status::waiting; },
             [](const bide::wait_target& t, waiter& w) noexcept { return self(t).enqueue(t, w); },
-            [](const bide::wait_target& t, waiter& w, fate why) noexcept {
+            [](const bide::wait_target& t, waiter& w, wait_status why) noexcept {
                 const std::lock_guard lock(self(t).mutex_);
                 return self(t).waiting_.withdraw(w, why);
             },
@@ -75,12 +75,12 @@ private:
 
     bool enqueue(const bide::wait_target& t, waiter& w) noexcept {
         const std::lock_guard lock(mutex_);
-        if (w.forbidden() != fate::waiting) {
+        if (w.forbidden() != wait_status::waiting) {
             w.settle(w.forbidden());
             return true;
         }
         waiting_.push(w);
-        cargoes_.push_back(static_cast<bide::io_cargo*>(t.cargo));
+        payloads_.push_back(static_cast<bide::io_payload*>(t.payload));
         return false;
     }
 
@@ -90,14 +90,14 @@ private:
         {
             const std::lock_guard lock(mutex_);
             while (!answers_.empty() && !waiting_.empty() && handed < max_completions) {
-                cargoes_.front()->error = answers_.front();
-                cargoes_.pop_front();
+                payloads_.front()->error = answers_.front();
+                payloads_.pop_front();
                 answers_.pop_front();
                 ready.push(waiting_.pop());
                 ++handed;
             }
         }
-        ready.publish(fate::granted);
+        ready.publish(wait_status::granted);
         return handed;
     }
 
@@ -105,7 +105,7 @@ private:
     std::mutex mutex_;
     std::deque<int> answers_;
     queue waiting_;
-    std::deque<bide::io_cargo*> cargoes_; // of those who wait; nobody of them is cancelled
+    std::deque<bide::io_payload*> payloads_; // of those who wait; nobody of them is cancelled
 };
 
 struct outcome {
@@ -167,11 +167,11 @@ TEST_CASE("driver: an operation that is stopped or comes too late says so with b
     CHECK(outs[0].why == errc::stopped);
     CHECK(outs[1].done);
     CHECK(outs[1].why == errc::timeout);
-    bide::io_cargo cargo;
-    cargo.error = 5; // of an attempt that is not the outcome
+    bide::io_payload payload;
+    payload.error = 5; // of an attempt that is not the outcome
     bide::wait_target t;
-    t.carry(cargo);
-    const io_result closed = bide::collect_io(t, fate::closed);
+    t.carry(payload);
+    const io_result closed = bide::collect_io(t, wait_status::closed);
     REQUIRE_FALSE(closed);
     CHECK(closed.error() == errc::closed);
     CHECK(closed.error() != errc::stopped);

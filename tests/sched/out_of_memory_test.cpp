@@ -423,8 +423,7 @@ void nest(scheduler& s, int left, int& begun, std::atomic<int>& ended) {
         return;
     }
     ++begun;
-    bide::join(
-        s, [&] { nest(s, left - 1, begun, ended); }, [&] { ++ended; });
+    bide::join(s, [&] { nest(s, left - 1, begun, ended); }, [&] { ++ended; });
 }
 
 template <class Sort> void sort_with(trial& t, Sort sort) {
@@ -447,10 +446,7 @@ const scenario forks[] = {
      [](trial& t) {
          scheduler s(with(2, false));
          std::atomic<int> ended{0};
-         const bool done = t.attempt([&] {
-             bide::join(
-                 s, [&] { ++ended; }, [&] { ++ended; });
-         });
+         const bool done = t.attempt([&] { bide::join(s, [&] { ++ended; }, [&] { ++ended; }); });
          t.expect(ended == (done ? 2 : 0));
          t.expect(is_intact(s));
      },
@@ -470,8 +466,7 @@ const scenario forks[] = {
          scheduler s(with(2, false));
          std::atomic<int> ended{0};
          const bool done = t.attempt([&] {
-             bide::parallel_invoke(
-                 s, [&] { ++ended; }, [&] { ++ended; }, [&] { ++ended; });
+             bide::parallel_invoke(s, [&] { ++ended; }, [&] { ++ended; }, [&] { ++ended; });
          });
          t.expect(done ? ended == 3 : ended < 3);
          t.expect(is_intact(s));

@@ -337,8 +337,7 @@ int use_all() {
     if (!s.spawn(times_out()).join()) {
         return 4;
     }
-    const auto [one, two] = bide::join(
-        s, [] { return 1; }, [] { return 2; });
+    const auto [one, two] = bide::join(s, [] { return 1; }, [] { return 2; });
     if (one + two != 3) {
         return 5;
     }

@@ -363,7 +363,6 @@ TEST_CASE("task_group: may be destroyed as soon as a join has returned, whatever
     CHECK(failed == 334);
 }
 
-
 // ---- Its end without a thread
 
 namespace {
@@ -609,8 +608,7 @@ TEST_CASE("task_group: a join where the budget of a cancelled task ends waits fo
     std::atomic<bool> may_go{false};
     bide::event may_end;
     int seen = 0;
-    auto h = s.spawn(
-        waits_for_permits_then_joins(s, permits, may_go, begun, ended, may_end, seen));
+    auto h = s.spawn(waits_for_permits_then_joins(s, permits, may_go, begun, ended, may_end, seen));
     REQUIRE(test::eventually([&] { return begun == 1; }));
     CHECK(h.cancel());
     may_go = true;

@@ -292,7 +292,7 @@ struct service {
     scheduler s;
 };
 
-// A connection's fate is told once, however its task ends, and if it never runs.
+// A connection's status is told once, however its task ends, and if it never runs.
 struct visit {
     visit(service& in, connection c) noexcept : of(&in), what(std::move(c)) { ++of->accepted; }
     visit(visit&& other) noexcept

@@ -73,8 +73,8 @@ TEST_CASE("durable locks: two containers, over an etcd_slot") {
     test::etcd_server server;
     const std::string endpoint = "http://127.0.0.1:" + std::to_string(server.port());
     test::check_survival(
-        "etcd,containers,lease",
-        [&] { return bide::slot_ref(bide::etcd_slot(endpoint, "lease")); }, by_lease());
+        "etcd,containers,lease", [&] { return bide::slot_ref(bide::etcd_slot(endpoint, "lease")); },
+        by_lease());
 }
 
 #else

@@ -60,7 +60,7 @@ extern "C" void on_signal(int) { interrupts.fetch_add(1, std::memory_order_relax
 class pest {
 public:
     pest() {
-        struct sigaction handled {};
+        struct sigaction handled{};
         handled.sa_handler = &on_signal;
         ::sigaction(SIGUSR1, &handled, &before_);
         thread_ = std::thread([this] { run(); });
@@ -111,7 +111,7 @@ private:
     std::mutex mutex_;
     std::vector<pthread_t> threads_;
     std::atomic<bool> over_{false};
-    struct sigaction before_ {};
+    struct sigaction before_{};
     std::thread thread_;
 };
 
@@ -218,8 +218,8 @@ TEST_CASE("interrupted: waits of threads and tasks are neither lost nor cut shor
             default: work(in, times, chance);
             }
         });
-        const auto [left, right] = bide::join(
-            s, [&] { return in.under_one; }, [&] { return in.under_quick; });
+        const auto [left, right] =
+            bide::join(s, [&] { return in.under_one; }, [&] { return in.under_quick; });
         REQUIRE(left == 3 * times);
         REQUIRE(right == times);
         REQUIRE(in.wrong == 0);

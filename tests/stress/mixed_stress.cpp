@@ -172,10 +172,10 @@ namespace {
 enum class end : int { none, granted, stopped, timeout, closed };
 
 template <class T> end end_of(const bide::result<T>& r) {
-    return r                                   ? end::granted
-           : r.error() == bide::errc::stopped  ? end::stopped
+    return r                                  ? end::granted
+           : r.error() == bide::errc::stopped ? end::stopped
            : r.error() == bide::errc::timeout ? end::timeout
-                                               : end::closed;
+                                              : end::closed;
 }
 
 // Nobody's; it keeps what it is granted.
@@ -299,8 +299,8 @@ template <class S> void encounters() {
                 std::ptrdiff_t taken = 0;
                 taken += r.head == end::granted ? (r.kind == 2 ? 2 : r.wants) : 0;
                 taken += r.next_end == end::granted ? 1 : 0;
-                const bool once = r.next.wakes() == (r.next_end == end::granted &&
-                                                     !r.next.was_at_once());
+                const bool once =
+                    r.next.wakes() == (r.next_end == end::granted && !r.next.was_at_once());
                 const bool good = taken + r.s.available() == released && r.s.waiters() == 0 &&
                                   once && r.head != end::closed;
                 wrong += good ? 0 : 1;

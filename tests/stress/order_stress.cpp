@@ -319,8 +319,8 @@ template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t 
         if (guests.size() < 10 && chance.below(2) == 0) {
             const bool reads = chance.below(3) != 0;
             const std::ptrdiff_t amount = reads ? 1 : all;
-            guests.push_back(std::unique_ptr<guest>(
-                new guest{name, amount, inside(m, reads, turns, name)}));
+            guests.push_back(
+                std::unique_ptr<guest>(new guest{name, amount, inside(m, reads, turns, name)}));
             guests.back()->frame.start();
             if (expected.acquire(name, amount)) {
                 expected.through.push_back(name);

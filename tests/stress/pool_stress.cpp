@@ -128,7 +128,7 @@ private:
         }
         switch (chance.below(4)) {
         case 0: return pool_.push(b);
-        case 1: return host->give_way(b);
+        case 1: return host->yield(b);
         default: return pool_.push_local(*pool_.mine(), b);
         }
     }

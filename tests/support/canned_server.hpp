@@ -65,7 +65,8 @@ private:
                     request.append(some, static_cast<std::size_t>(n));
                 }
                 requests_ += !request.empty() && is_whole_(request) ? 1 : 0;
-                for (std::size_t sent = 0; sent < answer.size();) { // one that is stopped sends less
+                for (std::size_t sent = 0;
+                     sent < answer.size();) { // one that is stopped sends less
                     const ssize_t n =
                         ::send(fd, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
                     if (n <= 0) {

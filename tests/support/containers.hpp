@@ -199,8 +199,8 @@ private:
         if (shape_.has_own_pids && ::mount("proc", "/proc", "proc", 0, nullptr) != 0) {
             return because("a /proc");
         }
-        if (shape_.has_own_boot_id && ::mount(boot_id_file_.c_str(), boot_id, nullptr, MS_BIND,
-                                              nullptr) != 0) {
+        if (shape_.has_own_boot_id &&
+            ::mount(boot_id_file_.c_str(), boot_id, nullptr, MS_BIND, nullptr) != 0) {
             return because("a boot id");
         }
         return "";

@@ -15,7 +15,7 @@ template <class R, class Platform> class contested {
 public:
     contested(bide::basic_wait<R, Platform> wait, bide::basic_choice<Platform>& with) noexcept
         : wait_(std::move(wait)) {
-        wait_.target.carry(wait_.cargo);
+        wait_.target.carry(wait_.payload);
         node_.contest([](void*) noexcept {}, with);
     }
     contested(const contested&) = delete;
@@ -24,7 +24,9 @@ public:
     // True: complete.
     bool start() noexcept { return wait_.ops->enqueue(wait_.target, node_); }
     // True: it had been queued still.
-    bool cancel() noexcept { return wait_.ops->cancel(wait_.target, node_, bide::fate::stopped); }
+    bool cancel() noexcept {
+        return wait_.ops->cancel(wait_.target, node_, bide::wait_status::stopped);
+    }
     bool is_complete() const noexcept { return node_.is_complete(); }
     R collect() { return wait_.ops->collect(wait_.target, node_.outcome()); }
 

@@ -36,7 +36,7 @@ struct mortal : native {
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
         const bool in_time = native::futex_wait(word, expected, until);
-        if constexpr (std::is_same_v<Word, bide::fate>) {
+        if constexpr (std::is_same_v<Word, bide::wait_status>) {
             eventually([] { return !holds.load(); });
         }
         return in_time;

@@ -20,7 +20,8 @@ template <class Base> struct observing : Base {
     template <class Word>
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
-        constexpr bool is_wait = std::is_same_v<Word, bide::fate>; // and not for somebody's lock
+        constexpr bool is_wait =
+            std::is_same_v<Word, bide::wait_status>; // and not for somebody's lock
         if constexpr (is_wait) {
             asleep.fetch_add(1);
         }

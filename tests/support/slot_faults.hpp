@@ -83,7 +83,6 @@ private:
     }
 
 public:
-
     // The time limit is one for all of a reply, and not for each part of it.
     void slow_reply() {
         CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {

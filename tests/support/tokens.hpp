@@ -57,7 +57,7 @@ public:
             --free_;
         }
         lock::release(word_);
-        granted.publish(bide::fate::granted);
+        granted.publish(bide::wait_status::granted);
     }
 
     void close() noexcept {
@@ -67,24 +67,26 @@ public:
         queue_.pop_all(failed);
         waiting_ = 0;
         lock::release(word_);
-        failed.publish(bide::fate::closed);
+        failed.publish(bide::wait_status::closed);
     }
 
     // A token or why not, for a thread.
-    bide::fate take_until(bide::deadline end) noexcept { return waits::until(*this, 1, end); }
-    bide::fate take(const std::stop_token& stop) noexcept {
+    bide::wait_status take_until(bide::deadline end) noexcept {
+        return waits::until(*this, 1, end);
+    }
+    bide::wait_status take(const std::stop_token& stop) noexcept {
         return waits::stoppable(*this, 1, stop);
     }
 
     bide::basic_async_op<token, Platform> async_take() noexcept {
         static constexpr bide::wait_ops<bide::result<token>, Platform> ops{
             [](const bide::wait_target& t) noexcept {
-                return self(t).try_take() ? bide::fate::granted : bide::fate::waiting;
+                return self(t).try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
             },
             [](const bide::wait_target& t, node& w) noexcept {
-                return self(t).enqueue(w) != bide::fate::waiting;
+                return self(t).enqueue(w) != bide::wait_status::waiting;
             },
-            [](const bide::wait_target& t, node& w, bide::fate why) noexcept {
+            [](const bide::wait_target& t, node& w, bide::wait_status why) noexcept {
                 return self(t).cancel(w, why);
             },
             &collect};
@@ -98,31 +100,31 @@ public:
     void before_enqueue(bide::waker hook) noexcept { hook_ = hook; }
 
     // For thread_wait.
-    bide::fate enqueue(node& w) noexcept {
+    bide::wait_status enqueue(node& w) noexcept {
         std::exchange(hook_, {}).wake();
-        bide::fate what = bide::fate::waiting;
+        bide::wait_status what = bide::wait_status::waiting;
         lock::acquire(word_);
         if (closed_) {
-            what = bide::fate::closed;
+            what = bide::wait_status::closed;
         } else if (free_ > 0) {
             --free_;
-            what = bide::fate::granted;
+            what = bide::wait_status::granted;
         } else {
             queue_.push(w);
             what = w.forbidden();
-            if (what != bide::fate::waiting) {
+            if (what != bide::wait_status::waiting) {
                 queue_.remove(w);
             } else {
                 ++waiting_;
             }
         }
-        if (what != bide::fate::waiting) {
+        if (what != bide::wait_status::waiting) {
             w.settle(what);
         }
         lock::release(word_);
         return what;
     }
-    bool cancel(node& w, bide::fate why) noexcept {
+    bool cancel(node& w, bide::wait_status why) noexcept {
         lock::acquire(word_);
         const bool queued = w.is_queued();
         if (queued) {
@@ -141,8 +143,9 @@ private:
     static basic_tokens& self(const bide::wait_target& t) noexcept {
         return *static_cast<basic_tokens*>(t.queue);
     }
-    static bide::result<token> collect(const bide::wait_target& t, bide::fate what) noexcept {
-        if (what != bide::fate::granted) {
+    static bide::result<token> collect(const bide::wait_target& t,
+                                       bide::wait_status what) noexcept {
+        if (what != bide::wait_status::granted) {
             return bide::unexpected{bide::errc_of(what)};
         }
         return token(self(t));

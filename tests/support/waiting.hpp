@@ -55,9 +55,7 @@ template <class T> bool has_waiters(const T& primitive, std::size_t n) {
 
 // The calling thread, for coroutines: the C library promises compilers that its answer never changes,
 // and clang keeps std::this_thread::get_id() over a suspension.
-BIDE_NOINLINE inline std::thread::id this_thread() noexcept {
-    return std::this_thread::get_id();
-}
+BIDE_NOINLINE inline std::thread::id this_thread() noexcept { return std::this_thread::get_id(); }
 
 // An event loop's wait for a semaphore.
 template <class Semaphore> class foreign {

@@ -57,7 +57,7 @@ template <class Base> struct late_riser : Base {
     template <class Word>
     static bool futex_wait(const std::atomic<Word>& word, Word expected,
                            std::int64_t until) noexcept {
-        constexpr bool is_wait = std::is_same_v<Word, bide::fate>;
+        constexpr bool is_wait = std::is_same_v<Word, bide::wait_status>;
         if constexpr (is_wait) {
             asleep.fetch_add(1);
         }

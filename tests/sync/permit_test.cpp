@@ -102,7 +102,9 @@ TEST_CASE("permit: an adopted one gives back what somebody else acquired") {
         CHECK(s.available() == 0);
     }
     CHECK(s.available() == 2);
-    { const permit adopted(s, std::adopt_lock); }
+    {
+        const permit adopted(s, std::adopt_lock);
+    }
     CHECK(s.available() == 3);
 }
 
@@ -240,7 +242,8 @@ TEST_CASE("permit: a merge of another semaphore's is refused and changes nothing
     CHECK(other.available() == 2);
 }
 
-TEST_CASE("permit: what does not fit after a release by others is dropped, and the count stays max()") {
+TEST_CASE(
+    "permit: what does not fit after a release by others is dropped, and the count stays max()") {
     const auto max = bide::semaphore::max();
     bide::semaphore s(10);
     {
@@ -261,7 +264,8 @@ TEST_CASE("permit: what does not fit after a release by others is dropped, and t
     CHECK(s.available() == max);
 }
 
-TEST_CASE("permit: a grant that a destroyed coroutine leaves behind is dropped if it does not fit") {
+TEST_CASE(
+    "permit: a grant that a destroyed coroutine leaves behind is dropped if it does not fit") {
     const auto max = bide::semaphore::max();
     bide::semaphore s(0);
     test::manual_executor e;

@@ -28,7 +28,7 @@ using counts = std::vector<int>;
 enum class what { nothing_yet, granted, closed, stopped, timeout };
 
 void note(what& to, const bide::result<bide::permit>& got) {
-    to = got                                 ? what::granted
+    to = got                                  ? what::granted
          : got.error() == bide::errc::closed  ? what::closed
          : got.error() == bide::errc::stopped ? what::stopped
                                               : what::timeout;
@@ -406,17 +406,17 @@ test::held hold_two_on(test::manual_executor& e, bide::semaphore& s, std::stop_t
 
 } // namespace
 
-TEST_CASE("semaphore: a waker that a stop lets through may destroy the coroutine that was stopped") {
+TEST_CASE(
+    "semaphore: a waker that a stop lets through may destroy the coroutine that was stopped") {
     const test::watchdog guard;
     bide::semaphore s(1);
     test::manual_executor never;
     std::stop_source stop;
     what end = what::nothing_yet;
     std::optional<test::held> stopped(hold_two_on(never, s, stop.get_token(), end));
-    bide::semaphore::waiter behind(1, {[](void* v) noexcept {
-                                           static_cast<std::optional<test::held>*>(v)->reset();
-                                       },
-                                       &stopped});
+    bide::semaphore::waiter behind(
+        1,
+        {[](void* v) noexcept { static_cast<std::optional<test::held>*>(v)->reset(); }, &stopped});
     stopped->start();
     CHECK_FALSE(s.acquire_wait(behind));
     stop.request_stop();

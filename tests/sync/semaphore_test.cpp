@@ -568,7 +568,9 @@ TEMPLATE_TEST_CASE("semaphore: who acquired may destroy it at once, whatever the
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     constexpr int releasers = 3;
-    const auto make = [](void* at, int round) { return ::new (at) semaphore(round % 3 == 0 ? 1 : 0); };
+    const auto make = [](void* at, int round) {
+        return ::new (at) semaphore(round % 3 == 0 ? 1 : 0);
+    };
     const auto release = [](semaphore& s) { s.release(); };
     const auto acquire_all = [](semaphore& s, int round) {
         const int all = releasers + (round % 3 == 0 ? 1 : 0);

@@ -435,8 +435,8 @@ TEMPLATE_TEST_CASE("shared_mutex: no wait allocates", "", test::native, test::po
         made[i] = test::allocations_here() - before_mine;
     });
     before = test::allocations_here();
-    const bool slept = test::eventually([&] { return timed_out == 2; }) &&
-                       test::are_asleep<TestType>(2);
+    const bool slept =
+        test::eventually([&] { return timed_out == 2; }) && test::are_asleep<TestType>(2);
     m.unlock();
     r.destroy();
     w.destroy();
@@ -475,9 +475,15 @@ TEST_CASE("shared_mutex: to unlock what is not locked terminates and names it") 
     char name[64];
     std::snprintf(name, sizeof name, "shared_mutex %p", static_cast<void*>(&m));
     std::string said;
-    SECTION("exclusively") { said = test::dies([&] { m.unlock(); }); }
-    SECTION("shared") { said = test::dies([&] { m.unlock_shared(); }); }
-    SECTION("a downgrade") { said = test::dies([&] { m.unlock_and_lock_shared(); }); }
+    SECTION("exclusively") {
+        said = test::dies([&] { m.unlock(); });
+    }
+    SECTION("shared") {
+        said = test::dies([&] { m.unlock_shared(); });
+    }
+    SECTION("a downgrade") {
+        said = test::dies([&] { m.unlock_and_lock_shared(); });
+    }
     SECTION("exclusively, when it is locked shared") {
         m.lock_shared();
         said = test::dies([&] { m.unlock(); });

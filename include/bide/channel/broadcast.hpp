@@ -4,10 +4,10 @@
 // Every value to everybody who has subscribed. Senders never wait; who is too slow misses values,
 // and is told how many.
 
-#include <bide/channel/detail/bulletin.hpp>
 #include <bide/channel/detail/shared_value.hpp>
 #include <bide/channel/detail/subscription.hpp>
 #include <bide/channel/detail/try_range.hpp>
+#include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -34,11 +34,11 @@ struct recv_error {
 
 namespace detail {
 
-template <class T, class Platform> class broadcast_state : public basic_bulletin<Platform> {
+template <class T, class Platform> class broadcast_state : public basic_versioned_value<Platform> {
     static_assert(std::is_nothrow_move_constructible_v<T>,
                   "broadcast<T>: T's move constructor must not throw (its copies may)");
 
-    using base = basic_bulletin<Platform>;
+    using base = basic_versioned_value<Platform>;
 
 public:
     using typename base::reader;
@@ -59,7 +59,7 @@ public:
             base::post(told);
         }
         base::unlock();
-        told.publish(fate::granted);
+        told.publish(wait_status::granted);
         return n;
     }
 
@@ -121,8 +121,9 @@ public:
     // As recv(), for a coroutine. One that is destroyed has received nothing.
     basic_async_op<result_type, Platform> async_recv() noexcept {
         static constexpr auto ops = state::template ops<result_type>(&collect);
-        return {ops, wait_target{static_cast<detail::basic_bulletin<Platform>*>(&at_.state()),
-                                 &at_.reader()}};
+        return {ops,
+                wait_target{static_cast<detail::basic_versioned_value<Platform>*>(&at_.state()),
+                            &at_.reader()}};
     }
 
 private:
@@ -133,15 +134,16 @@ private:
     template <class Limit> result_type wait(const Limit& limit) {
         return collect(at_.state(), at_.reader(), at_.state().wait(at_.reader(), limit));
     }
-    static result_type collect(state& s, typename state::reader& r, fate what) {
-        if (what == fate::granted) {
+    static result_type collect(state& s, typename state::reader& r, wait_status what) {
+        if (what == wait_status::granted) {
             return s.receive(r, errc::closed);
         }
         return unexpected{recv_error{errc_of(what), 0}};
     }
-    static result_type collect(const wait_target& t, fate what) {
-        auto* const bulletin = static_cast<detail::basic_bulletin<Platform>*>(t.queue);
-        return collect(static_cast<state&>(*bulletin),
+    static result_type collect(const wait_target& t, wait_status what) {
+        auto* const versioned_value =
+            static_cast<detail::basic_versioned_value<Platform>*>(t.queue);
+        return collect(static_cast<state&>(*versioned_value),
                        *static_cast<typename state::reader*>(t.owner), what);
     }
 
@@ -211,8 +213,8 @@ result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_n
     shared_value news;
     std::uint64_t missed = 0;
     base::lock();
-    const fate now = base::look(r);
-    if (now == fate::granted) {
+    const wait_status now = base::look(r);
+    if (now == wait_status::granted) {
         const std::uint64_t behind = base::latest() - r.seen;
         if (behind > capacity_) {
             missed = behind - capacity_;
@@ -227,7 +229,9 @@ result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_n
         return got;
     }
     r.seen += missed;
-    const errc code = missed != 0 ? errc::lagged : now == fate::closed ? errc::closed : if_none;
+    const errc code = missed != 0                  ? errc::lagged
+                      : now == wait_status::closed ? errc::closed
+                                                   : if_none;
     return unexpected{recv_error{code, missed}};
 }
 

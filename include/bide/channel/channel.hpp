@@ -9,8 +9,8 @@
 // channel/detail/channel_core.hpp the protocol between ring and queues, and its proof.
 
 #include <bide/channel/detail/channel_core.hpp>
-#include <bide/channel/detail/recv_face.hpp>
-#include <bide/channel/detail/send_face.hpp>
+#include <bide/channel/detail/receive_operations.hpp>
+#include <bide/channel/detail/send_operations.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
@@ -45,8 +45,9 @@ namespace bide::inline BIDE_ABI {
 // in its select, has a time-out or a stop that ends its wait at that very moment, or is a coroutine
 // that is destroyed before it goes on.
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
-class basic_channel : public detail::send_face<basic_channel<T, Platform, Stamp>, T, Platform>,
-                      public detail::recv_face<basic_channel<T, Platform, Stamp>, T, Platform> {
+class basic_channel
+    : public detail::send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
+      public detail::receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
 public:
     using value_type = T;
 
@@ -76,11 +77,11 @@ public:
     bool is_full() const noexcept { return size() == capacity(); }
 
 private:
-    friend detail::send_face<basic_channel, T, Platform>;
-    friend detail::recv_face<basic_channel, T, Platform>;
+    friend detail::send_operations<basic_channel, T, Platform>;
+    friend detail::receive_operations<basic_channel, T, Platform>;
 
     auto& source() noexcept { return core_; }
-    detail::keeper hold() noexcept { return {}; } // the caller's affair
+    detail::keep_alive hold() noexcept { return {}; } // the caller's affair
 
     detail::basic_channel_core<T, Platform, Stamp> core_;
 };

@@ -11,8 +11,8 @@
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/recv_face.hpp>
-#include <bide/channel/detail/send_face.hpp>
+#include <bide/channel/detail/receive_operations.hpp>
+#include <bide/channel/detail/send_operations.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -41,9 +41,10 @@ public:
     void leave(side which) noexcept;
 
     // Keeps the memory, and nothing else, for an operation of somebody who has a handle.
-    keeper hold() noexcept {
+    keep_alive hold() noexcept {
         increment(users_);
-        return keeper(this, [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
+        return keep_alive(this,
+                          [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
     // What a handle that was moved from stands for. Terminates where there is no memory for it, the
@@ -87,7 +88,7 @@ void shared_core<T, Platform, Core>::leave(side which) noexcept {
     if (which == side::receiving) {
         // Nobody will ask for what is inside. Each item is destroyed here, outside of every lock.
         std::optional<T> item;
-        while (core.recv(into(item)) == fate::granted) {
+        while (core.recv(into(item)) == wait_status::granted) {
             item.reset();
         }
     }
@@ -156,7 +157,7 @@ protected:
     explicit channel_handle(shared* to) noexcept : to_(to) {}
 
     Core& core() const noexcept { return to_ != nullptr ? to_->core : shared::closed(); }
-    keeper keep() const noexcept { return to_ != nullptr ? to_->hold() : keeper(); }
+    keep_alive keep() const noexcept { return to_ != nullptr ? to_->hold() : keep_alive(); }
 
 private:
     template <class, class, class, side> friend class channel_handle;
@@ -185,7 +186,7 @@ template <class Sender, class Receiver> struct handle_maker {
 template <class T, class Platform = native_platform,
           class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
 class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
-                     public detail::send_face<basic_sender<T, Platform, Core>, T, Platform> {
+                     public detail::send_operations<basic_sender<T, Platform, Core>, T, Platform> {
     using handle = detail::channel_handle<T, Platform, Core, detail::side::sending>;
 
 public:
@@ -193,19 +194,20 @@ public:
 
 private:
     template <class, class> friend struct detail::handle_maker;
-    friend detail::send_face<basic_sender, T, Platform>;
+    friend detail::send_operations<basic_sender, T, Platform>;
 
     using handle::handle;
     Core& source() noexcept { return this->core(); }
-    detail::keeper hold() noexcept { return this->keep(); }
+    detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
 // One of those who receive; as a sender, but: where the last one is gone, the channel is closed,
 // and what is inside is destroyed. Who waits to send gets the item back.
 template <class T, class Platform = native_platform,
           class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
-class basic_receiver : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,
-                       public detail::recv_face<basic_receiver<T, Platform, Core>, T, Platform> {
+class basic_receiver
+    : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,
+      public detail::receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
     using handle = detail::channel_handle<T, Platform, Core, detail::side::receiving>;
 
 public:
@@ -213,11 +215,11 @@ public:
 
 private:
     template <class, class> friend struct detail::handle_maker;
-    friend detail::recv_face<basic_receiver, T, Platform>;
+    friend detail::receive_operations<basic_receiver, T, Platform>;
 
     using handle::handle;
     Core& source() noexcept { return this->core(); }
-    detail::keeper hold() noexcept { return this->keep(); }
+    detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
 template <class T> using sender = basic_sender<T>;

@@ -53,7 +53,7 @@ public:
     // Requires: nobody waits for closed(); terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
         const bool sent = state::finish(std::exchange(state_, nullptr), std::addressof(value));
-        return detail::to_result(sent ? fate::granted : fate::closed, value);
+        return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
     // As send(), but makes the value of arguments: T(args...), or T{args...} of an aggregate.
@@ -72,15 +72,15 @@ public:
 
     // As closed(), for at most that long; false: timed out.
     template <class R, class P> bool closed_for(const std::chrono::duration<R, P>& rest) {
-        return state_->wait_closed(deadline::after(rest)) == fate::granted;
+        return state_->wait_closed(deadline::after(rest)) == wait_status::granted;
     }
     template <class C, class D> bool closed_until(const std::chrono::time_point<C, D>& when) {
-        return state_->wait_closed(deadline::at(when)) == fate::granted;
+        return state_->wait_closed(deadline::at(when)) == wait_status::granted;
     }
 
     // As closed(); errc::stopped when a stop is requested first.
     result<void> closed(std::stop_token token) {
-        const fate what = state_->wait_closed(token);
+        const wait_status what = state_->wait_closed(token);
         return result_of(what);
     }
 
@@ -149,7 +149,7 @@ public:
     // there for the next.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         return {waits::recv_ops, wait_target{state_, this},
-                detail::recv_cargo<T>(state::keep(state_))};
+                detail::recv_payload<T>(state::keep(state_))};
     }
 
     // Nothing more is to be sent: a send fails from now on, and who waits for one is told. A value
@@ -167,11 +167,11 @@ private:
     template <class Limit> result<T> wait(const Limit& limit) {
         std::optional<T> value;
         state* const from = state_;
-        if (const fate got = from->recv(detail::into(value)); got != fate::waiting) {
+        if (const wait_status got = from->recv(detail::into(value)); got != wait_status::waiting) {
             return detail::to_received(got, value);
         }
-        const detail::keeper alive = state::keep(from);
-        const fate got = waits::recv(*from, value, limit);
+        const detail::keep_alive alive = state::keep(from);
+        const wait_status got = waits::recv(*from, value, limit);
         return detail::to_received(got, value);
     }
 

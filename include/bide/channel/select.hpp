@@ -63,7 +63,7 @@ auto on_recv(Handle&& from) {
 // this case is chosen and the result is not an error.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type& value) {
     auto made = detail::case_of(to.async_send_from(value));
-    made.keep(detail::keeper::of(to));
+    made.keep(detail::keep_alive::of(to));
     return made;
 }
 template <class Channel> auto on_send(Channel* to, typename Channel::value_type& value) {
@@ -206,7 +206,7 @@ public:
     bool begin(node& main, bool timers) noexcept {
         return core_.begin(at(), count, order_, main, timers);
     }
-    bool cancel(fate why) noexcept { return core_.cancel(why); }
+    bool cancel(wait_status why) noexcept { return core_.cancel(why); }
 
     // A thread's wait, after try_all().
     void wait(bool may_wait) noexcept {
@@ -258,7 +258,7 @@ private:
 
 } // namespace detail
 
-template <class... Cases> struct wait_cargo<result<selected<Cases...>>> {
+template <class... Cases> struct wait_payload<result<selected<Cases...>>> {
     using type = detail::select_frame<Cases...>;
 };
 
@@ -270,19 +270,21 @@ template <class... Cases> struct select_ops {
     using node = typename frame::node;
     using outcome = result<selected<Cases...>>;
 
-    static frame& of(const wait_target& t) noexcept { return *static_cast<frame*>(t.cargo); }
+    static frame& of(const wait_target& t) noexcept { return *static_cast<frame*>(t.payload); }
 
-    static constexpr auto value = wait_ops<outcome, platform>(
-        [](const wait_target& t) noexcept {
-            return of(t).try_all() ? fate::granted : fate::waiting;
-        },
-        [](const wait_target& t, node& w) noexcept { return of(t).begin(w, true); },
-        [](const wait_target& t, node&, fate why) noexcept { return of(t).cancel(why); },
-        [](const wait_target& t, fate what) -> outcome {
-            return of(t).template collect<outcome>(
-                [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
-        },
-        [](const wait_target& t, fate) noexcept { of(t).give_back(); }).standing_alone();
+    static constexpr auto value =
+        wait_ops<outcome, platform>(
+            [](const wait_target& t) noexcept {
+                return of(t).try_all() ? wait_status::granted : wait_status::waiting;
+            },
+            [](const wait_target& t, node& w) noexcept { return of(t).begin(w, true); },
+            [](const wait_target& t, node&, wait_status why) noexcept { return of(t).cancel(why); },
+            [](const wait_target& t, wait_status what) -> outcome {
+                return of(t).template collect<outcome>(
+                    [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
+            },
+            [](const wait_target& t, wait_status) noexcept { of(t).give_back(); })
+            .standing_alone();
 
     static basic_async_op<selected<Cases...>, platform> make(std::tuple<Cases...>&& cases,
                                                              bool biased) {

@@ -220,29 +220,33 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
     static constexpr auto of = [](const wait_target& t) noexcept -> basic_selector& {
         return *static_cast<basic_selector*>(t.queue);
     };
-    static constexpr auto ops = wait_ops<result<chosen>, Platform>(
-        [](const wait_target& t) noexcept {
-            return of(t).try_all() ? fate::granted : fate::waiting;
-        },
-        [](const wait_target& t, node& w) noexcept {
-            basic_selector& s = of(t);
-            return s.core_->begin(s.at(), s.slots_.size(), s.order_.data(), w, true);
-        },
-        [](const wait_target& t, node&, fate why) noexcept { return of(t).core_->cancel(why); },
-        [](const wait_target& t, fate what) -> result<chosen> {
-            if (const auto index = of(t).finish()) {
-                return chosen{*index};
-            }
-            return unexpected{errc_of(what)};
-        },
-        [](const wait_target& t, fate) noexcept {
-            basic_selector& s = of(t);
-            const std::size_t index = s.core_->finish(s.at(), s.slots_.size());
-            s.state_ = state::idle;
-            if (index != core::none) {
-                s.slots_[index]->give_back();
-            }
-        }).standing_alone();
+    static constexpr auto ops =
+        wait_ops<result<chosen>, Platform>(
+            [](const wait_target& t) noexcept {
+                return of(t).try_all() ? wait_status::granted : wait_status::waiting;
+            },
+            [](const wait_target& t, node& w) noexcept {
+                basic_selector& s = of(t);
+                return s.core_->begin(s.at(), s.slots_.size(), s.order_.data(), w, true);
+            },
+            [](const wait_target& t, node&, wait_status why) noexcept {
+                return of(t).core_->cancel(why);
+            },
+            [](const wait_target& t, wait_status what) -> result<chosen> {
+                if (const auto index = of(t).finish()) {
+                    return chosen{*index};
+                }
+                return unexpected{errc_of(what)};
+            },
+            [](const wait_target& t, wait_status) noexcept {
+                basic_selector& s = of(t);
+                const std::size_t index = s.core_->finish(s.at(), s.slots_.size());
+                s.state_ = state::idle;
+                if (index != core::none) {
+                    s.slots_[index]->give_back();
+                }
+            })
+            .standing_alone();
     if (needs_timers_) {
         detail::prepare_timers<Platform>();
     }

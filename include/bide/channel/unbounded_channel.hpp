@@ -1,8 +1,8 @@
 #ifndef BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
 #define BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
 
-#include <bide/channel/detail/recv_face.hpp>
-#include <bide/channel/detail/send_face.hpp>
+#include <bide/channel/detail/receive_operations.hpp>
+#include <bide/channel/detail/send_operations.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -32,8 +32,8 @@ namespace bide::inline BIDE_ABI {
 // goes with the operation; async_send_from() leaves it where it is.) try_send_n() stops there.
 template <class T, class Platform = native_platform>
 class basic_unbounded_channel
-    : public detail::send_face<basic_unbounded_channel<T, Platform>, T, Platform>,
-      public detail::recv_face<basic_unbounded_channel<T, Platform>, T, Platform> {
+    : public detail::send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
+      public detail::receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
 public:
     using value_type = T;
 
@@ -63,11 +63,11 @@ public:
     static constexpr bool is_full() noexcept { return false; }
 
 private:
-    friend detail::send_face<basic_unbounded_channel, T, Platform>;
-    friend detail::recv_face<basic_unbounded_channel, T, Platform>;
+    friend detail::send_operations<basic_unbounded_channel, T, Platform>;
+    friend detail::receive_operations<basic_unbounded_channel, T, Platform>;
 
     auto& source() noexcept { return core_; }
-    detail::keeper hold() noexcept { return {}; } // the caller's affair
+    detail::keep_alive hold() noexcept { return {}; } // the caller's affair
 
     detail::basic_unbounded_core<T, Platform> core_;
 };

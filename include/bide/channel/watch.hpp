@@ -4,9 +4,9 @@
 // A value that changes, and those who want to know when: a configuration, a progress, a state. Only
 // the latest is kept.
 
-#include <bide/channel/detail/bulletin.hpp>
 #include <bide/channel/detail/shared_value.hpp>
 #include <bide/channel/detail/subscription.hpp>
+#include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -36,8 +36,8 @@ namespace detail {
 //   nullptr        empty        the turn is free
 //   a thread       any          the thread's modify() runs, or its queued write has the turn next
 //   nullptr        not empty    never: the turn is passed on to the first that waits
-template <class T, class Platform> class watch_state : public basic_bulletin<Platform> {
-    using base = basic_bulletin<Platform>;
+template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
+    using base = basic_versioned_value<Platform>;
 
 public:
     using shared_value = basic_shared_value<T, Platform>;
@@ -99,7 +99,7 @@ public:
         bool over_ = false;
     };
 
-    // As basic_bulletin's, for the destructor of the watch, which close() has no part in.
+    // As basic_versioned_value's, for the destructor of the watch, which close() has no part in.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             fatal("watch", this, "destroyed during a modify()");
@@ -109,14 +109,14 @@ public:
 
     bool has_changed(const reader& r) const noexcept {
         base::lock();
-        const bool changed = base::look(r) == fate::granted;
+        const bool changed = base::look(r) == wait_status::granted;
         base::unlock();
         return changed;
     }
 
     // The outcome of a wait: what is latest now counts as seen.
-    result<void> collect(reader& r, fate what) noexcept {
-        if (what != fate::granted) {
+    result<void> collect(reader& r, wait_status what) noexcept {
+        if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
         base::lock();
@@ -130,14 +130,14 @@ private:
 
     struct half { // as thread_wait wants it
         watch_state& of;
-        fate enqueue(node& w) noexcept { return of.enqueue(w); }
-        bool cancel(node&, fate) noexcept { return false; } // no writer gives up
+        wait_status enqueue(node& w) noexcept { return of.enqueue(w); }
+        bool cancel(node&, wait_status) noexcept { return false; } // no writer gives up
     };
     using waits = thread_wait<half, Platform>;
 
     // Takes the lock when the turn is free, or this thread's.
     void lock_in_turn() noexcept;
-    fate enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept;
 
     // With the lock, in the turn: lets go of both. Sends `next`, if there is one and it is not closed.
     bool end_turn(shared_value* next) noexcept;
@@ -163,9 +163,9 @@ template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn()
     base::lock();
 }
 
-template <class T, class Platform> fate watch_state<T, Platform>::enqueue(node& w) noexcept {
+template <class T, class Platform> wait_status watch_state<T, Platform>::enqueue(node& w) noexcept {
     base::lock();
-    fate what = fate::granted;
+    wait_status what = wait_status::granted;
     if (writer_ == nullptr) {
         writer_ = this_thread();
         what = base::complete(w, what);
@@ -191,7 +191,7 @@ bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
         told.push(w);
     }
     base::unlock();
-    told.publish(fate::granted);
+    told.publish(wait_status::granted);
     return sends;
 }
 
@@ -248,13 +248,15 @@ public:
     // As changed(), for a coroutine. One that is destroyed has seen nothing.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
         static constexpr auto ops =
-            state::template ops<result<void>>([](const wait_target& t, fate what) {
-                auto* const bulletin = static_cast<detail::basic_bulletin<Platform>*>(t.queue);
-                return static_cast<state&>(*bulletin).collect(
-                    *static_cast<typename state::reader*>(t.owner), what);
+            state::template ops<result<void>>([](const wait_target& t, wait_status what) {
+                auto* const versioned_value =
+                    static_cast<detail::basic_versioned_value<Platform>*>(t.queue);
+                return static_cast<state&>(*versioned_value)
+                    .collect(*static_cast<typename state::reader*>(t.owner), what);
             });
-        return {ops, wait_target{static_cast<detail::basic_bulletin<Platform>*>(&at_.state()),
-                                 &at_.reader()}};
+        return {ops,
+                wait_target{static_cast<detail::basic_versioned_value<Platform>*>(&at_.state()),
+                            &at_.reader()}};
     }
 
 private:

@@ -96,7 +96,7 @@ template <class T, class Platform, int Stops = 0>
 class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
-    using cargo = wait_cargo_t<R>;
+    using payload = wait_payload_t<R>;
     using limits = detail::wait_limits_t<T, Stops>;
     template <class U, int More = 0> using same = basic_async_op<U, Platform, Stops + More>;
 
@@ -104,10 +104,10 @@ public:
     using value_type = T;
 
     // For primitives: `what` is a constant of the primitive's.
-    basic_async_op(const ops& what, wait_target target, cargo carried = {}) noexcept
-        : ops_(&what), target_(target), cargo_(std::move(carried)) {}
+    basic_async_op(const ops& what, wait_target target, payload carried = {}) noexcept
+        : ops_(&what), target_(target), payload_(std::move(carried)) {}
 
-    // A wait for a time: collect() makes of fate::timed_out what it means.
+    // A wait for a time: collect() makes of status::timed_out what it means.
     basic_async_op(const ops& what, wait_target target, deadline until) noexcept
         requires may_wait_for_time<T>
         : ops_(&what), target_(target) {
@@ -162,7 +162,7 @@ public:
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
     // The same as a case of a select. Limits and executor are the select's affair.
-    basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(cargo_)}; }
+    basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(payload_)}; }
 
 private:
     template <class, class, int> friend class basic_async_op;
@@ -171,7 +171,7 @@ private:
         if constexpr (std::is_same_v<same<R, More>, basic_async_op>) {
             return std::move(*this);
         } else {
-            same<R, More> op(*ops_, target_, std::move(cargo_));
+            same<R, More> op(*ops_, target_, std::move(payload_));
             op.executor_ = executor_;
             if constexpr (detail::is_result<T> || may_wait_for_time<T>) {
                 op.limits_.until = limits_.until;
@@ -188,7 +188,7 @@ private:
     const ops* ops_;
     wait_target target_;
     executor_ref executor_;
-    [[no_unique_address]] cargo cargo_;
+    [[no_unique_address]] payload payload_;
     [[no_unique_address]] limits limits_;
 };
 
@@ -205,14 +205,14 @@ public:
     }
 
     bool await_ready() noexcept {
-        op_.target_.carry(op_.cargo_);
+        op_.target_.carry(op_.payload_);
         const ops& how = *op_.ops_; // read before the call, where compilers know its value
         if (how.gives_way || !worker_local<Platform>::get().spend()) {
             gives_way_ = true;
             return false;
         }
         ready_ = how.try_now(op_.target_);
-        return ready_ != fate::waiting;
+        return ready_ != wait_status::waiting;
     }
 
     // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
@@ -225,8 +225,9 @@ public:
             if (cancelled && op_.ops_->on_cancel != nullptr) {
                 on_interrupt(this);
             }
-            ready_ = cancelled && !interrupted_ ? fate::stopped : op_.ops_->try_now(op_.target_);
-            if (ready_ != fate::waiting) { // in hand: others first
+            ready_ =
+                cancelled && !interrupted_ ? wait_status::stopped : op_.ops_->try_now(op_.target_);
+            if (ready_ != wait_status::waiting) { // in hand: others first
                 wait_->node.settle(ready_);
                 suspended_ = true;
                 return wait_->go_behind();
@@ -234,14 +235,14 @@ public:
         }
         if (!wait_->begin(waker(&on_interrupt, this))) {
             if (op_.ops_->on_cancel == nullptr) {
-                wait_->node.settle(fate::stopped);
+                wait_->node.settle(wait_status::stopped);
                 return false;
             }
             on_interrupt(this);
         }
         if constexpr (has_limits) {
             if (op_.limits_.until.is_poll()) {
-                wait_->node.forbid(fate::timed_out); // one attempt, which may find it closed
+                wait_->node.forbid(wait_status::timed_out); // one attempt, which may find it closed
             } else {
                 arm();
             }
@@ -273,13 +274,13 @@ private:
 
     struct on_stop {
         awaiter* self;
-        void operator()() const noexcept { self->end_early(fate::stopped); }
+        void operator()() const noexcept { self->end_early(wait_status::stopped); }
     };
     using stop_callback = std::optional<std::stop_callback<on_stop>>;
     struct no_stops {};
     struct armed_limits {
-        [[no_unique_address]] std::conditional_t<
-            Stops != 0, stop_callback[Stops != 0 ? Stops : 1], no_stops> stops;
+        [[no_unique_address]] std::conditional_t<Stops != 0, stop_callback[Stops != 0 ? Stops : 1],
+                                                 no_stops> stops;
         std::optional<timer> timeout;
     };
     struct never_armed {};
@@ -316,24 +317,24 @@ private:
         }
     }
 
-    fate what_became_of_it() noexcept {
-        const fate what = wait_ ? wait_->node.outcome() : ready_;
-        if (!interrupted_ || what == fate::timed_out) {
+    wait_status what_became_of_it() noexcept {
+        const wait_status what = wait_ ? wait_->node.outcome() : ready_;
+        if (!interrupted_ || what == wait_status::timed_out) {
             return what;
         }
-        if (what == fate::granted) {
+        if (what == wait_status::granted) {
             op_.ops_->give_back(op_.target_, what);
         }
-        return fate::stopped;
+        return wait_status::stopped;
     }
 
     static void on_timeout(void* self) noexcept {
-        static_cast<awaiter*>(self)->end_early(fate::timed_out);
+        static_cast<awaiter*>(self)->end_early(wait_status::timed_out);
     }
     static void on_interrupt(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         if (me.op_.ops_->on_cancel == nullptr) {
-            return me.end_early(fate::stopped);
+            return me.end_early(wait_status::stopped);
         }
         me.interrupted_ = true;
         me.op_.ops_->on_cancel(me.op_.target_);
@@ -342,7 +343,7 @@ private:
     // A stop, a time-out or a cancelled task. Whom the removal lets through, and the coroutine itself, go on
     // elsewhere: this may be the thread that called request_stop(). A wait that is over is left
     // alone: somebody else whom it let through may have destroyed the primitive.
-    void end_early(fate why) noexcept {
+    void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // one that runs may destroy this coroutine
         const bool ended =
@@ -360,28 +361,28 @@ private:
     BIDE_NOINLINE void abandon() noexcept {
         disarm();
         wait_->forget();
-        if (ready_ != fate::waiting) { // it was only giving way
+        if (ready_ != wait_status::waiting) { // it was only giving way
             return op_.ops_->give_back(op_.target_, ready_);
         }
-        const bool ended =
-            !wait_->node.is_decided() && op_.ops_->cancel(op_.target_, wait_->node, fate::stopped);
+        const bool ended = !wait_->node.is_decided() &&
+                           op_.ops_->cancel(op_.target_, wait_->node, wait_status::stopped);
         if (ended && op_.ops_->on_cancel != nullptr) {
             op_.ops_->on_cancel(op_.target_); // as where its task is cancelled
         }
-        op_.ops_->give_back(op_.target_, ended ? fate::stopped : wait_->node.await_outcome());
+        op_.ops_->give_back(op_.target_,
+                            ended ? wait_status::stopped : wait_->node.await_outcome());
     }
 
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false;
     bool interrupted_ = false; // its task was cancelled, and it outlasts that
     bool gives_way_ = false;
-    fate ready_ = fate::waiting;                           // what the attempt found
+    wait_status ready_ = wait_status::waiting;             // what the attempt found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };
 
-template <class T, int Stops = 0>
-using async_op = basic_async_op<T, native_platform, Stops>;
+template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 
 } // namespace bide::inline BIDE_ABI
 

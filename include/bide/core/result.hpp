@@ -73,15 +73,15 @@ private:
 };
 template <class E> unexpected(E) -> unexpected<E>;
 
-template <class T, class E = errc>
-class [[nodiscard]] result : public detail::result_chain<T, E> {
+template <class T, class E = errc> class [[nodiscard]] result : public detail::result_chain<T, E> {
     static_assert(detail::is_result_part<T> && detail::is_result_part<E> && !std::is_const_v<E> &&
                       !std::is_volatile_v<E>,
                   "result<T, E> of object types");
     using base = detail::result_chain<T, E>;
 
     template <class A, class B>
-    static constexpr bool is_explicit = !std::is_convertible_v<A, T> || !std::is_convertible_v<B, E>;
+    static constexpr bool is_explicit =
+        !std::is_convertible_v<A, T> || !std::is_convertible_v<B, E>;
 
 public:
     // A value-initialised T.
@@ -109,8 +109,7 @@ public:
     // Of another result: its value, or its error, converted. A result that makes a T is a value.
     template <class U, class G>
         requires detail::converts_to<T, E, result<U, G>, const U&, const G&>
-    constexpr explicit(is_explicit<const U&, const G&>)
-        result(const result<U, G>& other)
+    constexpr explicit(is_explicit<const U&, const G&>) result(const result<U, G>& other)
         : base(typename base::converted(), other) {}
     template <class U, class G>
         requires detail::converts_to<T, E, result<U, G>, U, G>
@@ -119,8 +118,8 @@ public:
 
     template <class... Args>
         requires std::is_constructible_v<T, Args...>
-    constexpr explicit result(std::in_place_t tag, Args&&... args) noexcept(
-        std::is_nothrow_constructible_v<T, Args...>)
+    constexpr explicit result(std::in_place_t tag,
+                              Args&&... args) noexcept(std::is_nothrow_constructible_v<T, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
     template <class U, class... Args>
         requires std::is_constructible_v<T, std::initializer_list<U>&, Args...>
@@ -128,8 +127,8 @@ public:
         : base(tag, list, std::forward<Args>(args)...) {}
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
-    constexpr explicit result(unexpect_t tag, Args&&... args) noexcept(
-        std::is_nothrow_constructible_v<E, Args...>)
+    constexpr explicit result(unexpect_t tag,
+                              Args&&... args) noexcept(std::is_nothrow_constructible_v<E, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
@@ -221,8 +220,7 @@ private:
     constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
 };
 
-template <class E>
-class [[nodiscard]] result<void, E> : public detail::result_chain<void, E> {
+template <class E> class [[nodiscard]] result<void, E> : public detail::result_chain<void, E> {
     static_assert(detail::is_result_part<E> && !std::is_const_v<E> && !std::is_volatile_v<E>,
                   "result<void, E> of an object type");
     using base = detail::result_chain<void, E>;
@@ -253,8 +251,8 @@ public:
 
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
-    constexpr explicit result(unexpect_t tag, Args&&... args) noexcept(
-        std::is_nothrow_constructible_v<E, Args...>)
+    constexpr explicit result(unexpect_t tag,
+                              Args&&... args) noexcept(std::is_nothrow_constructible_v<E, Args...>)
         : base(tag, std::forward<Args>(args)...) {}
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
@@ -283,9 +281,7 @@ public:
     }
 
     // Throws: as result<T, E>::value().
-    constexpr void value() const {
-        this->require_value();
-    }
+    constexpr void value() const { this->require_value(); }
 
     // Requires: has_value().
     constexpr void operator*() const noexcept {}

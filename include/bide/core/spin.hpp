@@ -51,7 +51,7 @@ public:
 
     // Asks `done()` a few times, less and less often, within half a microsecond or so: for what
     // another thread is about to do.
-    template <class Done> static bool glance(Done&& done) noexcept {
+    template <class Done> static bool spin_once(Done&& done) noexcept {
         if constexpr (!Platform::model) {
             if (!Platform::template local<history>().single) {
                 for (int pauses = 1; pauses <= 16; pauses *= 2) {
@@ -81,10 +81,10 @@ public:
         return false;
     }
 
-    // A glance, and then yields for `ns`.
+    // A spin_once, and then yields for `ns`.
     template <class Done> static bool patiently(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
-            if (glance(done)) {
+            if (spin_once(done)) {
                 return true;
             }
             for (const std::int64_t end = Platform::now() + ns; Platform::now() < end;) {

@@ -3,8 +3,8 @@
 
 // The wait of a thread in a primitive's queue, the same for all primitives. A primitive Q supplies
 //
-//   fate enqueue(waiter&) noexcept        waiting: it is queued; else what became of it at once
-//   bool cancel(waiter&, fate) noexcept   true: taken out by this call; false: decided before, or
+//   status enqueue(waiter&) noexcept        waiting: it is queued; else what became of it at once
+//   bool cancel(waiter&, status) noexcept   true: taken out by this call; false: decided before, or
 //                                         not queued yet, and queueing will be refused
 //   bool await(waiter&, deadline)         optional, in place of waiter::park()
 
@@ -24,18 +24,18 @@ template <class Q, class Platform> struct thread_wait {
 
     // Waits for `amount` until the deadline. A deadline that has passed: no waiting, timed out (or
     // what enqueueing would have answered at once is for the caller to try before).
-    BIDE_NOINLINE static fate until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
+    BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
         if (end.is_poll()) {
-            return fate::timed_out;
+            return wait_status::timed_out;
         }
         placed place(amount);
         waiter& w = place.w;
-        if (const fate what = queue.enqueue(w); what != fate::waiting) {
+        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
         if (!await(queue, w, end)) {
-            if (queue.cancel(w, fate::timed_out)) {
-                return fate::timed_out;
+            if (queue.cancel(w, wait_status::timed_out)) {
+                return wait_status::timed_out;
             }
             await(queue, w, deadline::never()); // decided: the publication is on its way
         }
@@ -43,20 +43,20 @@ template <class Q, class Platform> struct thread_wait {
     }
 
     // Waits for `amount` until a stop is requested.
-    BIDE_NOINLINE static fate stoppable(Q& queue, std::ptrdiff_t amount,
-                                        const std::stop_token& token) noexcept {
+    BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
+                                               const std::stop_token& token) noexcept {
         placed place(amount);
         waiter& w = place.w;
         // Runs on the thread that requests the stop, now if it was requested already. A wait that
         // is over is left alone: the primitive may be gone.
         auto end = [&queue, &w]() noexcept {
             wake_scope<Platform> away(&detail::service_executor<Platform>);
-            if (!w.is_complete() && queue.cancel(w, fate::stopped)) {
-                w.publish(fate::stopped);
+            if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
+                w.publish(wait_status::stopped);
             }
         };
         std::stop_callback<decltype(end)&> callback(token, end);
-        if (const fate what = queue.enqueue(w); what != fate::waiting) {
+        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
             return what;
         }
         await(queue, w, deadline::never());

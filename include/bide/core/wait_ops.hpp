@@ -27,17 +27,17 @@ template <class T> using as_result_t = typename as_result<T>::type;
 
 namespace detail {
 
-struct no_cargo {};
+struct no_payload {};
 
 } // namespace detail
 
 // What a wait for an R carries along until it is over: the item that is to be sent, the place for
 // one that is to be received. Nothing, unless specialised. Nothrow-movable while the wait has not
 // begun.
-template <class R> struct wait_cargo {
-    using type = detail::no_cargo;
+template <class R> struct wait_payload {
+    using type = detail::no_payload;
 };
-template <class R> using wait_cargo_t = typename wait_cargo<R>::type;
+template <class R> using wait_payload_t = typename wait_payload<R>::type;
 
 // Operations without errors of their own that may wait for a time: their waits have a timer.
 template <class T> inline constexpr bool may_wait_for_time = std::is_void_v<T>;
@@ -48,12 +48,12 @@ struct wait_target {
     void* queue = nullptr; // the object that has the queue
     void* owner = nullptr; // what the result refers to
     std::ptrdiff_t amount = 1;
-    void* cargo = nullptr; // the wait_cargo, where there is any
+    void* payload = nullptr; // the wait_payload, where there is any
 
-    // From here on the cargo stays where it is.
+    // From here on the payload stays where it is.
     template <class Cargo> void carry(Cargo& c) noexcept {
-        if constexpr (!std::is_same_v<Cargo, detail::no_cargo>) {
-            cargo = &c;
+        if constexpr (!std::is_same_v<Cargo, detail::no_payload>) {
+            payload = &c;
         }
     }
 };
@@ -62,10 +62,11 @@ struct wait_target {
 template <class Platform> struct wait_steps {
     using waiter = basic_waiter<Platform>;
 
-    fate (*try_now)(const wait_target&) noexcept;                   // waiting: it would have to
-    bool (*enqueue)(const wait_target&, waiter&) noexcept;          // true: complete, not queued
-    bool (*cancel)(const wait_target&, waiter&, fate why) noexcept; // true: decided by this call
-    bool gives_way = false;    // also where it need not wait, others run first
+    wait_status (*try_now)(const wait_target&) noexcept;   // waiting: it would have to
+    bool (*enqueue)(const wait_target&, waiter&) noexcept; // true: complete, not queued
+    bool (*cancel)(const wait_target&, waiter&,
+                   wait_status why) noexcept; // true: decided by this call
+    bool gives_way = false;                   // also where it need not wait, others run first
     bool stands_alone = false; // it cannot be a case of a select: deciding it claims no choice
     // Where the waiting task is cancelled: nullptr: its wait ends, stopped. Else this is called, which
     // is to make what is waited for come soon; the wait goes on until then, and is stopped then.
@@ -76,8 +77,8 @@ template <class Platform> struct wait_steps {
 template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
     using typename wait_steps<Platform>::waiter;
     using steps = wait_steps<Platform>;
-    using collector = R (*)(const wait_target&, fate what);
-    using returner = void (*)(const wait_target&, fate what) noexcept;
+    using collector = R (*)(const wait_target&, wait_status what);
+    using returner = void (*)(const wait_target&, wait_status what) noexcept;
 
     // `returns`: undoes an outcome, whichever, that nobody is there to collect; to collect it and
     // let it go suffices for most.
@@ -102,7 +103,7 @@ template <class R, class Platform> struct wait_ops : wait_steps<Platform> {
 
     collector collect; // throws only where the primitive says so
 
-    void give_back(const wait_target& t, fate what) const noexcept {
+    void give_back(const wait_target& t, wait_status what) const noexcept {
         if (returns_ != nullptr) {
             returns_(t, what);
         } else {
@@ -118,25 +119,25 @@ private:
 template <class R, class Platform> struct basic_wait {
     const wait_ops<R, Platform>* ops;
     wait_target target;
-    [[no_unique_address]] wait_cargo_t<R> cargo;
+    [[no_unique_address]] wait_payload_t<R> payload;
 
     basic_wait(const wait_ops<R, Platform>& how, wait_target what,
-               wait_cargo_t<R> carried = {}) noexcept
-        : ops(&how), target(what), cargo(std::move(carried)) {}
+               wait_payload_t<R> carried = {}) noexcept
+        : ops(&how), target(what), payload(std::move(carried)) {}
 };
 
-// errc of a fate that is not `granted`.
-inline errc errc_of(fate what) noexcept {
+// errc of a status that is not `granted`.
+inline errc errc_of(wait_status what) noexcept {
     switch (what) {
-    case fate::stopped: return errc::stopped;
-    case fate::timed_out: return errc::timeout;
+    case wait_status::stopped: return errc::stopped;
+    case wait_status::timed_out: return errc::timeout;
     default: return errc::closed;
     }
 }
 
 // What a wait without a value came to.
-inline result<void> result_of(fate what) noexcept {
-    return what == fate::granted ? result<void>() : unexpected{errc_of(what)};
+inline result<void> result_of(wait_status what) noexcept {
+    return what == wait_status::granted ? result<void>() : unexpected{errc_of(what)};
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -46,7 +46,15 @@
 namespace bide::inline BIDE_ABI {
 
 // What became of a wait. The first two are not outcomes; see the table above.
-enum class fate : futex_word { waiting, parked, granted, closed, stopped, timed_out, no_memory };
+enum class wait_status : futex_word {
+    waiting,
+    parked,
+    granted,
+    closed,
+    stopped,
+    timed_out,
+    no_memory
+};
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
@@ -98,7 +106,7 @@ public:
         contest(
             [](void* choice) noexcept {
                 if (basic_waiter* const owner = owner_of(choice)) {
-                    owner->publish(fate::granted);
+                    owner->publish(wait_status::granted);
                 }
             },
             with);
@@ -106,17 +114,17 @@ public:
 
     // Order: acquire [W1]; a published outcome brings what the publisher did before. One that is
     // announced only is none yet.
-    fate outcome() const noexcept {
-        const fate seen = state_.load(std::memory_order_acquire);
-        return is_announced(seen) ? fate::waiting : seen;
+    wait_status outcome() const noexcept {
+        const wait_status seen = state_.load(std::memory_order_acquire);
+        return is_announced(seen) ? wait_status::waiting : seen;
     }
 
-    bool is_complete() const noexcept { return outcome() > fate::parked; }
+    bool is_complete() const noexcept { return outcome() > wait_status::parked; }
 
     // Complete, or announced: its primitive may be gone.
     // Order: acquire [W1]; as outcome().
     bool is_decided() const noexcept {
-        return state_.load(std::memory_order_acquire) > fate::parked;
+        return state_.load(std::memory_order_acquire) > wait_status::parked;
     }
 
     // In no queue: it has not been queued since it was made or reset, or was withdrawn.
@@ -143,10 +151,10 @@ public:
     // The outcome of a wait that a releaser has decided. Where this thread is that releaser, and is
     // running the wakers of its release, the waker of this one will not run.
     // Blocks: until another thread has published it, which runs the wakers before this one first.
-    fate await_outcome() noexcept;
+    wait_status await_outcome() noexcept;
 
     // An outcome that needed no waiting, or the owner's own decision. Nobody else looks at it.
-    void settle(fate what) noexcept {
+    void settle(wait_status what) noexcept {
         // Order: relaxed; the owner tells itself.
         state_.store(what, std::memory_order_relaxed);
     }
@@ -155,31 +163,31 @@ public:
 
     // The owner. False: it was ended already, and outcome() says how.
     bool begin_alone() noexcept {
-        fate seen = fate::waiting;
+        wait_status seen = wait_status::waiting;
         // Order: acq_rel [W2]; the node is seen by who ends the wait; failure: what that one did.
-        return state_.compare_exchange_strong(seen, fate::parked, std::memory_order_acq_rel,
+        return state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_acq_rel,
                                               std::memory_order_acquire);
     }
 
     // True: ended by this call, and its owner is to be woken. False: it was ended before, or has not
     // begun, and will not.
-    bool end_alone(fate why) noexcept {
-        fate seen = fate::parked;
+    bool end_alone(wait_status why) noexcept {
+        wait_status seen = wait_status::parked;
         // Order: acq_rel [W2]; as above. Failure: look again.
         while (!state_.compare_exchange_strong(seen, why, std::memory_order_acq_rel,
                                                std::memory_order_relaxed)) {
-            if (seen != fate::waiting && seen != fate::parked) {
+            if (seen != wait_status::waiting && seen != wait_status::parked) {
                 return false;
             }
         }
-        return seen == fate::parked;
+        return seen == wait_status::parked;
     }
 
     // Ready for another wait.
     void reset(std::ptrdiff_t asked) noexcept {
-        settle(fate::waiting);
+        settle(wait_status::waiting);
         phase_ = phase::idle;
-        forbidden_ = fate::waiting;
+        forbidden_ = wait_status::waiting;
         amount = missing = asked;
     }
 
@@ -188,12 +196,12 @@ public:
     bool is_queued() const noexcept { return phase_ == phase::queued; }
 
     // A stop or a time-out that came before the wait was queued: queueing will be refused.
-    void forbid(fate why) noexcept {
+    void forbid(wait_status why) noexcept {
         if (phase_ == phase::idle) {
             forbidden_ = why;
         }
     }
-    fate forbidden() const noexcept { return forbidden_; }
+    wait_status forbidden() const noexcept { return forbidden_; }
 
     bool has_waker() const noexcept { return static_cast<bool>(waker_); }
 
@@ -221,13 +229,13 @@ public:
     // Ends one sleep() of the owner without an outcome. True: it slept, and the caller owes it a
     // rouse_by(where()) after the lock was released.
     bool rouse() noexcept {
-        fate seen = fate::parked;
+        wait_status seen = wait_status::parked;
         // Order: relaxed; it brings no news but itself.
-        return state_.compare_exchange_strong(seen, fate::waiting, std::memory_order_relaxed,
+        return state_.compare_exchange_strong(seen, wait_status::waiting, std::memory_order_relaxed,
                                               std::memory_order_relaxed);
     }
 
-    using address = const typename Platform::template atomic<fate>*;
+    using address = const typename Platform::template atomic<wait_status>*;
     address where() const noexcept { return &state_; }
 
     // By address alone: the waiter may be gone, for another may have granted it meanwhile.
@@ -241,14 +249,14 @@ public:
     // --- who decided, after the lock was released
 
     // Publishes and wakes: nothing of the node is touched after that step.
-    void publish(fate what) noexcept;
+    void publish(wait_status what) noexcept;
 
     // Its outcome is its owner's: the chosen case of a choice that has one.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
 
     // What publish() does, without granting the owner's waiter, which is returned: nullptr if that
     // does not wait yet.
-    basic_waiter* publish_chosen(fate what) noexcept {
+    basic_waiter* publish_chosen(wait_status what) noexcept {
         basic_choice<Platform>* const with = choice();
         // Order: release [W1]; as publish(). The last touch of the node.
         state_.store(what, std::memory_order_release);
@@ -257,7 +265,7 @@ public:
 
     // What publish() does, in two steps, for one that has a waker and stands in a list of this
     // thread's: it is decided for all to see, but stays where it is;
-    void announce(fate what) noexcept {
+    void announce(wait_status what) noexcept {
         missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
         // Order: release [W1]; the outcome brings everything before it.
         state_.store(announced_as(what), std::memory_order_release);
@@ -267,7 +275,7 @@ public:
     waker publish_announced() noexcept {
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
-        const fate what = announced_as(state_.load(std::memory_order_relaxed));
+        const wait_status what = announced_as(state_.load(std::memory_order_relaxed));
         // Order: release [W1]; the last touch of the node, and of the list that it stood in.
         state_.store(what, std::memory_order_release);
         return wake;
@@ -282,10 +290,10 @@ private:
     static constexpr futex_word announced = 8;
 
     // With the mark, or without it where it is set.
-    static fate announced_as(fate what) noexcept {
-        return static_cast<fate>(static_cast<futex_word>(what) ^ announced);
+    static wait_status announced_as(wait_status what) noexcept {
+        return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
     }
-    static bool is_announced(fate seen) noexcept {
+    static bool is_announced(wait_status seen) noexcept {
         return (static_cast<futex_word>(seen) & announced) != 0;
     }
 
@@ -303,13 +311,13 @@ public:
     var<std::ptrdiff_t> missing; // of it, not granted yet; or a thread's mark, see above
 
 private:
-    var<fate> forbidden_{fate::waiting};
+    var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
     bool was_first_ = false; // the owner's: nobody was queued before it
     bool contested_ = false;
 
     // Last, so that it can have a cache line of its own (thread_wait.hpp).
-    typename Platform::template atomic<fate> state_{fate::waiting};
+    typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
 template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
@@ -327,25 +335,25 @@ template <class Platform> bool basic_waiter<Platform>::sleep_through(deadline un
 }
 
 template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noexcept {
-    fate seen = fate::waiting;
+    wait_status seen = wait_status::waiting;
     // Order: relaxed; it asks to be woken and publishes nothing. A failure finds the outcome, or
     // `parked` from a sleep that timed out.
-    state_.compare_exchange_strong(seen, fate::parked, std::memory_order_relaxed,
+    state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
                                    std::memory_order_relaxed);
     // Order: relaxed; outcome() acquires.
-    while (state_.load(std::memory_order_relaxed) == fate::parked) {
-        if (!futex_wait<Platform>(state_, fate::parked, until)) {
+    while (state_.load(std::memory_order_relaxed) == wait_status::parked) {
+        if (!futex_wait<Platform>(state_, wait_status::parked, until)) {
             return false;
         }
     }
     return true;
 }
 
-template <class Platform> fate basic_waiter<Platform>::await_outcome() noexcept {
+template <class Platform> wait_status basic_waiter<Platform>::await_outcome() noexcept {
     for (basic_backoff<Platform> again; !is_decided(); again()) {
     }
     // Order: acquire [W1]; where the node stands, and in whose list.
-    const fate seen = state_.load(std::memory_order_acquire);
+    const wait_status seen = state_.load(std::memory_order_acquire);
     if (is_announced(seen) &&
         missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>())) {
         link::unlink();
@@ -356,7 +364,7 @@ template <class Platform> fate basic_waiter<Platform>::await_outcome() noexcept 
     return outcome();
 }
 
-template <class Platform> void basic_waiter<Platform>::publish(fate what) noexcept {
+template <class Platform> void basic_waiter<Platform>::publish(wait_status what) noexcept {
     if (const waker wake = waker_) { // the owner does not sleep on the word
         // Order: release [W1]; the outcome brings everything before it to the owner.
         state_.store(what, std::memory_order_release);
@@ -365,7 +373,7 @@ template <class Platform> void basic_waiter<Platform>::publish(fate what) noexce
     }
     const address word = where();
     // Order: release [W1]; as above.
-    if (state_.exchange(what, std::memory_order_release) == fate::parked) {
+    if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
         rouse_by(word);
     }
 }

@@ -45,7 +45,7 @@ public:
     }
 
     // Publishes `what` to all of them, in order: threads first. The list is empty then.
-    void publish(fate what) noexcept {
+    void publish(wait_status what) noexcept {
         if (has_no_waker()) {
             announce(what);
         } else if (basic_wake_list* const later = gathering()) {
@@ -61,8 +61,8 @@ public:
     }
 
     // The same for two lists of one release.
-    static void publish(basic_wake_list& list, fate what, basic_wake_list& other,
-                        fate what_other) noexcept {
+    static void publish(basic_wake_list& list, wait_status what, basic_wake_list& other,
+                        wait_status what_other) noexcept {
         if (list.empty() || other.empty()) {
             list.publish(what);
             other.publish(what_other);
@@ -123,7 +123,7 @@ private:
 
     // Threads are published, waiters with wakers only announced. In the place of a chosen case
     // comes the owner of its choice.
-    void announce(fate what) noexcept {
+    void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
                 if (auto& w = static_cast<waiter&>(*l); !w.has_owner()) {
@@ -140,7 +140,7 @@ private:
         first_thread_ = last_thread_ = nullptr;
     }
 
-    void announce_owners(fate what) noexcept {
+    void announce_owners(wait_status what) noexcept {
         for (link* l = wakers_.next_; l != &wakers_;) {
             auto& w = static_cast<waiter&>(*l);
             l = w.next_;
@@ -150,9 +150,9 @@ private:
                     continue;
                 } else if (owner->has_waker()) {
                     insert(*owner, *l);
-                    owner->announce(fate::granted);
+                    owner->announce(wait_status::granted);
                 } else {
-                    owner->publish(fate::granted);
+                    owner->publish(wait_status::granted);
                 }
             }
         }
@@ -251,7 +251,7 @@ public:
 
     // Ends the wait of `w`, which is this queue's. False: it is decided already, or not queued yet,
     // and queueing it will be refused with `why`.
-    bool withdraw(waiter& w, fate why) noexcept {
+    bool withdraw(waiter& w, wait_status why) noexcept {
         const bool waits_still = w.is_queued();
         if (waits_still) {
             remove(w);

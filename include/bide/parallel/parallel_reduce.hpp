@@ -35,8 +35,7 @@ namespace detail {
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
-    (!std::is_arithmetic_v<T> ||
-     requires { std::type_identity_t<T[]>{std::declval<From>()}; } ||
+    (!std::is_arithmetic_v<T> || requires { std::type_identity_t<T[]>{std::declval<From>()}; } ||
      (std::integral<std::remove_cvref_t<From>> && std::floating_point<T> &&
       std::numeric_limits<std::remove_cvref_t<From>>::digits <= std::numeric_limits<T>::digits));
 

@@ -99,19 +99,19 @@ template <> struct as_result<io_done> {
 };
 
 // For drivers: where an operation keeps the system's error until it is collected; 0: none.
-struct io_cargo {
+struct io_payload {
     int error = 0;
 };
-template <> struct wait_cargo<io_result> {
-    using type = io_cargo;
+template <> struct wait_payload<io_result> {
+    using type = io_payload;
 };
 
 // For drivers: the outcome of such an operation.
-inline io_result collect_io(const wait_target& t, fate what) noexcept {
-    if (what != fate::granted) {
+inline io_result collect_io(const wait_target& t, wait_status what) noexcept {
+    if (what != wait_status::granted) {
         return unexpected{make_error_code(errc_of(what))};
     }
-    const int error = static_cast<const io_cargo*>(t.cargo)->error;
+    const int error = static_cast<const io_payload*>(t.payload)->error;
     return error == 0 ? io_result() : unexpected{std::error_code(error, std::system_category())};
 }
 

@@ -113,19 +113,19 @@ private:
     static entry& entry_of(const wait_target& t) noexcept { return *static_cast<entry*>(t.queue); }
     static int fd_of(const wait_target& t) noexcept { return static_cast<int>(t.amount); }
     static int& error_of(const wait_target& t) noexcept {
-        return static_cast<io_cargo*>(t.cargo)->error;
+        return static_cast<io_payload*>(t.payload)->error;
     }
 
     template <direction D> basic_async_op<io_done, Platform> async_wait(int fd) noexcept {
         static constexpr wait_ops<io_result, Platform> ops{&try_now<D>, &enqueue<D>, &cancel<D>,
                                                            &collect_io};
-        io_cargo cargo;
-        entry* const e = entry_for(fd, cargo.error);
-        return {ops, wait_target{e, this, fd}, cargo};
+        io_payload payload;
+        entry* const e = entry_for(fd, payload.error);
+        return {ops, wait_target{e, this, fd}, payload};
     }
-    template <auto D> static fate try_now(const wait_target& t) noexcept;
+    template <auto D> static wait_status try_now(const wait_target& t) noexcept;
     template <auto D> static bool enqueue(const wait_target& t, node& w) noexcept;
-    template <auto D> static bool cancel(const wait_target& t, node& w, fate why) noexcept;
+    template <auto D> static bool cancel(const wait_target& t, node& w, wait_status why) noexcept;
 
     void detached() noexcept override;
     entry* entry_for(int fd, int& error) noexcept;
@@ -190,16 +190,16 @@ auto basic_epoll_driver<Platform>::entry_for(int fd, int& error) noexcept -> ent
 
 template <class Platform>
 template <auto D>
-fate basic_epoll_driver<Platform>::try_now(const wait_target& t) noexcept {
+wait_status basic_epoll_driver<Platform>::try_now(const wait_target& t) noexcept {
     if (t.queue == nullptr) {
-        return fate::granted; // with an error
+        return wait_status::granted; // with an error
     }
     pollfd file{fd_of(t), polled_of[D], 0};
     if (::poll(&file, 1, 0) <= 0) {
-        return fate::waiting;
+        return wait_status::waiting;
     }
     error_of(t) = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
-    return fate::granted;
+    return wait_status::granted;
 }
 
 template <class Platform>
@@ -207,10 +207,10 @@ template <auto D>
 bool basic_epoll_driver<Platform>::enqueue(const wait_target& t, node& w) noexcept {
     entry& e = entry_of(t);
     lock::acquire(e.locked);
-    fate what = w.forbidden();
+    wait_status what = w.forbidden();
     auto& self = *static_cast<basic_epoll_driver*>(t.owner);
     const bool attached = self.is_attached();
-    if (what == fate::waiting && (!attached || (e.armed & events_of[D]) == 0)) {
+    if (what == wait_status::waiting && (!attached || (e.armed & events_of[D]) == 0)) {
         const int error = attached ? self.arm(fd_of(t), e, e.wanted() | events_of[D]) : EDEADLK;
         if (error != 0) {
             if (!w.claim()) { // its choice fell on another wait, so it need not even queue
@@ -219,21 +219,21 @@ bool basic_epoll_driver<Platform>::enqueue(const wait_target& t, node& w) noexce
             }
             w.commit();
             error_of(t) = error == EPERM ? 0 : error; // the kernel refuses what is always ready
-            what = fate::granted;
+            what = wait_status::granted;
         }
     }
-    if (what == fate::waiting) {
+    if (what == wait_status::waiting) {
         e.queues[D].push(w);
     } else {
         w.settle(what);
     }
     lock::release(e.locked);
-    return what != fate::waiting;
+    return what != wait_status::waiting;
 }
 
 template <class Platform>
 template <auto D>
-bool basic_epoll_driver<Platform>::cancel(const wait_target& t, node& w, fate why) noexcept {
+bool basic_epoll_driver<Platform>::cancel(const wait_target& t, node& w, wait_status why) noexcept {
     entry& e = entry_of(t);
     lock::acquire(e.locked);
     const bool waits_still = e.queues[D].withdraw(w, why);
@@ -260,7 +260,7 @@ template <class Platform> void basic_epoll_driver<Platform>::forget(int fd) noex
         e->known = false;
     }
     lock::release(e->locked);
-    gone.publish(fate::closed);
+    gone.publish(wait_status::closed);
 }
 
 template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept {
@@ -275,7 +275,7 @@ template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept
         e.armed = 0;
         lock::release(e.locked);
     });
-    gone.publish(fate::closed);
+    gone.publish(wait_status::closed);
 }
 
 // Under the entry's lock: asks for one event of those. Returns the system's error.
@@ -317,7 +317,7 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::hand_over() noe
             handed += serve(told, max_completions - handed, ready, gone);
         }
     }
-    wake_list::publish(ready, fate::granted, gone, fate::closed);
+    wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
     return handed;
 }
 

@@ -169,8 +169,8 @@ public:
     // Blocks: until then. Throws: what the child threw; stopped_error if it was stopped, but not by
     // the set, or the scheduler refused it, at its end.
     [[nodiscard]] next_type join_next() {
-        fate what = state_.ended.try_reserve();
-        if (what == fate::waiting) {
+        wait_status what = state_.ended.try_reserve();
+        if (what == wait_status::waiting) {
             what = thread_wait<detail::ended_children, native_platform>::until(state_.ended, 1,
                                                                                deadline::never());
         }
@@ -179,8 +179,8 @@ public:
 
     // The same without waiting; nothing (or false), too, where join_next() would wait.
     [[nodiscard]] next_type try_join_next() {
-        const fate what = state_.ended.try_reserve();
-        return take(state_.ended, what == fate::waiting ? fate::closed : what);
+        const wait_status what = state_.ended.try_reserve();
+        return take(state_.ended, what == wait_status::waiting ? wait_status::closed : what);
     }
 
     // The same for a coroutine. Where its task is cancelled, or it is destroyed, the set is, for
@@ -211,8 +211,8 @@ private:
         core.start(cell);
     }
 
-    static next_type take(detail::ended_children& ended, fate what) {
-        if (what != fate::granted) {
+    static next_type take(detail::ended_children& ended, wait_status what) {
+        if (what != wait_status::granted) {
             return {};
         }
         struct last_reference {
@@ -230,21 +230,23 @@ private:
     static detail::join_set_state& state_of(const wait_target& t) noexcept {
         return *static_cast<detail::join_set_state*>(t.queue);
     }
-    static fate try_now(const wait_target& t) noexcept { return state_of(t).ended.try_reserve(); }
-    static bool enqueue(const wait_target& t, node& w) noexcept {
-        return state_of(t).ended.enqueue(w) != fate::waiting;
+    static wait_status try_now(const wait_target& t) noexcept {
+        return state_of(t).ended.try_reserve();
     }
-    static bool cancel_wait(const wait_target& t, node& w, fate why) noexcept {
+    static bool enqueue(const wait_target& t, node& w) noexcept {
+        return state_of(t).ended.enqueue(w) != wait_status::waiting;
+    }
+    static bool cancel_wait(const wait_target& t, node& w, wait_status why) noexcept {
         return state_of(t).ended.cancel(w, why);
     }
-    static result<next_type> collect(const wait_target& t, fate what) {
-        if (what == fate::stopped || what == fate::timed_out) {
+    static result<next_type> collect(const wait_target& t, wait_status what) {
+        if (what == wait_status::stopped || what == wait_status::timed_out) {
             return unexpected{errc_of(what)};
         }
         return take(state_of(t).ended, what);
     }
-    static void give_back(const wait_target& t, fate what) noexcept {
-        if (what == fate::granted) {
+    static void give_back(const wait_target& t, wait_status what) noexcept {
+        if (what == wait_status::granted) {
             state_of(t).ended.give_up();
         }
     }

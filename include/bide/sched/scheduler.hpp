@@ -13,9 +13,9 @@
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/task/detail/give_way.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_source.hpp>
+#include <bide/task/detail/yield.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
@@ -158,7 +158,7 @@ public:
 
     // The scheduler in whose fork-join the calling thread is, or else whose worker, or thread for
     // blocking tasks, it is; or nullptr.
-    static scheduler* current() noexcept { return detail::employer::here().face; }
+    static scheduler* current() noexcept { return detail::current_scheduler::here().face; }
 
     // One for the process, with default options, started on first use. It is never destroyed: its
     // tasks go on until the process ends, so a static that they wait for must not be destroyed.
@@ -192,20 +192,20 @@ private:
     std::unique_ptr<detail::scheduler_core> core_;
 };
 
-inline async_op<void> scheduler::schedule() noexcept { return detail::give_way().resume_on(*this); }
+inline async_op<void> scheduler::schedule() noexcept { return detail::yield().resume_on(*this); }
 
 inline void scheduler::post(waker w) noexcept {
-    struct errand : runnable {
+    struct posted_call : runnable {
         waker what;
     };
-    auto* const e = new (std::nothrow) errand;
+    auto* const e = new (std::nothrow) posted_call;
     if (e == nullptr) {
         detail::fatal("no memory to post a waker to a scheduler");
     }
     e->what = w;
     e->run = waker(
         [](void* self) noexcept {
-            const std::unique_ptr<errand> mine(static_cast<errand*>(self));
+            const std::unique_ptr<posted_call> mine(static_cast<posted_call*>(self));
             mine->what.wake();
         },
         e);

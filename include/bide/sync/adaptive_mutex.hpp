@@ -61,7 +61,7 @@ public:
 
     // As lock(); errc::stopped when a stop is requested first.
     result<void> lock(std::stop_token token) {
-        if (try_lock() || wait::stoppable(lock_, 1, token) == fate::granted) {
+        if (try_lock() || wait::stoppable(lock_, 1, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -73,7 +73,7 @@ public:
     }
 
     // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
-    template <class T, result<T> (*Collect)(const wait_target&, fate) noexcept>
+    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
                                                            &queue::cancel_op, Collect};
@@ -82,8 +82,8 @@ public:
 
 private:
     static result<std::unique_lock<basic_adaptive_mutex>> collect(const wait_target& t,
-                                                                  fate what) noexcept {
-        if (what != fate::granted) {
+                                                                  wait_status what) noexcept {
+        if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
         return std::unique_lock(*static_cast<basic_adaptive_mutex*>(t.owner), std::adopt_lock);

@@ -57,15 +57,16 @@ public:
 
     // As lock(), for at most that long; false: timed out.
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || wait::until(permits_, 1, deadline::after(rest)) == fate::granted;
+        return try_lock() ||
+               wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || wait::until(permits_, 1, deadline::at(when)) == fate::granted;
+        return try_lock() || wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
 
     // As lock(); errc::stopped when a stop is requested first.
     result<void> lock(std::stop_token token) {
-        if (try_lock() || wait::stoppable(permits_, 1, token) == fate::granted) {
+        if (try_lock() || wait::stoppable(permits_, 1, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -77,7 +78,7 @@ public:
     }
 
     // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
-    template <class T, result<T> (*Collect)(const wait_target&, fate) noexcept>
+    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
                                                            &queue::cancel_op, Collect};
@@ -85,8 +86,9 @@ public:
     }
 
 private:
-    static result<std::unique_lock<basic_mutex>> collect(const wait_target& t, fate what) noexcept {
-        if (what != fate::granted) {
+    static result<std::unique_lock<basic_mutex>> collect(const wait_target& t,
+                                                         wait_status what) noexcept {
+        if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
         return std::unique_lock(*static_cast<basic_mutex*>(t.owner), std::adopt_lock);

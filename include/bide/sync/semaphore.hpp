@@ -60,11 +60,11 @@ public:
     // As acquire(), for at most that long; false: timed out, or closed.
     template <class R, class P>
     bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::ptrdiff_t n = 1) {
-        return acquire_until(deadline::after(rest), n) == fate::granted;
+        return acquire_until(deadline::after(rest), n) == wait_status::granted;
     }
     template <class C, class D>
     bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::ptrdiff_t n = 1) {
-        return acquire_until(deadline::at(when), n) == fate::granted;
+        return acquire_until(deadline::at(when), n) == wait_status::granted;
     }
 
     // As acquire(); answers errc::closed, and errc::stopped when a stop is requested first.
@@ -151,15 +151,13 @@ private:
     static typename queue::word count(std::ptrdiff_t n) noexcept {
         return static_cast<typename queue::word>(n);
     }
-    static result<void> to_result(fate what) noexcept {
-        return result_of(what);
-    }
+    static result<void> to_result(wait_status what) noexcept { return result_of(what); }
 
     // A permit's n. Those that do not fit below max() are dropped.
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
-    fate acquire_until(deadline until, std::ptrdiff_t n);
-    static result<basic_permit<Platform>> collect(const wait_target& t, fate what) noexcept;
+    wait_status acquire_until(deadline until, std::ptrdiff_t n);
+    static result<basic_permit<Platform>> collect(const wait_target& t, wait_status what) noexcept;
 
     queue permits_;
 };
@@ -168,15 +166,15 @@ using semaphore = basic_semaphore<native_platform>;
 using permit = basic_permit<native_platform>;
 
 template <class Platform> void basic_semaphore<Platform>::acquire(std::ptrdiff_t n) {
-    if (acquire_until(deadline::never(), n) == fate::closed) {
+    if (acquire_until(deadline::never(), n) == wait_status::closed) {
         detail::throw_error(errc::closed);
     }
 }
 
 template <class Platform>
-fate basic_semaphore<Platform>::acquire_until(deadline until, std::ptrdiff_t n) {
+wait_status basic_semaphore<Platform>::acquire_until(deadline until, std::ptrdiff_t n) {
     if (permits_.try_take(count(valid(n)))) {
-        return fate::granted;
+        return wait_status::granted;
     }
     return thread_wait<queue, Platform>::until(permits_, n, until);
 }
@@ -201,15 +199,15 @@ template <class Platform> bool basic_semaphore<Platform>::acquire_wait(waiter& w
         return false;
     }
     w.node_.reset(n);
-    return permits_.enqueue(w.node_) != fate::waiting;
+    return permits_.enqueue(w.node_) != wait_status::waiting;
 }
 
 template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter& w) noexcept {
     if (!is_valid(w.node_.amount)) {
         return true;
     }
-    if (!w.node_.is_decided() &&
-        (permits_.cancel(w.node_, fate::stopped) || w.node_.forbidden() != fate::waiting)) {
+    if (!w.node_.is_decided() && (permits_.cancel(w.node_, wait_status::stopped) ||
+                                  w.node_.forbidden() != wait_status::waiting)) {
         return true; // or it was in no queue
     }
     w.node_.await_outcome();
@@ -218,8 +216,8 @@ template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter&
 
 template <class Platform>
 result<basic_permit<Platform>> basic_semaphore<Platform>::collect(const wait_target& t,
-                                                                  fate what) noexcept {
-    if (what != fate::granted) {
+                                                                  wait_status what) noexcept {
+    if (what != wait_status::granted) {
         return unexpected{errc_of(what)};
     }
     auto& from = *static_cast<basic_semaphore*>(t.owner);

@@ -56,13 +56,15 @@ public:
     }
 
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || wait::until(permits_, all, deadline::after(rest)) == fate::granted;
+        return try_lock() ||
+               wait::until(permits_, all, deadline::after(rest)) == wait_status::granted;
     }
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || wait::until(permits_, all, deadline::at(when)) == fate::granted;
+        return try_lock() || wait::until(permits_, all, deadline::at(when)) == wait_status::granted;
     }
     result<void> lock(std::stop_token token) {
-        return stopped_or(try_lock() || wait::stoppable(permits_, all, token) == fate::granted);
+        return stopped_or(try_lock() ||
+                          wait::stoppable(permits_, all, token) == wait_status::granted);
     }
 
     // Turns an exclusive lock into a shared one, with no moment in between; readers that are next
@@ -95,15 +97,16 @@ public:
 
     template <class R, class P> bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
         return try_lock_shared() ||
-               wait::until(permits_, 1, deadline::after(rest)) == fate::granted;
+               wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
     template <class C, class D>
     bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock_shared() || wait::until(permits_, 1, deadline::at(when)) == fate::granted;
+        return try_lock_shared() ||
+               wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
     result<void> lock_shared(std::stop_token token) {
         return stopped_or(try_lock_shared() ||
-                          wait::stoppable(permits_, 1, token) == fate::granted);
+                          wait::stoppable(permits_, 1, token) == wait_status::granted);
     }
 
     // ---- Coroutines
@@ -118,7 +121,7 @@ public:
     }
 
     // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
-    template <class T, result<T> (*Collect)(const wait_target&, fate) noexcept>
+    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         return operation<T, Collect>(owner, all);
     }
@@ -130,15 +133,16 @@ private:
         return locked ? result<void>() : unexpected{errc::stopped};
     }
 
-    template <class T, result<T> (*Collect)(const wait_target&, fate) noexcept>
+    template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> operation(void* owner, std::ptrdiff_t amount) noexcept {
         static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
                                                            &queue::cancel_op, Collect};
         return {ops, wait_target{&permits_, owner, amount}};
     }
 
-    template <class Held> static result<Held> collect(const wait_target& t, fate what) noexcept {
-        if (what != fate::granted) {
+    template <class Held>
+    static result<Held> collect(const wait_target& t, wait_status what) noexcept {
+        if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
         return Held(*static_cast<basic_shared_mutex*>(t.owner), std::adopt_lock);

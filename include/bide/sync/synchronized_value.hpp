@@ -89,8 +89,8 @@ public:
     }
 
 private:
-    static result<locked> collect(const wait_target& t, fate what) noexcept {
-        if (what != fate::granted) {
+    static result<locked> collect(const wait_target& t, wait_status what) noexcept {
+        if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
         auto& self = *static_cast<synchronized_value*>(t.owner);

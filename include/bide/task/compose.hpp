@@ -5,8 +5,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/task/detail/siblings.hpp>
 #include <bide/task/detail/task_source.hpp>
+#include <bide/task/detail/when_children.hpp>
 #include <bide/task/task.hpp>
 
 #include <cstddef>
@@ -42,18 +42,18 @@ namespace bide::inline BIDE_ABI {
 // Throws: if any failed, what the first of these in argument order threw, the others' is dropped.
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
-    using until = detail::task_family::until;
-    detail::siblings<Ss...> all(until::all, std::move(children)...);
-    co_await all.family();
+    using until = detail::task_when_state::until;
+    detail::when_children<Ss...> all(until::all, std::move(children)...);
+    co_await all.state();
     co_return all.values();
 }
 
 // The same of any number, of none too.
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
-    using until = detail::task_family::until;
-    detail::sibling_vector<S> all(until::all, children);
-    co_await all.family();
+    using until = detail::task_when_state::until;
+    detail::when_children_vector<S> all(until::all, children);
+    co_await all.state();
     co_return all.values();
 }
 
@@ -63,9 +63,9 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
 template <detail::task_source... Ss>
     requires(sizeof...(Ss) != 0)
 task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... children) {
-    using until = detail::task_family::until;
-    detail::siblings<Ss...> all(until::first, std::move(children)...);
-    co_await all.family();
+    using until = detail::task_when_state::until;
+    detail::when_children<Ss...> all(until::first, std::move(children)...);
+    co_await all.state();
     co_return all.first();
 }
 
@@ -73,12 +73,12 @@ task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... childr
 // Throws: as above; std::invalid_argument, when awaited, if there are none.
 template <detail::task_source S>
 task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::vector<S> children) {
-    using until = detail::task_family::until;
+    using until = detail::task_when_state::until;
     if (children.empty()) {
         BIDE_THROW(std::invalid_argument("bide::when_any of nothing"));
     }
-    detail::sibling_vector<S> all(until::first, children);
-    co_await all.family();
+    detail::when_children_vector<S> all(until::first, children);
+    co_await all.state();
     co_return all.first();
 }
 

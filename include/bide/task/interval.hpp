@@ -44,11 +44,10 @@ public:
     // Waits for the next tick. Returns 1, and with missed_ticks::skip and delay also how many were
     // missed before it.
     async_op<std::uint64_t> async_tick() noexcept {
-        static constexpr auto ops =
-            wait_ops<result<std::uint64_t>, native_platform>(
-                &detail::time_wait::try_now, &detail::time_wait::enqueue,
-                &detail::time_wait::cancel, &collect, &give_back)
-                .standing_alone();
+        static constexpr auto ops = wait_ops<result<std::uint64_t>, native_platform>(
+                                        &detail::time_wait::try_now, &detail::time_wait::enqueue,
+                                        &detail::time_wait::cancel, &collect, &give_back)
+                                        .standing_alone();
         return {ops, wait_target{nullptr, this, static_cast<std::ptrdiff_t>(next_)},
                 deadline::at_ns(next_)};
     }
@@ -74,13 +73,13 @@ private:
         return rest < never - std::max<std::int64_t>(time, 0) ? time + rest : never;
     }
 
-    static result<std::uint64_t> collect(const wait_target& t, fate what) {
+    static result<std::uint64_t> collect(const wait_target& t, wait_status what) {
         if (!detail::time_wait::is_over(t, what)) {
             return unexpected{errc_of(what)};
         }
         return static_cast<interval*>(t.owner)->tick(native_platform::now());
     }
-    static void give_back(const wait_target&, fate) noexcept {}
+    static void give_back(const wait_target&, wait_status) noexcept {}
 
     // Requires: the next one's time has passed.
     std::uint64_t tick(std::int64_t now) noexcept {

@@ -101,21 +101,21 @@ private:
 
     static gate& gate_of(const wait_target& t) noexcept { return *static_cast<gate*>(t.queue); }
 
-    static fate try_now(const wait_target& t) noexcept {
-        return gate_of(t).is_open() ? fate::granted : fate::waiting;
+    static wait_status try_now(const wait_target& t) noexcept {
+        return gate_of(t).is_open() ? wait_status::granted : wait_status::waiting;
     }
     static bool enqueue(const wait_target& t, node& w) noexcept {
-        return gate_of(t).enqueue(w) != fate::waiting;
+        return gate_of(t).enqueue(w) != wait_status::waiting;
     }
-    static bool cancel_wait(const wait_target& t, node& w, fate why) noexcept {
+    static bool cancel_wait(const wait_target& t, node& w, wait_status why) noexcept {
         return gate_of(t).cancel(w, why);
     }
-    static as_result_t<T> collect(const wait_target& t, fate what) {
+    static as_result_t<T> collect(const wait_target& t, wait_status what) {
         const join_handle mine(*static_cast<cell*>(t.owner));
-        if (what == fate::granted && mine.cell_->take_if_stopped()) {
-            what = fate::stopped;
+        if (what == wait_status::granted && mine.cell_->take_if_stopped()) {
+            what = wait_status::stopped;
         }
-        if (what == fate::granted) {
+        if (what == wait_status::granted) {
             if constexpr (std::is_void_v<T>) {
                 mine.cell_->take();
                 return {};
@@ -129,7 +129,7 @@ private:
             detail::throw_error(errc_of(what));
         }
     }
-    static void give_back(const wait_target& t, fate) noexcept {
+    static void give_back(const wait_target& t, wait_status) noexcept {
         const join_handle dropped(*static_cast<cell*>(t.owner));
     }
 

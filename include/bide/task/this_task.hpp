@@ -15,9 +15,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/task/detail/give_way.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/time_wait.hpp>
+#include <bide/task/detail/yield.hpp>
 #include <bide/task/interval.hpp>
 
 #include <chrono>
@@ -39,7 +39,7 @@ namespace this_task {
 
 // Lets what is queued run first: the task goes behind it, not into its worker's LIFO slot.
 // Cancel: a cancelled task goes behind the others, and then finds it stopped.
-inline async_op<void> yield() noexcept { return detail::give_way(); }
+inline async_op<void> yield() noexcept { return detail::yield(); }
 
 // Waits that long; not at all if it is zero or negative, for ever if it is huge. Never shorter.
 template <class R, class P>

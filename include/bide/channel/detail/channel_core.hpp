@@ -42,8 +42,8 @@
 // Without a capacity the ring is always full and always empty, so everybody comes to settle, which
 // pairs the two queues.
 
+#include <bide/channel/detail/channel_waiters.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/settler.hpp>
 #include <bide/channel/ring.hpp>
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -66,8 +66,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 template <class T, class Platform, class Stamp>
-class basic_channel_core : private basic_settler<T, Platform, Stamp> {
-    using base = basic_settler<T, Platform, Stamp>;
+class basic_channel_core : private basic_channel_waiters<T, Platform, Stamp> {
+    using base = basic_channel_waiters<T, Platform, Stamp>;
 
 public:
     using base::cancel;
@@ -84,16 +84,16 @@ public:
     static constexpr bool send_allocates = false;
 
     // Moves `value` in: granted; waiting (full) or closed: it is untouched.
-    fate send(T& value) noexcept {
+    wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
-        return push(make, one(), sent) == attempt::done ? fate::granted : send_again(value);
+        return push(make, one(), sent) == attempt::done ? wait_status::granted : send_again(value);
     }
 
     // Gives an item to put(T&), which moves it away: granted; else waiting (empty) or closed.
-    template <class Put> fate recv(Put&& put) noexcept {
+    template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
-        return pop(put, one(), received) == attempt::done ? fate::granted : recv_again(put);
+        return pop(put, one(), received) == attempt::done ? wait_status::granted : recv_again(put);
     }
 
     // The same for up to `most` items, in as few steps as there are: say how many. make(i) is the
@@ -103,7 +103,7 @@ public:
 
     // Queues `w` on a side (answers waiting), or completes it at once (answers and settles its
     // outcome).
-    fate enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept;
 
     // An item that came to a receiver which is not there any more: gives it to the next receiver
     // that waits, or puts it in, behind all that are inside. False: full or closed; it is untouched.
@@ -117,10 +117,10 @@ public:
     // A thread's patience before it queues: with some room, a few yields let the other side work
     // off, or supply, many items at a time; with little, the other side may be at it right now;
     // with none, somebody has to queue first.
-    template <class Try> bool linger(Try&& try_again) noexcept {
+    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
         return capacity() > small ? spin::yielding(try_again, yields)
-                                  : capacity() != 0 && spin::glance(try_again);
+                                  : capacity() != 0 && spin::spin_once(try_again);
     }
 
     // With little room each item is waited for, and soon there.
@@ -146,8 +146,8 @@ private:
     template <class Put, class Count>
     attempt pop(Put& put, Count most, std::size_t& received, const node* w = nullptr) noexcept;
 
-    BIDE_NOINLINE fate send_again(T& value) noexcept;
-    template <class Put> BIDE_NOINLINE fate recv_again(Put& put) noexcept;
+    BIDE_NOINLINE wait_status send_again(T& value) noexcept;
+    template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put) noexcept;
 
     // As often as it takes not to find it busy.
     template <class Step> attempt persist(Step&& step) noexcept {
@@ -161,7 +161,7 @@ private:
     // Publishes what was claimed: where the other side waits, under the lock, and settles.
     void end(const claim& c, bool awaited, const node* w) noexcept;
 
-    std::optional<fate> attempt_for(node& w, side which) noexcept;
+    std::optional<wait_status> attempt_for(node& w, side which) noexcept;
 };
 
 template <class T, class Platform, class Stamp>
@@ -175,7 +175,7 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
     ring_.close();
     // Each is destroyed after it was taken out.
     while (recv([](T& item) noexcept { [[maybe_unused]] const T last(std::move(item)); }) ==
-           fate::granted) {
+           wait_status::granted) {
     }
 }
 
@@ -253,29 +253,31 @@ void basic_channel_core<T, Platform, Stamp>::end(const claim& c, bool awaited,
 }
 
 template <class T, class Platform, class Stamp>
-BIDE_NOINLINE fate basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
+BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
     std::size_t sent = 0;
     auto make = [&value]() noexcept -> T& { return value; };
     switch (persist([&]() noexcept { return push(make, one(), sent); })) {
-    case attempt::done: return fate::granted;
-    case attempt::closed: return fate::closed;
+    case attempt::done: return wait_status::granted;
+    case attempt::closed: return wait_status::closed;
     default: break;
     }
     auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
-    return capacity() == 0 && this->meet(side::receiving, give) ? fate::granted : fate::waiting;
+    return capacity() == 0 && this->meet(side::receiving, give) ? wait_status::granted
+                                                                : wait_status::waiting;
 }
 
 template <class T, class Platform, class Stamp>
 template <class Put>
-BIDE_NOINLINE fate basic_channel_core<T, Platform, Stamp>::recv_again(Put& put) noexcept {
+BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::recv_again(Put& put) noexcept {
     std::size_t received = 0;
     switch (persist([&]() noexcept { return pop(put, one(), received); })) {
-    case attempt::done: return fate::granted;
-    case attempt::closed: return fate::closed;
+    case attempt::done: return wait_status::granted;
+    case attempt::closed: return wait_status::closed;
     default: break;
     }
     auto take = [&put](node& sender) noexcept { put(item_of<T>(sender)); };
-    return capacity() == 0 && this->meet(side::sending, take) ? fate::granted : fate::waiting;
+    return capacity() == 0 && this->meet(side::sending, take) ? wait_status::granted
+                                                              : wait_status::waiting;
 }
 
 template <class T, class Platform, class Stamp>
@@ -286,7 +288,7 @@ std::size_t basic_channel_core<T, Platform, Stamp>::send_n(Make&& make, std::siz
         const std::size_t rest = most - all < capacity() ? most - all : capacity();
         std::size_t sent = 0;
         if (rest == 0) {
-            if (send(make(all)) != fate::granted) {
+            if (send(make(all)) != wait_status::granted) {
                 break;
             }
             sent = 1;
@@ -306,9 +308,9 @@ std::size_t basic_channel_core<T, Platform, Stamp>::recv_n(Put&& put, std::size_
     while (all < most) {
         const std::size_t rest = most - all < capacity() ? most - all : capacity();
         std::size_t received = 1;
-        if (rest == 0 ? recv(put) != fate::granted : persist([&]() noexcept {
-                                                         return pop(put, rest, received);
-                                                     }) != attempt::done) {
+        if (rest == 0 ? recv(put) != wait_status::granted : persist([&]() noexcept {
+                                                                return pop(put, rest, received);
+                                                            }) != attempt::done) {
             break;
         }
         all += received;
@@ -317,7 +319,7 @@ std::size_t basic_channel_core<T, Platform, Stamp>::recv_n(Put&& put, std::size_
 }
 
 template <class T, class Platform, class Stamp>
-fate basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexcept {
+wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexcept {
     for (;;) {
         lock::acquire(lock_);
         if (!this->queue_of(which).empty()) {
@@ -337,7 +339,7 @@ fate basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexce
         for (basic_backoff<Platform> again; this->is_busy(which); again()) {
         }
     }
-    if (const fate forbidden = w.forbidden(); forbidden != fate::waiting) {
+    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
         this->update_flags();
         lock::release(lock_);
         w.settle(forbidden);
@@ -349,28 +351,28 @@ fate basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexce
     this->settle(out);
     lock::release(lock_);
     out.publish();
-    if (out.self_fate != fate::waiting) {
-        w.settle(out.self_fate);
+    if (out.self_status != wait_status::waiting) {
+        w.settle(out.self_status);
     }
-    return out.self_fate;
+    return out.self_status;
 }
 
 // The owner's own attempt at what its wait is for. Nothing: in vain.
 template <class T, class Platform, class Stamp>
-std::optional<fate> basic_channel_core<T, Platform, Stamp>::attempt_for(node& w,
-                                                                        side which) noexcept {
+std::optional<wait_status>
+basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcept {
     if (!w.claim()) {
-        return fate::waiting; // its choice fell on another wait, so it need not even queue
+        return wait_status::waiting; // its choice fell on another wait, so it need not even queue
     }
     std::size_t count = 0;
     auto make = [&w]() noexcept -> T& { return item_of<T>(w); };
     auto put = [&w](T& item) noexcept { deliver(item, w); };
     switch (which == side::sending ? push(make, one(), count, &w) : pop(put, one(), count, &w)) {
-    case attempt::done: w.settle(fate::granted); return fate::granted;
+    case attempt::done: w.settle(wait_status::granted); return wait_status::granted;
     case attempt::closed:
         w.commit();
-        w.settle(fate::closed);
-        return fate::closed;
+        w.settle(wait_status::closed);
+        return wait_status::closed;
     default: w.abandon(); return std::nullopt;
     }
 }
@@ -380,7 +382,7 @@ bool basic_channel_core<T, Platform, Stamp>::pass_on(T& item) noexcept {
     // First a receiver that waits: it may do so beside a ring that is full of what no stamp has
     // published yet.
     auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
-    return this->meet(side::receiving, give) || send(item) == fate::granted;
+    return this->meet(side::receiving, give) || send(item) == wait_status::granted;
 }
 
 } // namespace detail

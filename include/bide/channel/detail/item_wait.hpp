@@ -4,14 +4,14 @@
 // Waits in which an item changes hands: those of threads, and the wait_ops of coroutines and
 // selects. What is waited on, a Source, has
 //
-//   fate send(T&)                 moves it in: granted; waiting (full), closed or no_memory: untouched
+//   status send(T&)                 moves it in: granted; waiting (full), closed or no_memory: untouched
 //   bool send_allocates           whether no_memory is possible
-//   fate recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
-//   fate enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
-//   bool cancel(node&, side, fate)    the T, or of the receiver's destination
+//   status recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
+//   status enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
+//   bool cancel(node&, side, status)    the T, or of the receiver's destination
 //   bool pass_on(T&)              to the next receiver that waits, or back into the source; false:
 //                                 neither is possible, and it is untouched
-//   bool linger(try_again)        a thread's patience before it queues: true as soon as
+//   bool yield_before_wait(try_again)        a thread's patience before it queues: true as soon as
 //                                 try_again() is
 //   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()
 
@@ -71,7 +71,7 @@ struct destination {
     destination() noexcept = default;
 };
 
-template <class Self, class T, class Platform> class send_face;
+template <class Self, class T, class Platform> class send_operations;
 
 // What a queued sender wants to send: its node's amount is the address of that.
 template <class T, class Platform> T& item_of(const basic_waiter<Platform>& sender) noexcept {
@@ -86,20 +86,20 @@ void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
 }
 
 // Keeps an object alive; empty, it keeps nothing.
-class keeper {
+class keep_alive {
 public:
     using release = void (*)(void*) noexcept;
 
-    keeper() noexcept = default;
-    keeper(void* object, release how) noexcept : object_(object), how_(how) {}
-    keeper(keeper&& other) noexcept
+    keep_alive() noexcept = default;
+    keep_alive(void* object, release how) noexcept : object_(object), how_(how) {}
+    keep_alive(keep_alive&& other) noexcept
         : object_(std::exchange(other.object_, nullptr)), how_(other.how_) {}
-    keeper& operator=(keeper&& other) noexcept {
+    keep_alive& operator=(keep_alive&& other) noexcept {
         std::swap(object_, other.object_);
         std::swap(how_, other.how_);
         return *this;
     }
-    ~keeper() {
+    ~keep_alive() {
         if (object_ != nullptr) {
             how_(object_);
         }
@@ -107,7 +107,7 @@ public:
 
     // What keeps the channel behind a sending face alive.
     template <class Self, class T, class Platform>
-    static keeper of(send_face<Self, T, Platform>& face) noexcept {
+    static keep_alive of(send_operations<Self, T, Platform>& face) noexcept {
         return face.hold();
     }
 
@@ -117,41 +117,41 @@ private:
 };
 
 // What a coroutine's or a select's wait for an item carries: the item, and where it is to go.
-template <class T> struct recv_cargo {
+template <class T> struct recv_payload {
     std::optional<T> item;
     destination to;
-    keeper alive;
+    keep_alive alive;
 
-    recv_cargo() noexcept = default;
-    explicit recv_cargo(keeper k) noexcept : alive(std::move(k)) {}
-    recv_cargo(recv_cargo&& unused) noexcept : alive(std::move(unused.alive)) {}
+    recv_payload() noexcept = default;
+    explicit recv_payload(keep_alive k) noexcept : alive(std::move(k)) {}
+    recv_payload(recv_payload&& unused) noexcept : alive(std::move(unused.alive)) {}
 };
-template <class T> struct send_cargo {
+template <class T> struct send_payload {
     T value;
-    keeper alive;
+    keep_alive alive;
 
     template <class... Args>
-    explicit send_cargo(keeper k, Args&&... args)
+    explicit send_payload(keep_alive k, Args&&... args)
         : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(k)) {}
 };
-struct recv_n_cargo {
+struct recv_n_payload {
     destination to;
-    keeper alive;
+    keep_alive alive;
 
-    recv_n_cargo() noexcept = default;
-    explicit recv_n_cargo(keeper k) noexcept : alive(std::move(k)) {}
+    recv_n_payload() noexcept = default;
+    explicit recv_n_payload(keep_alive k) noexcept : alive(std::move(k)) {}
 };
 
 } // namespace detail
 
-template <class T> struct wait_cargo<result<std::optional<T>>> {
-    using type = detail::recv_cargo<T>;
+template <class T> struct wait_payload<result<std::optional<T>>> {
+    using type = detail::recv_payload<T>;
 };
-template <class T> struct wait_cargo<result<void, send_error<T>>> {
-    using type = detail::send_cargo<T>;
+template <class T> struct wait_payload<result<void, send_error<T>>> {
+    using type = detail::send_payload<T>;
 };
-template <> struct wait_cargo<result<std::size_t>> {
-    using type = detail::recv_n_cargo;
+template <> struct wait_payload<result<std::size_t>> {
+    using type = detail::recv_n_payload;
 };
 
 namespace detail {
@@ -189,26 +189,26 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
 }
 
 // Throws: std::bad_alloc if a send found no memory.
-inline void require_memory(fate what) {
-    if (what == fate::no_memory) {
+inline void require_memory(wait_status what) {
+    if (what == wait_status::no_memory) {
         BIDE_THROW(std::bad_alloc());
     }
 }
 
 // Throws: as require_memory(); `value` is untouched then.
-template <class T> result<void, send_error<T>> to_result(fate what, T& value) {
+template <class T> result<void, send_error<T>> to_result(wait_status what, T& value) {
     require_memory(what);
-    if (what == fate::granted) {
+    if (what == wait_status::granted) {
         return {};
     }
-    const errc code = what == fate::waiting ? errc::full : errc_of(what);
+    const errc code = what == wait_status::waiting ? errc::full : errc_of(what);
     return unexpected<send_error<T>>{send_error<T>{code, T(std::move(value))}};
 }
-template <class T> result<T> to_received(fate what, std::optional<T>& item) noexcept {
-    if (what == fate::granted) {
+template <class T> result<T> to_received(wait_status what, std::optional<T>& item) noexcept {
+    if (what == wait_status::granted) {
         return result<T>(std::in_place, std::move(*item));
     }
-    return unexpected{what == fate::waiting ? errc::empty : errc_of(what)};
+    return unexpected{what == wait_status::waiting ? errc::empty : errc_of(what)};
 }
 
 template <class T, class Platform, class Source> class item_wait {
@@ -219,8 +219,8 @@ template <class T, class Platform, class Source> class item_wait {
         Source& of;
         side which;
         std::int64_t patience_ns = of.patience_ns(); // asked now: soon the source may be gone
-        fate enqueue(node& w) noexcept { return of.enqueue(w, which); }
-        bool cancel(node& w, fate why) noexcept { return of.cancel(w, which, why); }
+        wait_status enqueue(node& w) noexcept { return of.enqueue(w, which); }
+        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, which, why); }
         bool await(node& w, deadline until) noexcept {
             if (patience_ns == 0) {
                 return w.park(until);
@@ -232,21 +232,21 @@ template <class T, class Platform, class Source> class item_wait {
     };
     using waits = thread_wait<half, Platform>;
 
-    static fate block(half h, std::ptrdiff_t amount, deadline until) noexcept {
+    static wait_status block(half h, std::ptrdiff_t amount, deadline until) noexcept {
         return waits::until(h, amount, until);
     }
-    static fate block(half h, std::ptrdiff_t amount, const std::stop_token& token) noexcept {
+    static wait_status block(half h, std::ptrdiff_t amount, const std::stop_token& token) noexcept {
         return waits::stoppable(h, amount, token);
     }
     static bool is_poll(deadline until) noexcept { return until.is_poll(); }
     static bool is_poll(const std::stop_token&) noexcept { return false; }
 
     static Source& source(const wait_target& t) noexcept { return *static_cast<Source*>(t.queue); }
-    static recv_cargo<T>& received(const wait_target& t) noexcept {
-        return *static_cast<recv_cargo<T>*>(t.cargo);
+    static recv_payload<T>& received(const wait_target& t) noexcept {
+        return *static_cast<recv_payload<T>*>(t.payload);
     }
     static T& sent(const wait_target& t) noexcept {
-        return static_cast<send_cargo<T>*>(t.cargo)->value;
+        return static_cast<send_payload<T>*>(t.payload)->value;
     }
     static std::vector<T>& items(const wait_target& t) noexcept {
         return *static_cast<std::vector<T>*>(t.owner);
@@ -254,9 +254,10 @@ template <class T, class Platform, class Source> class item_wait {
 
     static bool queues(const wait_target& t, node& w, side which, const void* what) noexcept {
         w.amount = address_of(what);
-        return source(t).enqueue(w, which) != fate::waiting;
+        return source(t).enqueue(w, which) != wait_status::waiting;
     }
-    template <side Which> static bool cancel(const wait_target& t, node& w, fate why) noexcept {
+    template <side Which>
+    static bool cancel(const wait_target& t, node& w, wait_status why) noexcept {
         return source(t).cancel(w, Which, why);
     }
 
@@ -265,20 +266,23 @@ public:
 
     // `out`: an empty optional, or a vector with room for one more.
     template <class Out, class Limit>
-    static fate recv(Source& s, Out& out, const Limit& limit) noexcept {
-        fate got = fate::waiting;
-        if (!is_poll(limit) &&
-            s.linger([&]() noexcept { return (got = s.recv(into(out))) != fate::waiting; })) {
+    static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
+        wait_status got = wait_status::waiting;
+        if (!is_poll(limit) && s.yield_before_wait([&]() noexcept {
+                return (got = s.recv(into(out))) != wait_status::waiting;
+            })) {
             return got;
         }
         destination to(out);
         return block({s, side::receiving}, address_of(&to), limit);
     }
 
-    template <class Limit> static fate send(Source& s, T& value, const Limit& limit) noexcept {
-        fate got = fate::waiting;
-        if (!is_poll(limit) &&
-            s.linger([&]() noexcept { return (got = s.send(value)) != fate::waiting; })) {
+    template <class Limit>
+    static wait_status send(Source& s, T& value, const Limit& limit) noexcept {
+        wait_status got = wait_status::waiting;
+        if (!is_poll(limit) && s.yield_before_wait([&]() noexcept {
+                return (got = s.send(value)) != wait_status::waiting;
+            })) {
             return got;
         }
         return block({s, side::sending}, address_of(std::addressof(value)), limit);
@@ -297,17 +301,17 @@ public:
             return queues(t, w, side::receiving, &received(t).to);
         },
         &cancel<side::receiving>,
-        [](const wait_target& t, fate what) -> recv_result {
-            if (what == fate::granted) {
+        [](const wait_target& t, wait_status what) -> recv_result {
+            if (what == wait_status::granted) {
                 return std::exchange(received(t).item, std::nullopt);
             }
-            if (what == fate::closed) {
+            if (what == wait_status::closed) {
                 return std::optional<T>();
             }
             return unexpected{errc_of(what)};
         },
-        [](const wait_target& t, fate what) noexcept {
-            if (what == fate::granted) {
+        [](const wait_target& t, wait_status what) noexcept {
+            if (what == wait_status::granted) {
                 source(t).pass_on(*received(t).item);
                 received(t).item.reset();
             }
@@ -319,42 +323,42 @@ public:
             return queues(t, w, side::sending, std::addressof(sent(t)));
         },
         &cancel<side::sending>,
-        [](const wait_target& t, fate what) { return to_result(what, sent(t)); },
-        [](const wait_target&, fate) noexcept {}};
+        [](const wait_target& t, wait_status what) { return to_result(what, sent(t)); },
+        [](const wait_target&, wait_status) noexcept {}};
 
     // target.owner is the T, which stays where it is unless it is sent.
     static constexpr wait_ops<result<void>, Platform> send_from_ops{
         [](const wait_target& t) noexcept { return source(t).send(*static_cast<T*>(t.owner)); },
         [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
         &cancel<side::sending>,
-        [](const wait_target&, fate what) -> result<void> {
+        [](const wait_target&, wait_status what) -> result<void> {
             require_memory(what);
             return result_of(what);
         },
-        [](const wait_target&, fate) noexcept {}};
+        [](const wait_target&, wait_status) noexcept {}};
 
     // target.owner is a vector with room for one more, target.amount the most to be received.
     static constexpr wait_ops<result<std::size_t>, Platform> recv_n_ops{
         [](const wait_target& t) noexcept {
-            return t.amount == 0 ? fate::granted : source(t).recv(into(items(t)));
+            return t.amount == 0 ? wait_status::granted : source(t).recv(into(items(t)));
         },
         [](const wait_target& t, node& w) noexcept {
-            auto& to = static_cast<recv_n_cargo*>(t.cargo)->to;
+            auto& to = static_cast<recv_n_payload*>(t.payload)->to;
             to = destination(items(t));
             return queues(t, w, side::receiving, &to);
         },
         &cancel<side::receiving>,
-        [](const wait_target& t, fate what) -> result<std::size_t> {
-            if (what == fate::granted && t.amount != 0) {
+        [](const wait_target& t, wait_status what) -> result<std::size_t> {
+            if (what == wait_status::granted && t.amount != 0) {
                 return 1 + recv_more(source(t), items(t), static_cast<std::size_t>(t.amount) - 1);
             }
-            if (what == fate::granted || what == fate::closed) {
+            if (what == wait_status::granted || what == wait_status::closed) {
                 return std::size_t{0};
             }
             return unexpected{errc_of(what)};
         },
-        [](const wait_target& t, fate what) noexcept {
-            if (what == fate::granted && t.amount != 0) {
+        [](const wait_target& t, wait_status what) noexcept {
+            if (what == wait_status::granted && t.amount != 0) {
                 T item(std::move(items(t).back())); // of a vector<bool>, no reference to it
                 items(t).pop_back();
                 if (!source(t).pass_on(item)) {

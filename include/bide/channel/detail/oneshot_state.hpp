@@ -63,7 +63,7 @@ public:
             delete s;
         }
     }
-    static keeper keep(oneshot_state* s) noexcept {
+    static keep_alive keep(oneshot_state* s) noexcept {
         s->add_reference();
         return {s, [](void* p) noexcept { drop(static_cast<oneshot_state*>(p)); }};
     }
@@ -72,35 +72,35 @@ public:
 
     bool is_closed() const noexcept { return base::has(closed); }
 
-    fate wait_closed(deadline until) noexcept {
+    wait_status wait_closed(deadline until) noexcept {
         half mine{*this};
-        return is_closed() ? fate::granted : waits::until(mine, 1, until);
+        return is_closed() ? wait_status::granted : waits::until(mine, 1, until);
     }
-    fate wait_closed(const std::stop_token& token) noexcept {
+    wait_status wait_closed(const std::stop_token& token) noexcept {
         half mine{*this};
-        return is_closed() ? fate::granted : waits::stoppable(mine, 1, token);
+        return is_closed() ? wait_status::granted : waits::stoppable(mine, 1, token);
     }
     static constexpr wait_ops<result<void>, Platform> closed_ops{
         [](const wait_target& t) noexcept {
-            return self(t).is_closed() ? fate::granted : fate::waiting;
+            return self(t).is_closed() ? wait_status::granted : wait_status::waiting;
         },
         [](const wait_target& t, node& w) noexcept {
-            return self(t).enqueue(w, side::sending) != fate::waiting;
+            return self(t).enqueue(w, side::sending) != wait_status::waiting;
         },
-        [](const wait_target& t, node& w, fate why) noexcept {
+        [](const wait_target& t, node& w, wait_status why) noexcept {
             return self(t).cancel(w, side::sending, why);
         },
-        [](const wait_target&, fate what) -> result<void> { return result_of(what); }};
+        [](const wait_target&, wait_status what) -> result<void> { return result_of(what); }};
 
     // ---- The receiver
 
-    template <class Put> fate recv(Put&& put) noexcept {
+    template <class Put> wait_status recv(Put&& put) noexcept {
         if (!base::has(finished | closed)) {
-            return fate::waiting;
+            return wait_status::waiting;
         }
         base::lock();
-        const fate now = look(side::receiving);
-        if (now == fate::granted) {
+        const wait_status now = look(side::receiving);
+        if (now == wait_status::granted) {
             put(*value_);
             value_.reset();
         }
@@ -116,13 +116,13 @@ public:
         return true;
     }
 
-    template <class Try> bool linger(Try&&) noexcept { return false; }
+    template <class Try> bool yield_before_wait(Try&&) noexcept { return false; }
     std::int64_t patience_ns() const noexcept { return 0; }
 
     // ---- Both
 
-    fate enqueue(node& w, side which) noexcept;
-    bool cancel(node& w, side which, fate why) noexcept {
+    wait_status enqueue(node& w, side which) noexcept;
+    bool cancel(node& w, side which, wait_status why) noexcept {
         base::lock();
         const bool ended = queue_of(which).withdraw(w, why);
         base::unlock();
@@ -132,8 +132,8 @@ public:
 private:
     struct half { // as thread_wait wants it
         oneshot_state& of;
-        fate enqueue(node& w) noexcept { return of.enqueue(w, side::sending); }
-        bool cancel(node& w, fate why) noexcept { return of.cancel(w, side::sending, why); }
+        wait_status enqueue(node& w) noexcept { return of.enqueue(w, side::sending); }
+        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, side::sending, why); }
     };
     using waits = thread_wait<half, Platform>;
     static constexpr auto finished = base::first_mark;
@@ -144,14 +144,14 @@ private:
     }
 
     // Under the lock: what a wait on that side would come to now.
-    fate look(side which) const noexcept {
+    wait_status look(side which) const noexcept {
         if (which == side::sending) {
-            return base::has(closed) ? fate::granted : fate::waiting;
+            return base::has(closed) ? wait_status::granted : wait_status::waiting;
         }
         if (value_) {
-            return fate::granted;
+            return wait_status::granted;
         }
-        return base::has(finished | closed) ? fate::closed : fate::waiting;
+        return base::has(finished | closed) ? wait_status::closed : wait_status::waiting;
     }
 
     std::optional<T> value_;
@@ -183,7 +183,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
     }
     s->receivers_.pop_all(told);
     const bool last = s->unlock_with(finished, true);
-    wake_list::publish(granted, fate::granted, told, fate::closed);
+    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
     if (last) {
         delete s;
     }
@@ -203,7 +203,7 @@ bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
     s->senders_.pop_all(granted);
     s->receivers_.pop_all(told);
     const bool last = s->unlock_with(closed, leaves);
-    wake_list::publish(granted, fate::granted, told, fate::closed);
+    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
     if (last) {
         delete s;
     }
@@ -211,12 +211,13 @@ bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
 }
 
 template <class T, class Platform>
-fate oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
+wait_status oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
     base::lock();
-    fate what = look(which);
-    if (what == fate::waiting) {
+    wait_status what = look(which);
+    if (what == wait_status::waiting) {
         what = base::queue(queue_of(which), w);
-    } else if (what = base::complete(w, what); what == fate::granted && which == side::receiving) {
+    } else if (what = base::complete(w, what);
+               what == wait_status::granted && which == side::receiving) {
         deliver(*value_, w);
         value_.reset();
     }

@@ -38,7 +38,7 @@ public:
 
     // Requires: not a wait for a time, for a task, or of another select; terminates otherwise.
     basic_select_case(basic_wait<R, Platform>&& what) noexcept
-        : how_(what.ops), ops_(what.ops), target_(what.target), cargo_(std::move(what.cargo)) {
+        : how_(what.ops), ops_(what.ops), target_(what.target), payload_(std::move(what.payload)) {
         if (how_->stands_alone) {
             detail::fatal("select: a wait for a time, for a task, or of another select is no case");
         }
@@ -47,8 +47,8 @@ public:
     // A case without a result of its own: that it happened is all. `last`: it comes after all
     // others.
     basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
-                      wait_cargo_t<R> carried, bool last = false) noexcept
-        : how_(&how), target_(what), cargo_(std::move(carried)), is_last_(last) {}
+                      wait_payload_t<R> carried, bool last = false) noexcept
+        : how_(&how), target_(what), payload_(std::move(carried)), is_last_(last) {}
 
     basic_select_case(basic_select_case&&) noexcept = default;
     basic_select_case& operator=(basic_select_case&&) = delete;
@@ -56,21 +56,21 @@ public:
     // --- for selects
 
     // Something that is to live as long as the case.
-    void keep(detail::keeper what) noexcept { alive_ = std::move(what); }
+    void keep(detail::keep_alive what) noexcept { alive_ = std::move(what); }
 
     void fill(detail::select_entry<Platform>& e) noexcept {
         e.how = how_;
         e.target = target_;
-        e.target.carry(cargo_);
+        e.target.carry(payload_);
         e.is_last = is_last_;
         if constexpr (std::is_same_v<Result, std::monostate>) {
-            e.timeout = cargo_.timeout();
+            e.timeout = payload_.timeout();
         }
     }
 
     bool needs_timers() const noexcept {
         if constexpr (std::is_same_v<Result, std::monostate>) {
-            return cargo_.needs_timers();
+            return payload_.needs_timers();
         } else {
             return false;
         }
@@ -95,8 +95,8 @@ private:
     const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
     const wait_ops<R, Platform>* ops_ = nullptr;
     wait_target target_;
-    [[no_unique_address]] wait_cargo_t<R> cargo_{};
-    detail::keeper alive_;
+    [[no_unique_address]] wait_payload_t<R> payload_{};
+    detail::keep_alive alive_;
     bool is_last_ = false;
 };
 

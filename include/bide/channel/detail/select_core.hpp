@@ -99,13 +99,13 @@ public:
     bool end_by_owner(entry& e) noexcept {
         const bool ended = end_by_owner();
         if (ended) {
-            e.node.settle(fate::granted);
+            e.node.settle(wait_status::granted);
         }
         return ended;
     }
 
     // A stop or a time-out from outside, of the whole select. False: too early or too late.
-    bool cancel(fate why) noexcept;
+    bool cancel(wait_status why) noexcept;
 
     // Takes out what is queued still. Returns the case that has happened; none: it was ended.
     template <class At> std::size_t finish(At at, std::size_t count) noexcept;
@@ -133,7 +133,7 @@ private:
     }
 
     node* main_ = nullptr;
-    fate ended_ = fate::granted; // why, where it was from outside
+    wait_status ended_ = wait_status::granted; // why, where it was from outside
     typename Platform::template atomic<futex_word> progress_{0};
 };
 
@@ -173,7 +173,7 @@ bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t*
         }
         entry& e = at(order[i]);
         if (e.how != nullptr) {
-            if (const fate what = e.how->try_now(e.target); what != fate::waiting) {
+            if (const wait_status what = e.how->try_now(e.target); what != wait_status::waiting) {
                 e.node.settle(what);
                 return true;
             }
@@ -208,7 +208,8 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::siz
             }
         }
     }
-    if (const fate forbidden = main.forbidden(); forbidden != fate::waiting && end_by_owner()) {
+    if (const wait_status forbidden = main.forbidden();
+        forbidden != wait_status::waiting && end_by_owner()) {
         main.settle(forbidden);
         return true;
     }
@@ -220,7 +221,7 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::siz
     return true;
 }
 
-template <class Platform> bool basic_select_core<Platform>::cancel(fate why) noexcept {
+template <class Platform> bool basic_select_core<Platform>::cancel(wait_status why) noexcept {
     if (!this->claim()) {
         return false;
     }
@@ -239,7 +240,7 @@ std::size_t basic_select_core<Platform>::finish(At at, std::size_t count) noexce
         if (e.node.is_complete()) {
             happened = i; // its primitive may be gone
         } else if (e.queued) {
-            e.how->cancel(e.target, e.node, fate::stopped);
+            e.how->cancel(e.target, e.node, wait_status::stopped);
         }
     }
     return happened;

@@ -88,9 +88,9 @@ protected:
 
     // The wait of `w` is over before it is queued. Answers `waiting` where the choice that `w` is
     // part of fell on another wait: then it need not even queue.
-    static fate complete(node& w, fate what) noexcept {
+    static wait_status complete(node& w, wait_status what) noexcept {
         if (!w.claim()) {
-            return fate::waiting;
+            return wait_status::waiting;
         }
         w.commit();
         w.settle(what);
@@ -98,9 +98,9 @@ protected:
     }
 
     // Queues `w`: waiting; or the stop or time-out that came first.
-    static fate queue(wait_queue& to, node& w) noexcept {
-        const fate forbidden = w.forbidden();
-        if (forbidden == fate::waiting) {
+    static wait_status queue(wait_queue& to, node& w) noexcept {
+        const wait_status forbidden = w.forbidden();
+        if (forbidden == wait_status::waiting) {
             to.push(w);
         } else {
             w.settle(forbidden);

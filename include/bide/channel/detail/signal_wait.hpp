@@ -35,18 +35,18 @@ template <class Platform> void end_by(void* node) noexcept {
     auto& w = *static_cast<basic_waiter<Platform>*>(node);
     if (w.claim()) {
         w.commit();
-        w.publish(fate::granted);
+        w.publish(wait_status::granted);
     }
 }
 
 // A time-out, a deadline or a stop, or nothing where the case is another's. Moved only before it
 // begins.
-class signal_cargo {
+class signal_payload {
 public:
-    signal_cargo() noexcept = default;
-    explicit signal_cargo(select_timeout t) noexcept : timeout_(t) {}
-    explicit signal_cargo(std::stop_token t) noexcept : stop_(std::move(t)) {}
-    signal_cargo(signal_cargo&& other) noexcept
+    signal_payload() noexcept = default;
+    explicit signal_payload(select_timeout t) noexcept : timeout_(t) {}
+    explicit signal_payload(std::stop_token t) noexcept : stop_(std::move(t)) {}
+    signal_payload(signal_payload&& other) noexcept
         : timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
 
     // A coroutine's wait for it needs timers.
@@ -109,7 +109,7 @@ private:
             return false;
         }
         w.commit();
-        w.settle(fate::granted);
+        w.settle(wait_status::granted);
         return true;
     }
 
@@ -121,14 +121,14 @@ private:
 
 } // namespace detail
 
-template <> struct wait_cargo<result<std::monostate>> {
-    using type = detail::signal_cargo;
+template <> struct wait_payload<result<std::monostate>> {
+    using type = detail::signal_payload;
 };
 
 namespace detail {
 
-inline signal_cargo& signal_of(const wait_target& t) noexcept {
-    return *static_cast<signal_cargo*>(t.cargo);
+inline signal_payload& signal_of(const wait_target& t) noexcept {
+    return *static_cast<signal_payload*>(t.payload);
 }
 
 template <class Platform>
@@ -136,53 +136,53 @@ bool arm_timeout(const wait_target& t, basic_waiter<Platform>& w) noexcept {
     return signal_of(t).arm_timeout(w);
 }
 template <class Platform>
-bool disarm_timeout(const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
+bool disarm_timeout(const wait_target& t, basic_waiter<Platform>&, wait_status) noexcept {
     signal_of(t).template disarm_timeout<Platform>();
     return true;
 }
 
 template <class Platform>
 inline constexpr wait_steps<Platform> timeout_steps{
-    [](const wait_target&) noexcept { return fate::waiting; }, &arm_timeout<Platform>,
+    [](const wait_target&) noexcept { return wait_status::waiting; }, &arm_timeout<Platform>,
     &disarm_timeout<Platform>};
 
 template <class Platform>
 inline constexpr wait_steps<Platform> deadline_steps{
     [](const wait_target& t) noexcept {
-        return signal_of(t).has_passed() ? fate::granted : fate::waiting;
+        return signal_of(t).has_passed() ? wait_status::granted : wait_status::waiting;
     },
     &arm_timeout<Platform>, &disarm_timeout<Platform>};
 
 template <class Platform>
 inline constexpr wait_steps<Platform> stop_steps{
     [](const wait_target& t) noexcept {
-        return signal_of(t).is_stopped() ? fate::granted : fate::waiting;
+        return signal_of(t).is_stopped() ? wait_status::granted : wait_status::waiting;
     },
     [](const wait_target& t, basic_waiter<Platform>& w) noexcept {
         return signal_of(t).arm_stop(w);
     },
-    [](const wait_target& t, basic_waiter<Platform>&, fate) noexcept {
+    [](const wait_target& t, basic_waiter<Platform>&, wait_status) noexcept {
         signal_of(t).disarm_stop();
         return true;
     }};
 
 template <class Platform>
 basic_select_case<std::monostate, Platform> timeout_case(select_timeout t) noexcept {
-    return {timeout_steps<Platform>, wait_target{}, signal_cargo(t), true};
+    return {timeout_steps<Platform>, wait_target{}, signal_payload(t), true};
 }
 template <class Platform>
 basic_select_case<std::monostate, Platform> deadline_case(select_timeout t) noexcept {
-    return {deadline_steps<Platform>, wait_target{}, signal_cargo(t)};
+    return {deadline_steps<Platform>, wait_target{}, signal_payload(t)};
 }
 template <class Platform>
 basic_select_case<std::monostate, Platform> stop_case(std::stop_token t) noexcept {
-    return {stop_steps<Platform>, wait_target{}, signal_cargo(std::move(t))};
+    return {stop_steps<Platform>, wait_target{}, signal_payload(std::move(t))};
 }
 
 // A wait whose result says nothing but that it is over.
 template <class Platform>
 basic_select_case<std::monostate, Platform> signal_case(basic_wait<result<void>, Platform>&& w) {
-    return {*w.ops, w.target, signal_cargo()};
+    return {*w.ops, w.target, signal_payload()};
 }
 
 } // namespace detail

@@ -1,7 +1,7 @@
 #ifndef BIDE_CHANNEL_DETAIL_SUBSCRIPTION_HPP
 #define BIDE_CHANNEL_DETAIL_SUBSCRIPTION_HPP
 
-// A reader of a bulletin's news that keeps what publishes them alive.
+// A reader of a versioned_value's news that keeps what publishes them alive.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -13,7 +13,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// State is a basic_bulletin, allocated with new, and says what its readers are called.
+// State is a basic_versioned_value, allocated with new, and says what its readers are called.
 template <class State> class subscription {
 public:
     // To what comes from now on.
@@ -79,7 +79,7 @@ public:
         state_->lock();
         state_->end(told);
         state_->unlock();
-        told.publish(fate::closed);
+        told.publish(wait_status::closed);
         if (state_->drop_reference()) {
             delete state_;
         }

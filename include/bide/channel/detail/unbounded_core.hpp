@@ -49,10 +49,10 @@ public:
     static constexpr bool send_allocates = true;
 
     // Moves `value` in: granted; or closed or no_memory, and it is untouched.
-    fate send(T& value) noexcept { return send_one(value, nullptr); }
+    wait_status send(T& value) noexcept { return send_one(value, nullptr); }
 
     // Has put(T&) move an item away: granted; else waiting (empty) or closed.
-    template <class Put> fate recv(Put&& put) noexcept;
+    template <class Put> wait_status recv(Put&& put) noexcept;
 
     // The same for up to `most` items, at once: say how many. make(i) is the i-th to be sent; fewer
     // than all where it is closed or memory has run out.
@@ -61,11 +61,11 @@ public:
 
     // Queues a receiver (answers waiting), or completes `w` at once (answers and settles its
     // outcome). A sender never queues.
-    fate enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept;
 
     // Ends the wait of `w`. False: it is decided already, or not queued yet, and queueing it will
     // be refused with `why`.
-    bool cancel(node& w, side which, fate why) noexcept;
+    bool cancel(node& w, side which, wait_status why) noexcept;
 
     // An item that came to a receiver which is not there any more: gives it to the next receiver
     // that waits, or puts it back in front; or behind, where only that needs no memory, and there is
@@ -85,7 +85,7 @@ public:
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
     // A thread's patience before it queues: a few yields let the senders supply many at a time.
-    template <class Try> bool linger(Try&& try_again) noexcept {
+    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }
     std::int64_t patience_ns() const noexcept { return 0; }
@@ -101,9 +101,9 @@ private:
 
     // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
     // choice fell on another.
-    fate send_one(T& value, const node* w) noexcept;
+    wait_status send_one(T& value, const node* w) noexcept;
     template <class Make>
-    fate insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
+    wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
     // Takes the lock, with what it takes to push `most` items at hand, as far as there is memory.
     // Returns the word.
@@ -159,21 +159,21 @@ futex_word basic_unbounded_core<T, Platform>::acquire_with(segments& loose,
 
 template <class T, class Platform>
 template <class Make>
-fate basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most, std::size_t& sent,
-                                               const node* w) noexcept {
+wait_status basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most,
+                                                      std::size_t& sent, const node* w) noexcept {
     segments loose;
     wake_list granted;
     const futex_word seen = acquire_with(loose, most);
     if (w != nullptr && !w->claim()) {
         lock::release(word_);
-        return fate::waiting;
+        return wait_status::waiting;
     }
     if (w != nullptr) {
         w->commit(); // at once: it does not wait for what follows, and meets no other choice
     }
     if ((seen & closed) != 0) {
         lock::release(word_);
-        return fate::closed;
+        return wait_status::closed;
     }
     while (sent < most && meet(make(sent), granted)) {
         ++sent;
@@ -184,16 +184,16 @@ fate basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most, std
     }
     count(sent - handed);
     lock::release(word_);
-    granted.publish(fate::granted);
-    return fate::granted;
+    granted.publish(wait_status::granted);
+    return wait_status::granted;
 }
 
 template <class T, class Platform>
-fate basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) noexcept {
+wait_status basic_unbounded_core<T, Platform>::send_one(T& value, const node* w) noexcept {
     std::size_t sent = 0;
     auto make = [&value](std::size_t) noexcept -> T& { return value; };
-    const fate what = insert(make, 1, sent, w);
-    return what == fate::granted && sent == 0 ? fate::no_memory : what;
+    const wait_status what = insert(make, 1, sent, w);
+    return what == wait_status::granted && sent == 0 ? wait_status::no_memory : what;
 }
 
 template <class T, class Platform>
@@ -208,7 +208,7 @@ std::size_t basic_unbounded_core<T, Platform>::send_n(Make&& make, std::size_t m
 
 template <class T, class Platform>
 template <class Put>
-fate basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
+wait_status basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
     segments emptied;
     const futex_word seen = lock::acquire(word_);
     const bool any = !items_.empty();
@@ -217,7 +217,9 @@ fate basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
         count(static_cast<std::size_t>(-1));
     }
     lock::release(word_);
-    return any ? fate::granted : (seen & closed) != 0 ? fate::closed : fate::waiting;
+    return any                    ? wait_status::granted
+           : (seen & closed) != 0 ? wait_status::closed
+                                  : wait_status::waiting;
 }
 
 template <class T, class Platform>
@@ -249,10 +251,10 @@ bool basic_unbounded_core<T, Platform>::meet(T& item, wake_list& granted) noexce
 }
 
 template <class T, class Platform>
-fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
+wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
     if (which == side::sending) {
-        const fate what = send_one(item_of<T>(w), &w);
-        if (what != fate::waiting) {
+        const wait_status what = send_one(item_of<T>(w), &w);
+        if (what != wait_status::waiting) {
             w.settle(what);
         }
         return what;
@@ -260,8 +262,10 @@ fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
     segments emptied;
     const futex_word seen = lock::acquire(word_);
     const bool any = !items_.empty();
-    fate what = any ? fate::granted : (seen & closed) != 0 ? fate::closed : w.forbidden();
-    if (what == fate::waiting) {
+    wait_status what = any                    ? wait_status::granted
+                       : (seen & closed) != 0 ? wait_status::closed
+                                              : w.forbidden();
+    if (what == wait_status::waiting) {
         receivers_.push(w);
     } else if (any || (seen & closed) != 0) {
         if (w.claim()) {
@@ -272,18 +276,19 @@ fate basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
             }
             w.commit();
         } else {
-            what = fate::waiting; // its choice fell on another wait, so it need not even queue
+            what =
+                wait_status::waiting; // its choice fell on another wait, so it need not even queue
         }
     }
     lock::release(word_);
-    if (what != fate::waiting) {
+    if (what != wait_status::waiting) {
         w.settle(what);
     }
     return what;
 }
 
 template <class T, class Platform>
-bool basic_unbounded_core<T, Platform>::cancel(node& w, side, fate why) noexcept {
+bool basic_unbounded_core<T, Platform>::cancel(node& w, side, wait_status why) noexcept {
     lock::acquire(word_);
     const bool ended = receivers_.withdraw(w, why);
     lock::release(word_);
@@ -305,7 +310,7 @@ bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
         }
         lock::release(word_);
         if (handed || put_back || !open || !memory) {
-            granted.publish(fate::granted);
+            granted.publish(wait_status::granted);
             return handed || put_back;
         }
     }
@@ -316,7 +321,7 @@ template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close
     const bool first = (lock::acquire(word_) & closed) == 0;
     receivers_.pop_all(failed);
     lock::release_as(word_, closed);
-    failed.publish(fate::closed);
+    failed.publish(wait_status::closed);
     return first;
 }
 

@@ -125,7 +125,7 @@ public:
         }
         auto* const host = worker_local<Platform>::get().host;
         if (host != nullptr && host->executor() == where) {
-            host->give_way(r);
+            host->yield(r);
         } else {
             where.post(r);
         }

@@ -46,13 +46,19 @@ public:
     // What f(value) returns, a result<U, E>; or the error.
     template <class F>
         requires std::is_constructible_v<E, E&>
-    constexpr auto and_then(F&& f) & { return and_then_of(*this, std::forward<F>(f)); }
+    constexpr auto and_then(F&& f) & {
+        return and_then_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<E, const E&>
-    constexpr auto and_then(F&& f) const& { return and_then_of(*this, std::forward<F>(f)); }
+    constexpr auto and_then(F&& f) const& {
+        return and_then_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<E, E>
-    constexpr auto and_then(F&& f) && { return and_then_of(std::move(*this), std::forward<F>(f)); }
+    constexpr auto and_then(F&& f) && {
+        return and_then_of(std::move(*this), std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<E, const E>
     constexpr auto and_then(F&& f) const&& {
@@ -62,13 +68,19 @@ public:
     // The value; or what f(error) returns, a result<T, G>.
     template <class F>
         requires std::is_constructible_v<V, V&>
-    constexpr auto or_else(F&& f) & { return or_else_of(*this, std::forward<F>(f)); }
+    constexpr auto or_else(F&& f) & {
+        return or_else_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<V, const V&>
-    constexpr auto or_else(F&& f) const& { return or_else_of(*this, std::forward<F>(f)); }
+    constexpr auto or_else(F&& f) const& {
+        return or_else_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<V, V>
-    constexpr auto or_else(F&& f) && { return or_else_of(std::move(*this), std::forward<F>(f)); }
+    constexpr auto or_else(F&& f) && {
+        return or_else_of(std::move(*this), std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<V, const V>
     constexpr auto or_else(F&& f) const&& {
@@ -78,10 +90,14 @@ public:
     // f(value) as the value of a result<U, E>; or the error.
     template <class F>
         requires std::is_constructible_v<E, E&>
-    constexpr auto transform(F&& f) & { return transform_of(*this, std::forward<F>(f)); }
+    constexpr auto transform(F&& f) & {
+        return transform_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<E, const E&>
-    constexpr auto transform(F&& f) const& { return transform_of(*this, std::forward<F>(f)); }
+    constexpr auto transform(F&& f) const& {
+        return transform_of(*this, std::forward<F>(f));
+    }
     template <class F>
         requires std::is_constructible_v<E, E>
     constexpr auto transform(F&& f) && {
@@ -117,9 +133,10 @@ public:
 
 protected:
     constexpr void require_value() const {
-        static_assert(requires(const E& e) { detail::throw_error(detail::code_of(e)); },
-                      "value() throws the code of the error: an errc, a std::error_code, or a "
-                      "member `code`");
+        static_assert(
+            requires(const E& e) { detail::throw_error(detail::code_of(e)); },
+            "value() throws the code of the error: an errc, a std::error_code, or a "
+            "member `code`");
         if (!has_value()) {
             detail::throw_error(detail::code_of(error()));
         }

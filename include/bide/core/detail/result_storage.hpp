@@ -116,9 +116,8 @@ protected:
         : either_(tag, std::forward<F>(make)), has_value_(false) {}
     template <class Other>
     constexpr result_parts(converted, Other&& other)
-        : either_(other.has_value_
-                      ? either(std::in_place, std::forward<Other>(other).either_.value)
-                      : either(unexpect, std::forward<Other>(other).either_.error)),
+        : either_(other.has_value_ ? either(std::in_place, std::forward<Other>(other).either_.value)
+                                   : either(unexpect, std::forward<Other>(other).either_.error)),
           has_value_(other.has_value_) {}
 
     // Becomes the value, or the error, that `from` makes.
@@ -234,8 +233,7 @@ protected:
     using result_parts<T, E, Trivial>::result_parts;
 };
 
-template <class T, class E>
-class result_storage<T, E, false> : public result_parts<T, E, false> {
+template <class T, class E> class result_storage<T, E, false> : public result_parts<T, E, false> {
     using parts = result_parts<T, E, false>;
     static constexpr bool is_changeable =
         std::is_nothrow_move_constructible_v<T> || std::is_nothrow_move_constructible_v<E>;
@@ -253,8 +251,9 @@ public:
         requires(std::is_move_constructible_v<T> && std::is_move_constructible_v<E>)
         : parts(typename parts::converted(), std::move(other)) {}
 
-    result_storage& operator=(const result_storage& other) noexcept(
-        is_nothrow_replaceable<T, const T&> && is_nothrow_replaceable<E, const E&>)
+    result_storage&
+    operator=(const result_storage& other) noexcept(is_nothrow_replaceable<T, const T&> &&
+                                                    is_nothrow_replaceable<E, const E&>)
         requires(is_replaceable<T, const T&> && is_replaceable<E, const E&> && is_changeable)
     {
         if (this != &other) {
@@ -262,8 +261,8 @@ public:
         }
         return *this;
     }
-    result_storage& operator=(result_storage&& other) noexcept(
-        is_nothrow_replaceable<T, T> && is_nothrow_replaceable<E, E>)
+    result_storage& operator=(result_storage&& other) noexcept(is_nothrow_replaceable<T, T> &&
+                                                               is_nothrow_replaceable<E, E>)
         requires(is_replaceable<T, T> && is_replaceable<E, E> && is_changeable)
     {
         if (this != &other) {

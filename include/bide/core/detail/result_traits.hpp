@@ -43,12 +43,11 @@ inline constexpr bool is_nothrow_replaceable =
     (std::is_nothrow_assignable_v<T&, From> || std::is_nothrow_move_constructible_v<T>);
 
 template <class T>
-inline constexpr bool is_tag =
-    std::is_same_v<T, std::in_place_t> || std::is_same_v<T, unexpect_t>;
+inline constexpr bool is_tag = std::is_same_v<T, std::in_place_t> || std::is_same_v<T, unexpect_t>;
 
 template <class T>
-inline constexpr bool is_result_part = std::is_object_v<T> && !std::is_array_v<T> && !is_tag<T> &&
-                                       !is_unexpected<std::remove_cv_t<T>>;
+inline constexpr bool is_result_part =
+    std::is_object_v<T> && !std::is_array_v<T> && !is_tag<T> && !is_unexpected<std::remove_cv_t<T>>;
 
 // Whether some W makes a T: then a W is a value, whatever is in it.
 template <class T, class W>
@@ -68,24 +67,24 @@ concept makes_value =
 
 // Whether a U, which makes the value of a result<T, E>, may be assigned to one.
 template <class T, class E, class U>
-concept assigns_value = makes_value<T, E, U> && is_replaceable<T, U> &&
-                        (std::is_nothrow_constructible_v<T, U> ||
-                         std::is_nothrow_move_constructible_v<T> ||
-                         std::is_nothrow_move_constructible_v<E>);
+concept assigns_value =
+    makes_value<T, E, U> && is_replaceable<T, U> &&
+    (std::is_nothrow_constructible_v<T, U> || std::is_nothrow_move_constructible_v<T> ||
+     std::is_nothrow_move_constructible_v<E>);
 // The same of an error.
 template <class T, class E, class G>
-concept assigns_error = std::is_constructible_v<E, G> && is_replaceable<E, G> &&
-                        (std::is_nothrow_constructible_v<E, G> || std::is_void_v<T> ||
-                         std::is_nothrow_move_constructible_v<T> ||
-                         std::is_nothrow_move_constructible_v<E>);
+concept assigns_error =
+    std::is_constructible_v<E, G> && is_replaceable<E, G> &&
+    (std::is_nothrow_constructible_v<E, G> || std::is_void_v<T> ||
+     std::is_nothrow_move_constructible_v<T> || std::is_nothrow_move_constructible_v<E>);
 
 // Whether the value in an Other, a U, and its error, a G, make those of a result<T, E>.
 template <class T, class E, class Other, class U, class G>
-concept converts_to = !std::is_same_v<Other, result<T, E>> && std::is_constructible_v<E, G> &&
-                      !is_made_of<unexpected<E>, Other> &&
-                      (std::is_void_v<T> ||
-                       (std::is_constructible_v<T, U> &&
-                        (std::is_same_v<std::remove_cv_t<T>, bool> || !is_made_of<T, Other>)));
+concept converts_to =
+    !std::is_same_v<Other, result<T, E>> && std::is_constructible_v<E, G> &&
+    !is_made_of<unexpected<E>, Other> &&
+    (std::is_void_v<T> || (std::is_constructible_v<T, U> &&
+                           (std::is_same_v<std::remove_cv_t<T>, bool> || !is_made_of<T, Other>)));
 
 template <class T, class E>
 concept swappable =

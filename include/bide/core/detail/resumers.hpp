@@ -80,7 +80,7 @@ public:
     bool is_idle() const noexcept;
 
     // As the host of a resumer that runs user code.
-    void give_way(runnable& r) noexcept override { post(r); }
+    void yield(runnable& r) noexcept override { post(r); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     bool blocks() noexcept override;
     void unblocks() noexcept override;

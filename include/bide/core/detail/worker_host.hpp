@@ -22,7 +22,7 @@ struct timer;
 template <class Platform> class basic_worker_host {
 public:
     // Runs `r` here or on another worker, after what is queued already.
-    virtual void give_way(runnable& r) noexcept = 0;
+    virtual void yield(runnable& r) noexcept = 0;
 
     // Time-outs of what waits here; cancelled where they were added (core/timer_queue.hpp).
     virtual void add_timer(timer& t) noexcept = 0;

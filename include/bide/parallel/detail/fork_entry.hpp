@@ -48,18 +48,19 @@ inline bool wants_work(const scheduler& s) noexcept {
 class fork_caller {
 public:
     // Throws: stopped_error where the thread is from elsewhere and the scheduler is closing.
-    explicit fork_caller(scheduler& s) : core_(fork_entry::core(s)), enters_(!employer::is_of(s)) {
+    explicit fork_caller(scheduler& s)
+        : core_(fork_entry::core(s)), enters_(!current_scheduler::is_of(s)) {
         if (enters_ && !core_.enter_caller()) {
             throw_error(errc::stopped);
         }
-        employer& here = employer::here();
+        current_scheduler& here = current_scheduler::here();
         here.face = &s;
         here.outer = &before_;
     }
     fork_caller(const fork_caller&) = delete;
     fork_caller& operator=(const fork_caller&) = delete;
     ~fork_caller() {
-        employer::here() = before_;
+        current_scheduler::here() = before_;
         if (enters_) {
             core_.leave_caller();
         }
@@ -68,7 +69,7 @@ public:
 private:
     scheduler_core& core_;
     const bool enters_;
-    const employer before_ = employer::here();
+    const current_scheduler before_ = current_scheduler::here();
 };
 
 // Calls it in a fork-join: in the one that this thread is in, if that is of the same scheduler.

@@ -148,7 +148,7 @@ private:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (!is_over_ && from_ != target_) {
-                quietly([this]() noexcept(moves_quietly<It, value*> && moves_quietly<value*, It>) {
+                quietly([this]() noexcept(moves_quietly<It, value*>&& moves_quietly<value*, It>) {
                     finish();
                 });
             }

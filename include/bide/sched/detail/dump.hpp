@@ -72,9 +72,9 @@ inline void dump_waiting(scheduler_core& core, std::FILE* to) {
 }
 
 inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept {
-    const char* const state = w.tenancy.is_blocked()  ? "blocked"
-                              : w.sleeper.is_asleep() ? "asleep"
-                                                      : "awake";
+    const char* const state = w.worker_ownership.is_blocked() ? "blocked"
+                              : w.sleeper.is_asleep()         ? "asleep"
+                                                              : "awake";
     // Order: relaxed; a snapshot.
     const bool lifo = w.lifo.load(std::memory_order_relaxed) != nullptr;
     const auto count = [to](int width, const auto& counter) noexcept {

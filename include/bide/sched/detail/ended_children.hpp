@@ -83,9 +83,9 @@ public:
     }
 
     // granted: one is reserved for the caller. closed: there is none and none will come.
-    fate try_reserve() noexcept {
+    wait_status try_reserve() noexcept {
         lock::acquire(lock_);
-        const fate what = reserve();
+        const wait_status what = reserve();
         lock::release(lock_);
         return what;
     }
@@ -113,28 +113,28 @@ public:
     }
 
     // For thread_wait.
-    fate enqueue(node& w) noexcept {
+    wait_status enqueue(node& w) noexcept {
         lock::acquire(lock_);
-        fate what = peek();
-        if (what == fate::waiting) {
+        wait_status what = peek();
+        if (what == wait_status::waiting) {
             queue_.push(w);
             what = w.forbidden();
-            if (what != fate::waiting) {
+            if (what != wait_status::waiting) {
                 queue_.remove(w);
             }
         } else if (w.claim()) { // else its choice fell on another wait
             w.commit();
-            reserved_ = reserved_ + (what == fate::granted ? 1U : 0U);
+            reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
         } else {
-            what = fate::waiting;
+            what = wait_status::waiting;
         }
         lock::release(lock_);
-        if (what != fate::waiting) {
+        if (what != wait_status::waiting) {
             w.settle(what);
         }
         return what;
     }
-    bool cancel(node& w, fate why) noexcept {
+    bool cancel(node& w, wait_status why) noexcept {
         lock::acquire(lock_);
         const bool waits_still = queue_.withdraw(w, why);
         lock::release(lock_);
@@ -143,18 +143,18 @@ public:
 
 private:
     // Under the lock, all of them.
-    fate peek() const noexcept {
+    wait_status peek() const noexcept {
         if (cancelled_ && running_ != 0) {
-            return fate::waiting;
+            return wait_status::waiting;
         }
         if (ended_ != reserved_) {
-            return fate::granted;
+            return wait_status::granted;
         }
-        return running_ + reserved_ != 0 ? fate::waiting : fate::closed;
+        return running_ + reserved_ != 0 ? wait_status::waiting : wait_status::closed;
     }
-    fate reserve() noexcept {
-        const fate what = peek();
-        reserved_ = reserved_ + (what == fate::granted ? 1U : 0U);
+    wait_status reserve() noexcept {
+        const wait_status what = peek();
+        reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
         return what;
     }
     void append(child& c) noexcept {
@@ -183,14 +183,14 @@ private:
     void tell_waiters() noexcept {
         wake_list granted;
         wake_list closed;
-        while (!queue_.empty() && peek() != fate::waiting) {
+        while (!queue_.empty() && peek() != wait_status::waiting) {
             if (node& w = queue_.pop(); w.claim()) {
                 w.commit();
-                (reserve() == fate::granted ? granted : closed).push(w);
+                (reserve() == wait_status::granted ? granted : closed).push(w);
             }
         }
         lock::release(lock_);
-        wake_list::publish(granted, fate::granted, closed, fate::closed);
+        wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
     }
 
     typename Platform::template atomic<std::uint32_t> lock_{0};

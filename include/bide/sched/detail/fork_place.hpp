@@ -12,7 +12,7 @@
 //
 // An arm that is published could be run by a worker that sleeps, but to wake it takes the caller
 // longer than most small fork-joins as a whole. So the place in the program of each outermost one
-// remembers how long it took: where that is brief, somebody who naps is left to his nap (lookout.hpp).
+// remembers how long it took: where that is brief, somebody who naps is left to his nap (maintenance.hpp).
 // Nothing hangs on it but speed: the owner runs what nobody takes.
 
 #include <bide/core/config.hpp>

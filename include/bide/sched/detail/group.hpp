@@ -99,8 +99,8 @@ public:
         basic_async_op<void, Platform> async_wait() noexcept;
 
         // For thread_wait.
-        fate enqueue(node& w) noexcept;
-        bool cancel(node& w, fate why) noexcept;
+        wait_status enqueue(node& w) noexcept;
+        bool cancel(node& w, wait_status why) noexcept;
 
     private:
         friend basic_group;
@@ -218,7 +218,7 @@ template <class Platform> void basic_group<Platform>::leave(bool is_body) noexce
         all_.queue_.pop_all(passed);
     }
     lock::release(lock_);
-    passed.publish(fate::granted);
+    passed.publish(wait_status::granted);
 }
 
 // ---- Its ends
@@ -230,27 +230,28 @@ template <class Platform> bool basic_group<Platform>::end::has_come() noexcept {
     return here;
 }
 
-template <class Platform> fate basic_group<Platform>::end::enqueue(node& w) noexcept {
+template <class Platform> wait_status basic_group<Platform>::end::enqueue(node& w) noexcept {
     lock::acquire(group_.lock_);
-    fate what = fate::waiting;
+    wait_status what = wait_status::waiting;
     if (!is_here()) {
         queue_.push(w);
         what = w.forbidden();
-        if (what != fate::waiting) {
+        if (what != wait_status::waiting) {
             queue_.remove(w);
         }
     } else if (w.claim()) { // else its choice fell on another wait
         w.commit();
-        what = fate::granted;
+        what = wait_status::granted;
     }
     lock::release(group_.lock_);
-    if (what != fate::waiting) {
+    if (what != wait_status::waiting) {
         w.settle(what);
     }
     return what;
 }
 
-template <class Platform> bool basic_group<Platform>::end::cancel(node& w, fate why) noexcept {
+template <class Platform>
+bool basic_group<Platform>::end::cancel(node& w, wait_status why) noexcept {
     lock::acquire(group_.lock_);
     const bool waits_still = queue_.withdraw(w, why);
     lock::release(group_.lock_);
@@ -262,19 +263,22 @@ basic_async_op<void, Platform> basic_group<Platform>::end::async_wait() noexcept
     static constexpr auto ops =
         wait_ops<result<void>, Platform>(
             [](const wait_target& t) noexcept {
-                return self(t).has_come() ? fate::granted : fate::waiting;
+                return self(t).has_come() ? wait_status::granted : wait_status::waiting;
             },
             [](const wait_target& t, node& w) noexcept {
-                return self(t).enqueue(w) != fate::waiting;
+                return self(t).enqueue(w) != wait_status::waiting;
             },
-            [](const wait_target& t, node& w, fate why) noexcept { return self(t).cancel(w, why); },
-            [](const wait_target& t, fate what) -> result<void> {
-                if (what == fate::granted || (what == fate::stopped && self(t).has_come())) {
+            [](const wait_target& t, node& w, wait_status why) noexcept {
+                return self(t).cancel(w, why);
+            },
+            [](const wait_target& t, wait_status what) -> result<void> {
+                if (what == wait_status::granted ||
+                    (what == wait_status::stopped && self(t).has_come())) {
                     self(t).group_.rethrow_if_failed();
                 }
                 return result_of(what);
             },
-            [](const wait_target&, fate) noexcept {})
+            [](const wait_target&, wait_status) noexcept {})
             .outlasting_cancel(
                 [](const wait_target& t) noexcept { self(t).group_.cancel_in_turn(); });
     return {ops, wait_target{this}};

@@ -6,7 +6,8 @@
 //
 // What a worker runs next:
 //
-//   now and then    what is due of the timers and files, and one from the injector (pace.hpp)
+//   every interval  what is due of the timers and files, and one from the injector
+//                   (global_queue_interval.hpp)
 //   its LIFO slot   what was made runnable last, at most three in a row
 //   its ring        in order; half of it is moved to the injector where it overflows
 //   the injector    what came from outside or overflowed: a fair share at a time, into its ring
@@ -14,7 +15,7 @@
 //   forks           the oldest arm of somebody's fork-join (fork_lane.hpp)
 //   sleep           after an arm, another look at all that for as long as a wake would take;
 //                   idle.hpp: announce, look at everything once more, sleep without a time-out; but
-//                   see lookout.hpp
+//                   see maintenance.hpp
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -25,7 +26,7 @@
 #include <bide/core/spin.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/fork_place.hpp>
-#include <bide/sched/detail/lookout.hpp>
+#include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
@@ -50,7 +51,7 @@ public:
     basic_pool(owner& whose, const options& wanted)
         : owner_(whose), trace_(wanted.trace),
           queues_(*this, wanted.workers, wanted.steal, wanted.longest_nap_ns != 0, wanted.io),
-          lookout_(queues_, wanted.io, wanted.trace, wanted.longest_nap_ns) {}
+          maintenance_(queues_, wanted.io, wanted.trace, wanted.longest_nap_ns) {}
     basic_pool(const basic_pool&) = delete;
     basic_pool& operator=(const basic_pool&) = delete;
 
@@ -75,7 +76,7 @@ public:
     // The same for a thread that will run it itself; nullptr: no need.
     worker* take_blocked() noexcept {
         return if_short([this](worker& w) noexcept {
-            return w.tenancy.pass_on([this]() noexcept {
+            return w.worker_ownership.pass_on([this]() noexcept {
                 queues_.idle().away(-1);
                 return true;
             });
@@ -116,20 +117,19 @@ public:
     std::int64_t fork_published(bool brief) noexcept;
 
     // Runs an arm that a worker has taken.
-    void run_arm(basic_fork_errand<Platform>& arm) noexcept;
+    void run_arm(basic_posted_fork<Platform>& arm) noexcept;
 
     // The workers'. See worker_host.
-    void give_way(worker& w, runnable& r) noexcept {
+    void yield(worker& w, runnable& r) noexcept {
         if (runnable* const older = std::exchange(w.gave_way, &r)) {
             queues_.push_behind(w, *older);
         }
     }
     bool blocks(worker& w) noexcept;
     void unblocks(worker& w) noexcept;
-    void earlier_timer(worker& of) noexcept { lookout_.earlier_timer(of, mine() == &of); }
+    void earlier_timer(worker& of) noexcept { maintenance_.earlier_timer(of, mine() == &of); }
 
 private:
-
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
     runnable* look_up(worker& w) noexcept;
@@ -152,7 +152,7 @@ private:
     owner& owner_;
     trace_sink* const trace_;
     basic_work_queues<Platform> queues_;
-    basic_lookout<Platform> lookout_;
+    basic_maintenance<Platform> maintenance_;
     typename Platform::template atomic<bool> stopped_{false};
 };
 
@@ -162,14 +162,14 @@ template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
     place& here = place::here();
     auto& resumed = Platform::template local<resume_state>();
     here = {this, &w};
-    w.tenancy.begin(&here);
+    w.worker_ownership.begin(&here);
     resumed.worker = owner_.executor();
     while (here.mine == &w) {
         runnable* const r = find(w);
         if (r == nullptr) {
             break;
         }
-        lookout_.hand_on(w);
+        maintenance_.hand_over(w);
         execute(w, *r);
     }
     leave_lane();
@@ -198,7 +198,7 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
 
 // Another thread may have the worker, and what is in `arm`, before it has ended.
 template <class Platform>
-void basic_pool<Platform>::run_arm(basic_fork_errand<Platform>& arm) noexcept {
+void basic_pool<Platform>::run_arm(basic_posted_fork<Platform>& arm) noexcept {
     auto& job = *arm.what;
     auto& from = *arm.from;
     if (auto* const mine = lane_here()) {
@@ -222,7 +222,7 @@ template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool
 
 template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
     runnable* r = nullptr;
-    if (w.rhythm.tick(&Platform::now)) {
+    if (w.global_interval.tick(&Platform::now)) {
         r = look_up(w);
     }
     if (runnable* const behind = w.gave_way) {
@@ -244,8 +244,8 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
 // What a worker that has enough to do leaves undone for a while.
 template <class Platform> runnable* basic_pool<Platform>::look_up(worker& w) noexcept {
     const std::int64_t now = Platform::now();
-    w.rhythm.restart(now);
-    lookout_.look(w, now);
+    w.global_interval.restart(now);
+    maintenance_.look(w, now);
     return queues_.take_injected(w);
 }
 
@@ -254,7 +254,7 @@ template <class Platform> runnable* basic_pool<Platform>::look_up(worker& w) noe
 // `more`: there is more than it takes, or may be.
 template <class Platform>
 runnable* basic_pool<Platform>::search(worker& w, bool napped, bool& more) noexcept {
-    lookout_.fire_timers(w, Platform::now());
+    maintenance_.fire_timers(w, Platform::now());
     if (runnable* const own = queues_.local_work(w)) { // from timers and files
         more = more || !queues_.has_nothing(w);
         return own; // what it was woken for, if it was, is still there
@@ -284,7 +284,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     bool searching = idle.start_search();
     bool watches = false;
     bool called = false; // somebody woke it
-    lookout_.lie_down(w);
+    maintenance_.begin_naps(w);
     w.searches = true;
     for (;;) {
         if (searching) {
@@ -298,7 +298,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
                 w.searches = false;
                 queues_.unpark(idle.end_search(more));
                 relieve();
-                w.rhythm.wake(Platform::now());
+                w.global_interval.wake(Platform::now());
                 return r;
             }
         }
@@ -323,7 +323,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
         }
         watches = idle.announce(w.index, searching, queues_.watched());
         owner_.found_nothing();
-        called = !queues_.sees_work(w) && lookout_.sleep(w, watches);
+        called = !queues_.sees_work(w) && maintenance_.sleep(w, watches);
         // Order: relaxed; at the end all are woken, and may be among the sleepers still; the token
         // brought it.
         if (!called || stopped_.load(std::memory_order_relaxed)) {
@@ -354,8 +354,8 @@ template <class Platform> bool basic_pool<Platform>::blocks(worker& w) noexcept 
     bool in_vain = false;
     worker_local<Platform>::get().host = nullptr;
     queues_.hand_over(w);
-    lookout_.hand_on(w);
-    w.tenancy.block(&place::here());
+    maintenance_.hand_over(w);
+    w.worker_ownership.block(&place::here());
     if (queues_.idle().away(1) == 0 && pass_on(w, in_vain)) {
         place::here().mine = nullptr;
     }
@@ -367,7 +367,7 @@ template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcep
     if (here.mine != &w) {
         return;
     }
-    if (w.tenancy.unblock(&here)) {
+    if (w.worker_ownership.unblock(&here)) {
         queues_.idle().away(-1);
         worker_local<Platform>::get().host = &w;
     } else {
@@ -379,7 +379,7 @@ template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcep
 // the one that is free first does it; in vain, if there will be none, either.
 template <class Platform> bool basic_pool<Platform>::pass_on(worker& w, bool& in_vain) noexcept {
     in_vain = false;
-    const bool passed = w.tenancy.pass_on([this, &w, &in_vain]() noexcept {
+    const bool passed = w.worker_ownership.pass_on([this, &w, &in_vain]() noexcept {
         queues_.idle().away(-1);
         in_vain = !owner_.replace(w);
         if (in_vain) {

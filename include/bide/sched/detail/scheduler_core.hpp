@@ -80,7 +80,6 @@ public:
     lifecycle::outside_counts outside() const noexcept { return life_.outside(); }
 
 private:
-
     // Of basic_task_home, task_home and basic_pool::owner.
     basic_task_registry<platform>& registry() noexcept override { return life_.registry(); }
     void task_ended() noexcept override { life_.task_ended(); }
@@ -89,17 +88,17 @@ private:
     void enter() noexcept override {
         threads_.unpin();
         pool_type::place::here() = {&pool_, nullptr};
-        employer::here().face = &face_;
+        current_scheduler::here().face = &face_;
     }
     void leave() noexcept override {
         pool_.leave_lane();
         pool_type::place::here() = {};
-        employer::here() = {};
+        current_scheduler::here() = {};
     }
     const void* face() const noexcept override { return &face_; }
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
     bool call_for_help() noexcept override { return threads_.call_for_help(); }
-    bool stands_in() const noexcept override { return employer::here().stands_in; }
+    bool stands_in() const noexcept override { return current_scheduler::here().stands_in; }
     bool give_back(worker& w) noexcept override { return threads_.hire(w); }
     void found_nothing() noexcept override { life_.found_nothing(); }
 
@@ -119,8 +118,7 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
              deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
       threads_(whose, pool_, wanted),
-      life_(
-          pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
+      life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
     static_cast<void>(error_of<stopped_error>(errc::stopped)); // so that a cancellation finds it
     if (wanted.io != nullptr) {
         attached_.emplace(*wanted.io);
@@ -138,7 +136,7 @@ inline void scheduler_core::open() {
 }
 
 inline scheduler_core::~scheduler_core() {
-    if (employer::is_of(face_)) {
+    if (current_scheduler::is_of(face_)) {
         fatal("scheduler destroyed, and so shut down by one of its own workers, or in an arm");
     }
     shutdown(deadline::never());
@@ -161,8 +159,8 @@ inline void scheduler_core::start_blocking(task_header& t) {
 // ---- The end
 
 inline bool scheduler_core::shutdown(deadline until) noexcept {
-    const employer& here = employer::here();
-    if (employer::is_of(face_)) {
+    const current_scheduler& here = current_scheduler::here();
+    if (current_scheduler::is_of(face_)) {
         if (is_closing() || here.leaving) {
             return false; // it is being done, or is somebody else's business
         }

@@ -222,7 +222,7 @@ runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noex
         // sees what came before.
         return w.lifo.exchange(with, std::memory_order_seq_cst);
     }
-    // Order: relaxed; it is the owner's alone, and whoever owns `w` next comes after by its tenancy.
+    // Order: relaxed; it is the owner's alone, and whoever owns `w` next comes after by its worker_ownership.
     runnable* const older = w.lifo.load(std::memory_order_relaxed);
     w.lifo.store(with, std::memory_order_relaxed);
     return older;

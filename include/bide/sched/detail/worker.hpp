@@ -10,9 +10,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/pace.hpp>
+#include <bide/sched/detail/global_queue_interval.hpp>
 #include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/tenancy.hpp>
+#include <bide/sched/detail/worker_ownership.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/task/detail/task_registry.hpp>
@@ -44,7 +44,7 @@ private:
 template <class Platform> class basic_pool;
 
 // An arm of a fork-join that this worker has taken, until it runs it.
-template <class Platform> struct basic_fork_errand : runnable {
+template <class Platform> struct basic_posted_fork : runnable {
     basic_fork_job<Platform>* what = nullptr;
     basic_fork_lane<Platform>* from = nullptr;
 };
@@ -63,7 +63,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker& operator=(const basic_worker&) = delete;
 
     // As a host, for the thread that owns it and runs a task.
-    void give_way(runnable& r) noexcept override { pool.give_way(*this, r); }
+    void yield(runnable& r) noexcept override { pool.yield(*this, r); }
     void add_timer(timer& t) noexcept override { timers.add(t); }
     bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
@@ -80,10 +80,10 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_pool<Platform>& pool;
     const unsigned index;
 
-    basic_tenancy<Platform> tenancy; // which thread owns it
+    basic_worker_ownership<Platform> worker_ownership; // which thread owns it
 
     // The owner's:
-    pace rhythm;
+    global_queue_interval global_interval;
     unsigned lifo_run = 0; // tasks from the LIFO slot in a row
     std::uint64_t random;
     std::int64_t keeps = never;   // the time that it sleeps until for all
@@ -93,7 +93,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool timer_unseen = false;    // timers may be left that no sleeper wakes for
     bool left_driver = false;     // and nobody may be in it
     bool forked = false;          // what it ran last was an arm
-    basic_fork_errand<Platform> arm;
+    basic_posted_fork<Platform> arm;
 
     // The watcher's: `polled`, when it last looked.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};

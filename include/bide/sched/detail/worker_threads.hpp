@@ -34,22 +34,24 @@ namespace detail {
 
 // Whose thread this is, in callbacks and where it has no worker, too, or in whose fork-join it is.
 // nullptr: of no scheduler.
-struct employer {
+struct current_scheduler {
     scheduler* face = nullptr;
-    bool leaving = false;            // in on_worker_stop
-    bool stands_in = false;          // a thread for what blocks runs a worker
-    const employer* outer = nullptr; // before it came into the fork-join
+    bool leaving = false;                     // in on_worker_stop
+    bool stands_in = false;                   // a thread for what blocks runs a worker
+    const current_scheduler* outer = nullptr; // before it came into the fork-join
 
     // It is the scheduler's, or in a fork-join of it, however many of other schedulers it is in since.
     static bool is_of(const scheduler& s) noexcept {
-        for (const employer* at = &here(); at != nullptr; at = at->outer) {
+        for (const current_scheduler* at = &here(); at != nullptr; at = at->outer) {
             if (at->face == &s) {
                 return true;
             }
         }
         return false;
     }
-    static employer& here() noexcept { return native_platform::local<employer>(); }
+    static current_scheduler& here() noexcept {
+        return native_platform::local<current_scheduler>();
+    }
 };
 
 class worker_threads {
@@ -170,18 +172,18 @@ inline std::error_code worker_threads::start() noexcept {
 }
 
 inline void worker_threads::employ(unsigned index) noexcept {
-    employer::here().face = &face_;
+    current_scheduler::here().face = &face_;
     if (on_start_) {
         call_noexcept("on_worker_start", [&] { on_start_(index); });
     }
 }
 
 inline void worker_threads::dismiss(unsigned index) noexcept {
-    employer::here().leaving = true;
+    current_scheduler::here().leaving = true;
     if (on_stop_) {
         call_noexcept("on_worker_stop", [&] { on_stop_(index); });
     }
-    employer::here() = {};
+    current_scheduler::here() = {};
 }
 
 inline void worker_threads::post::serve() noexcept {
@@ -215,7 +217,7 @@ inline void worker_threads::post::serve() noexcept {
 inline void worker_threads::post::stand_in() noexcept {
     all.unpin();
     all.employ(mine.index);
-    employer::here().stands_in = true;
+    current_scheduler::here().stands_in = true;
     all.pool_.run(mine);
     all.dismiss(mine.index);
 }

@@ -84,18 +84,18 @@ public:
     }
 
     // For thread_wait.
-    fate enqueue(node& w) noexcept;
-    bool cancel(node& w, fate why) noexcept;
+    wait_status enqueue(node& w) noexcept;
+    bool cancel(node& w, wait_status why) noexcept;
     bool await(node& w, deadline until) noexcept;
 
     // For wait_ops; target.queue is the adaptive_lock.
-    static fate try_now(const wait_target& t) noexcept {
-        return self(t).take_free() || self(t).barge() ? fate::granted : fate::waiting;
+    static wait_status try_now(const wait_target& t) noexcept {
+        return self(t).take_free() || self(t).barge() ? wait_status::granted : wait_status::waiting;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != fate::waiting;
+        return self(t).enqueue(w) != wait_status::waiting;
     }
-    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
         return self(t).cancel(w, why);
     }
 
@@ -158,8 +158,8 @@ template <class Platform> bool basic_adaptive_lock<Platform>::lock_slow(deadline
     if (!until.is_poll()) {
         basic_spin<Platform>::briefly(worth_a_try); // not past those who queue already
     }
-    return barge() ||
-           thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) == fate::granted;
+    return barge() || thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) ==
+                          wait_status::granted;
 }
 
 // ---- Giving
@@ -218,12 +218,12 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
     }
     // Order: by release_as [L1], which is a release [A1], too.
     lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
-    granted.publish(fate::granted);
+    granted.publish(wait_status::granted);
 }
 
 // ---- Waiting
 
-template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) noexcept {
+template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(node& w) noexcept {
     word seen = lock_word::acquire(word_);
     for (;;) {
         const bool is_free = (seen & taken) == 0;
@@ -231,7 +231,7 @@ template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) n
         const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
         if (is_free && !w.claim()) { // its choice fell on another wait, so it need not even queue
             lock_word::release(word_);
-            return fate::waiting;
+            return wait_status::waiting;
         }
         // Order: acquire [A1], for the mutex. Where it lets go of the queue's lock, nothing was
         // read or written behind it. Failure: look again.
@@ -245,17 +245,17 @@ template <class Platform> fate basic_adaptive_lock<Platform>::enqueue(node& w) n
         if (is_free) {
             w.commit();
             lock_word::wake_after(&word_, seen);
-            w.settle(fate::granted);
-            return fate::granted;
+            w.settle(wait_status::granted);
+            return wait_status::granted;
         }
         queue_.push(w);
-        if (const fate forbidden = w.forbidden(); forbidden != fate::waiting) {
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
             withdraw(w);
             w.settle(forbidden);
             return forbidden;
         }
         lock_word::release(word_);
-        return fate::waiting;
+        return wait_status::waiting;
     }
 }
 
@@ -334,10 +334,11 @@ template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& 
     if (!in_time) {
         w.await_outcome();
     }
-    w.settle(fate::granted);
+    w.settle(wait_status::granted);
 }
 
-template <class Platform> bool basic_adaptive_lock<Platform>::cancel(node& w, fate why) noexcept {
+template <class Platform>
+bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
     lock_word::acquire(word_);
     if (!w.is_queued()) {
         w.forbid(why);

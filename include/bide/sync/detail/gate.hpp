@@ -77,10 +77,10 @@ public:
 
     void wait() noexcept { wait_until(deadline::never()); }
     bool wait_until(deadline end) noexcept {
-        return is_open() || waits::until(*this, 1, end) == fate::granted;
+        return is_open() || waits::until(*this, 1, end) == wait_status::granted;
     }
     result<void> wait(const std::stop_token& token) noexcept {
-        if (is_open() || waits::stoppable(*this, 1, token) == fate::granted) {
+        if (is_open() || waits::stoppable(*this, 1, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -91,8 +91,8 @@ public:
         return {ops, wait_target{this, this, 1}};
     }
 
-    fate enqueue(node& w) noexcept;
-    bool cancel(node& w, fate why) noexcept;
+    wait_status enqueue(node& w) noexcept;
+    bool cancel(node& w, wait_status why) noexcept;
 
 private:
     using lock = lock_bits<Platform, word>;
@@ -103,16 +103,16 @@ private:
     static basic_gate& self(const wait_target& t) noexcept {
         return *static_cast<basic_gate*>(t.queue);
     }
-    static fate try_now(const wait_target& t) noexcept {
-        return self(t).is_open() ? fate::granted : fate::waiting;
+    static wait_status try_now(const wait_target& t) noexcept {
+        return self(t).is_open() ? wait_status::granted : wait_status::waiting;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != fate::waiting;
+        return self(t).enqueue(w) != wait_status::waiting;
     }
-    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
         return self(t).cancel(w, why);
     }
-    static result<void> collect(const wait_target&, fate what) noexcept {
+    static result<void> collect(const wait_target&, wait_status what) noexcept {
         return result_of(what);
     }
 
@@ -158,17 +158,17 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
         next = 0;
     }
     lock::release_as(word_, next);
-    passed.publish(fate::granted);
+    passed.publish(wait_status::granted);
     return enough;
 }
 
-template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {
+template <class Platform> wait_status basic_gate<Platform>::enqueue(node& w) noexcept {
     word seen = lock::acquire(word_);
     for (;;) {
         const bool open = seen / one == 0;
         if (open && !w.claim()) { // its choice fell on another wait, so it need not even queue
             lock::release(word_);
-            return fate::waiting;
+            return wait_status::waiting;
         }
         const word next = open ? seen & ~lock::both : seen | queued;
         // Order: acquire [G1]; what was done before the gate opened. Where it lets go of the lock,
@@ -183,20 +183,21 @@ template <class Platform> fate basic_gate<Platform>::enqueue(node& w) noexcept {
         if (open) {
             w.commit();
             lock::wake_after(&word_, seen);
-            w.settle(fate::granted);
-            return fate::granted;
+            w.settle(wait_status::granted);
+            return wait_status::granted;
         }
         queue_.push(w);
-        const fate forbidden = w.forbidden();
-        lock::release_as(word_, forbidden == fate::waiting ? next & ~lock::both : without(w, next));
-        if (forbidden != fate::waiting) {
+        const wait_status forbidden = w.forbidden();
+        lock::release_as(word_,
+                         forbidden == wait_status::waiting ? next & ~lock::both : without(w, next));
+        if (forbidden != wait_status::waiting) {
             w.settle(forbidden);
         }
         return forbidden;
     }
 }
 
-template <class Platform> bool basic_gate<Platform>::cancel(node& w, fate why) noexcept {
+template <class Platform> bool basic_gate<Platform>::cancel(node& w, wait_status why) noexcept {
     const word seen = lock::acquire(word_);
     const bool waits_still = w.is_queued();
     if (waits_still) {

@@ -97,11 +97,11 @@ public:
     bool give_known(word free, word n) noexcept;
 
     // Queues `w` (answers waiting), or completes it at once (answers and settles its outcome).
-    fate enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept;
 
     // Ends the wait of `w`; what it had in part goes to those behind. False: it is decided already,
     // or not queued yet, and queueing it will be refused with `why`.
-    bool cancel(node& w, fate why) noexcept;
+    bool cancel(node& w, wait_status why) noexcept;
 
     // Fails who waits and who comes. True the first time.
     bool close() noexcept;
@@ -110,16 +110,16 @@ public:
     word forget(word n) noexcept;
 
     // For wait_ops; target.queue is the permit_queue.
-    static fate try_now(const wait_target& t) noexcept {
+    static wait_status try_now(const wait_target& t) noexcept {
         auto& q = self(t);
-        return q.try_take(static_cast<word>(t.amount)) ? fate::granted
-               : q.is_closed()                         ? fate::closed
-                                                       : fate::waiting;
+        return q.try_take(static_cast<word>(t.amount)) ? wait_status::granted
+               : q.is_closed()                         ? wait_status::closed
+                                                       : wait_status::waiting;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w) != fate::waiting;
+        return self(t).enqueue(w) != wait_status::waiting;
     }
-    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
         return self(t).cancel(w, why);
     }
 
@@ -197,7 +197,7 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
 }
 
 // Decides and queues, or completes at once.
-template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) noexcept {
+template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node& w) noexcept {
     const word need = static_cast<word>(w.amount);
     bool locked = false;
     // Order: relaxed; the CAS decides.
@@ -220,7 +220,7 @@ template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) no
             if (locked) {
                 lock::release(word_);
             }
-            return fate::waiting;
+            return wait_status::waiting;
         }
         // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
         // lock. Where it lets go of the lock, nothing was read or written behind it. Failure: look
@@ -237,19 +237,19 @@ template <class Platform> fate basic_permit_queue<Platform>::enqueue(node& w) no
             if (locked) {
                 lock::wake_after(&word_, seen);
             }
-            const fate what = refused ? fate::closed : fate::granted;
+            const wait_status what = refused ? wait_status::closed : wait_status::granted;
             w.settle(what);
             return what;
         }
         w.missing = static_cast<std::ptrdiff_t>(need - free);
         queue_.push(w);
-        if (const fate forbidden = w.forbidden(); forbidden != fate::waiting) {
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
             withdraw(w, next / one);
             w.settle(forbidden);
             return forbidden;
         }
         lock::release_as(word_, next & ~lock::both);
-        return fate::waiting;
+        return wait_status::waiting;
     }
 }
 
@@ -294,7 +294,7 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     queue_.prefetch_front();
     wake_list granted;
     lock::release_as(word_, serve(n, seen / one, granted));
-    granted.publish(fate::granted);
+    granted.publish(wait_status::granted);
     return true;
 }
 
@@ -315,11 +315,12 @@ void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     wake_list granted;
     const word had = static_cast<word>(w.amount - w.missing);
     lock::release_as(word_, serve(had, waiting - 1, granted));
-    granted.publish(fate::granted);
+    granted.publish(wait_status::granted);
 }
 
 // The end of a wait by its owner, a stop or a time-out. True: decided by this call.
-template <class Platform> bool basic_permit_queue<Platform>::cancel(node& w, fate why) noexcept {
+template <class Platform>
+bool basic_permit_queue<Platform>::cancel(node& w, wait_status why) noexcept {
     const word seen = lock::acquire(word_);
     if (!w.is_queued()) {
         w.forbid(why);
@@ -346,7 +347,7 @@ template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
     wake_list failed;
     queue_.pop_all(failed);
     lock::release_as(word_, closed | had * one);
-    failed.publish(fate::closed);
+    failed.publish(wait_status::closed);
     return true;
 }
 

@@ -5,7 +5,7 @@
 // first, for it may refer to the locals of those above it, and on a bounded stack.
 //
 // The owner of an awaited frame, which lies in the frame that awaits it, holds it by an
-// awaited_frame. The promise that awaits points to that, or to the first of several siblings: their
+// awaited_frame. The promise that awaits points to that, or to the first of several when_children: their
 // tree is put in order, and each is destroyed before the frame that its owner lies in. The owner
 // finds its handle empty then. A promise without awaited_frames() ends the tree; the owners in its
 // frame begin another one.
@@ -29,9 +29,9 @@ struct awaited_frame {
 BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     awaited_frame* left = nullptr;  // to be looked at; those that come last in the order first
     awaited_frame* order = nullptr; // those looked at, the last one in front
-    const auto look_at = [&left](awaited_frame* siblings) {
-        while (siblings != nullptr) {
-            awaited_frame* const one = std::exchange(siblings, siblings->next);
+    const auto look_at = [&left](awaited_frame* when_children) {
+        while (when_children != nullptr) {
+            awaited_frame* const one = std::exchange(when_children, when_children->next);
             one->next = std::exchange(left, one);
         }
     };

@@ -20,23 +20,25 @@ namespace detail {
 struct time_wait {
     using node = basic_waiter<native_platform>;
 
-    static fate try_now(const wait_target& t) noexcept {
-        return has_passed(t) ? fate::granted : fate::waiting;
+    static wait_status try_now(const wait_target& t) noexcept {
+        return has_passed(t) ? wait_status::granted : wait_status::waiting;
     }
     static bool enqueue(const wait_target&, node& w) noexcept {
-        if (w.forbidden() != fate::waiting) {
+        if (w.forbidden() != wait_status::waiting) {
             w.settle(w.forbidden());
             return true;
         }
         return !w.begin_alone();
     }
-    static bool cancel(const wait_target&, node& w, fate why) noexcept { return w.end_alone(why); }
+    static bool cancel(const wait_target&, node& w, wait_status why) noexcept {
+        return w.end_alone(why);
+    }
 
     // It was this wait's own time that ended it, or it has passed meanwhile.
-    static bool is_over(const wait_target& t, fate what) noexcept {
-        return what == fate::granted || (what == fate::timed_out && has_passed(t));
+    static bool is_over(const wait_target& t, wait_status what) noexcept {
+        return what == wait_status::granted || (what == wait_status::timed_out && has_passed(t));
     }
-    static result<void> collect(const wait_target& t, fate what) {
+    static result<void> collect(const wait_target& t, wait_status what) {
         return is_over(t, what) ? result<void>() : unexpected{errc_of(what)};
     }
 

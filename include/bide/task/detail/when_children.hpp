@@ -1,7 +1,7 @@
-#ifndef BIDE_TASK_DETAIL_SIBLINGS_HPP
-#define BIDE_TASK_DETAIL_SIBLINGS_HPP
+#ifndef BIDE_TASK_DETAIL_WHEN_CHILDREN_HPP
+#define BIDE_TASK_DETAIL_WHEN_CHILDREN_HPP
 
-// The children of when_all and when_any with their outcomes: a family (family.hpp) of tasks, or of
+// The children of when_all and when_any with their outcomes: a state (when_state.hpp) of tasks, or of
 // callables that return them.
 
 #include <bide/core/config.hpp>
@@ -9,10 +9,10 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
-#include <bide/task/detail/family.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/owned_frame.hpp>
 #include <bide/task/detail/task_source.hpp>
+#include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>
@@ -28,7 +28,7 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-using task_family = basic_family<native_platform>;
+using task_when_state = basic_when_state<native_platform>;
 
 template <task_source S> class task_child final : public basic_child<native_platform> {
     using T = task_value_t<S>;
@@ -96,14 +96,14 @@ private:
     bool has_begun_ = false;
 };
 
-template <task_source... Ss> class siblings {
+template <task_source... Ss> class when_children {
 public:
     // Throws: what a callable throws.
-    explicit siblings(task_family::until what, Ss&&... sources) : family_(what) {
+    explicit when_children(task_when_state::until what, Ss&&... sources) : state_(what) {
         std::apply([&](task_child<Ss>&... c) { (add(c, std::move(sources)), ...); }, children_);
     }
 
-    task_family& family() noexcept { return family_; }
+    task_when_state& state() noexcept { return state_; }
 
     std::tuple<nonvoid_t<task_value_t<Ss>>...> values() {
         return std::apply(
@@ -119,14 +119,14 @@ public:
 private:
     template <class S> void add(task_child<S>& c, S&& source) {
         c.take(std::move(source));
-        family_.add(c, &c.frame());
+        state_.add(c, &c.frame());
     }
 
     template <std::size_t I> std::variant<nonvoid_t<task_value_t<Ss>>...> first_from() {
         static_assert((!std::is_reference_v<task_value_t<Ss>> && ...),
                       "when_any of references: use pointers");
         if constexpr (I + 1 < sizeof...(Ss)) {
-            if (family_.winner() != I) {
+            if (state_.winner() != I) {
                 return first_from<I + 1>();
             }
         }
@@ -135,26 +135,26 @@ private:
         return std::variant<nonvoid_t<task_value_t<Ss>>...>(std::in_place_index<I>, c.value());
     }
 
-    task_family family_;
+    task_when_state state_;
     std::tuple<task_child<Ss>...> children_;
 };
 
-template <task_source S> class sibling_vector {
+template <task_source S> class when_children_vector {
     using T = task_value_t<S>;
 
     static_assert(!std::is_reference_v<T>, "a vector of tasks of references: use pointers");
 
 public:
     // Throws: std::bad_alloc; what a callable throws.
-    sibling_vector(task_family::until what, std::vector<S>& sources)
-        : family_(what), children_(sources.size()) {
+    when_children_vector(task_when_state::until what, std::vector<S>& sources)
+        : state_(what), children_(sources.size()) {
         for (std::size_t i = 0; i < sources.size(); ++i) {
             children_[i].take(std::move(sources[i]));
-            family_.add(children_[i], &children_[i].frame());
+            state_.add(children_[i], &children_[i].frame());
         }
     }
 
-    task_family& family() noexcept { return family_; }
+    task_when_state& state() noexcept { return state_; }
 
     std::vector<nonvoid_t<T>> values() {
         for (task_child<S>& c : children_) {
@@ -169,13 +169,13 @@ public:
     }
 
     std::pair<std::size_t, nonvoid_t<T>> first() {
-        const std::size_t which = family_.winner();
+        const std::size_t which = state_.winner();
         children_[which].rethrow_if_failed();
         return {which, children_[which].value()};
     }
 
 private:
-    task_family family_;
+    task_when_state state_;
     std::vector<task_child<S>> children_;
 };
 

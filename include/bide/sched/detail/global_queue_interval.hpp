@@ -1,5 +1,5 @@
-#ifndef BIDE_SCHED_DETAIL_PACE_HPP
-#define BIDE_SCHED_DETAIL_PACE_HPP
+#ifndef BIDE_SCHED_DETAIL_GLOBAL_QUEUE_INTERVAL_HPP
+#define BIDE_SCHED_DETAIL_GLOBAL_QUEUE_INTERVAL_HPP
 
 #include <bide/core/config.hpp>
 
@@ -12,7 +12,7 @@ namespace detail {
 // How many polls a busy worker makes before it looks up from its own queues: so many that a
 // millisecond passes, as far as the last ones tell (their exponentially weighted average, a tenth
 // for the newest), at least 8 and at most 255; but never more than 128, the budget of a tick.
-class pace {
+class global_queue_interval {
 public:
     // One more poll. True: time to look up. now() is asked once in a while, for polls that are longer
     // than those before.

@@ -1,9 +1,9 @@
-#ifndef BIDE_CHANNEL_DETAIL_SEND_FACE_HPP
-#define BIDE_CHANNEL_DETAIL_SEND_FACE_HPP
+#ifndef BIDE_CHANNEL_DETAIL_SEND_OPERATIONS_HPP
+#define BIDE_CHANNEL_DETAIL_SEND_OPERATIONS_HPP
 
 // The sending half of a channel's face, the same for all that have one. Self has source(), a Source
 // of item_wait.hpp with send_n(), and hold(), which keeps that alive: what it returns, and, as a
-// keeper, what a coroutine carries.
+// keep_alive, what a coroutine carries.
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -23,7 +23,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Self, class T, class Platform> class send_face {
+template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
@@ -131,7 +131,7 @@ public:
     basic_async_op<sent, Platform> async_emplace(Args&&... args) {
         auto& to = source();
         return {waits<decltype(to)>::send_ops, wait_target{&to, this},
-                send_cargo<T>(hold(), std::forward<Args>(args)...)};
+                send_payload<T>(hold(), std::forward<Args>(args)...)};
     }
 
     // As async_send(), but `value` stays the caller's until it is sent, and where it is, too; and
@@ -149,22 +149,22 @@ public:
     }
 
 protected:
-    ~send_face() = default;
+    ~send_operations() = default;
 
 private:
-    friend keeper;
+    friend keep_alive;
     template <class Of>
     static constexpr bool allocates =
         std::remove_reference_t<decltype(std::declval<Of&>().source())>::send_allocates;
     auto& source() noexcept { return static_cast<Self&>(*this).source(); }
-    keeper hold() noexcept { return static_cast<Self&>(*this).hold(); }
+    keep_alive hold() noexcept { return static_cast<Self&>(*this).hold(); }
     template <class Source> using waits = item_wait<T, Platform, std::remove_reference_t<Source>>;
 
     template <class Limit> sent send_by(T& value, const Limit& limit) {
         auto& to = source();
-        fate what = to.send(value);
-        if (what == fate::waiting) {
-            const keeper alive = hold();
+        wait_status what = to.send(value);
+        if (what == wait_status::waiting) {
+            const keep_alive alive = hold();
             what = waits<decltype(to)>::send(to, value, limit);
         }
         return to_result(what, value);

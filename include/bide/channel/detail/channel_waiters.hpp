@@ -1,5 +1,5 @@
-#ifndef BIDE_CHANNEL_DETAIL_SETTLER_HPP
-#define BIDE_CHANNEL_DETAIL_SETTLER_HPP
+#ifndef BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
+#define BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
 
 // What a channel does for those who wait: the two queues beside its ring, and how items are moved
 // between ring and queues under the lock. Why that loses nobody is told in channel_core.hpp.
@@ -21,7 +21,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class T, class Platform, class Stamp> class basic_settler {
+template <class T, class Platform, class Stamp> class basic_channel_waiters {
 protected:
     using ring = basic_ring<T, Platform, Stamp>;
     using claim = typename ring::claim;
@@ -35,34 +35,35 @@ public:
 
     // Ends the wait of `w`. False: it is decided already, or not queued yet, and queueing it will
     // be refused with `why`.
-    bool cancel(node& w, side which, fate why) noexcept;
+    bool cancel(node& w, side which, wait_status why) noexcept;
 
     // No more sends. True the first time.
     bool close() noexcept;
 
 protected:
-    explicit basic_settler(std::size_t capacity) : ring_(capacity) {}
-    ~basic_settler() = default;
+    explicit basic_channel_waiters(std::size_t capacity) : ring_(capacity) {}
+    ~basic_channel_waiters() = default;
 
     using flag_set = futex_word;
 
     // Whose wait was decided, to be published when the lock is free. `self` is in the middle of its
-    // own enqueue(), and is told by `self_fate`.
+    // own enqueue(), and is told by `self_status`.
     struct outcomes {
         node* self = nullptr;
-        fate self_fate = fate::waiting;
+        wait_status self_status = wait_status::waiting;
         basic_wake_list<Platform> granted;
         basic_wake_list<Platform> closed;
 
-        void push(node& w, fate what) noexcept {
+        void push(node& w, wait_status what) noexcept {
             if (&w == self) {
-                self_fate = what;
+                self_status = what;
             } else {
-                (what == fate::granted ? granted : closed).push(w);
+                (what == wait_status::granted ? granted : closed).push(w);
             }
         }
         void publish() noexcept {
-            basic_wake_list<Platform>::publish(granted, fate::granted, closed, fate::closed);
+            basic_wake_list<Platform>::publish(granted, wait_status::granted, closed,
+                                               wait_status::closed);
         }
     };
 
@@ -90,7 +91,7 @@ protected:
     bool serve(node& w, side which, outcomes& out) noexcept;
     void pair(outcomes& out) noexcept;
     bool match(node& sender, node& receiver, outcomes& out) noexcept;
-    void finish(node& w, side which, fate what, outcomes& out) noexcept {
+    void finish(node& w, side which, wait_status what, outcomes& out) noexcept {
         w.commit();
         queue_of(which).remove(w);
         out.push(w, what);
@@ -112,7 +113,7 @@ protected:
 };
 
 template <class T, class Platform, class Stamp>
-BIDE_NOINLINE void basic_settler<T, Platform, Stamp>::end_awaited(const claim& c) noexcept {
+BIDE_NOINLINE void basic_channel_waiters<T, Platform, Stamp>::end_awaited(const claim& c) noexcept {
     outcomes out;
     lock::acquire(lock_);
     auto slot = ring_.slots(c);
@@ -126,7 +127,7 @@ BIDE_NOINLINE void basic_settler<T, Platform, Stamp>::end_awaited(const claim& c
 
 template <class T, class Platform, class Stamp>
 template <class Move>
-bool basic_settler<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
     if (!anybody(other)) {
         return false;
     }
@@ -139,7 +140,7 @@ bool basic_settler<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
         met = w.claim();
         if (met) {
             move(w);
-            finish(w, other, fate::granted, out);
+            finish(w, other, wait_status::granted, out);
         } else {
             waiting.remove(w);
         }
@@ -151,7 +152,8 @@ bool basic_settler<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
 }
 
 template <class T, class Platform, class Stamp>
-bool basic_settler<T, Platform, Stamp>::cancel(node& w, side which, fate why) noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::cancel(node& w, side which,
+                                                       wait_status why) noexcept {
     lock::acquire(lock_);
     const bool ended = queue_of(which).withdraw(w, why);
     if (ended) {
@@ -163,7 +165,7 @@ bool basic_settler<T, Platform, Stamp>::cancel(node& w, side which, fate why) no
 
 // All of it under the lock, for whoever is told may destroy the channel.
 template <class T, class Platform, class Stamp>
-bool basic_settler<T, Platform, Stamp>::close() noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::close() noexcept {
     outcomes out;
     lock::acquire(lock_);
     const bool first = ring_.close();
@@ -174,7 +176,7 @@ bool basic_settler<T, Platform, Stamp>::close() noexcept {
 }
 
 template <class T, class Platform, class Stamp>
-void basic_settler<T, Platform, Stamp>::settle(outcomes& out) noexcept {
+void basic_channel_waiters<T, Platform, Stamp>::settle(outcomes& out) noexcept {
     bool again = true;
     while (again) {
         again = false;
@@ -194,7 +196,7 @@ void basic_settler<T, Platform, Stamp>::settle(outcomes& out) noexcept {
 // Moves an item between the ring and the waiter at the head of a queue. False: there is nothing to
 // move.
 template <class T, class Platform, class Stamp>
-bool basic_settler<T, Platform, Stamp>::serve(node& w, side which, outcomes& out) noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::serve(node& w, side which, outcomes& out) noexcept {
     if (!w.claim()) { // its choice fell on another wait
         queue_of(which).remove(w);
         return true;
@@ -216,13 +218,13 @@ bool basic_settler<T, Platform, Stamp>::serve(node& w, side which, outcomes& out
         }
         ring_.end(c);
     }
-    finish(w, which, a == attempt::done ? fate::granted : fate::closed, out);
+    finish(w, which, a == attempt::done ? wait_status::granted : wait_status::closed, out);
     return true;
 }
 
 // Without a ring: each sender with the first receiver that it may meet.
 template <class T, class Platform, class Stamp>
-void basic_settler<T, Platform, Stamp>::pair(outcomes& out) noexcept {
+void basic_channel_waiters<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     node* next_sender = nullptr;
     for (node* s = senders_.empty() ? nullptr : &senders_.front();
          s != nullptr && !receivers_.empty(); s = next_sender) {
@@ -240,8 +242,8 @@ void basic_settler<T, Platform, Stamp>::pair(outcomes& out) noexcept {
 
 // Two that wait on either side of a rendezvous. False: the sender is done with, one way or another.
 template <class T, class Platform, class Stamp>
-bool basic_settler<T, Platform, Stamp>::match(node& sender, node& receiver,
-                                              outcomes& out) noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::match(node& sender, node& receiver,
+                                                      outcomes& out) noexcept {
     const auto* const mine = sender.choice();
     const auto* const yours = receiver.choice();
     if (mine != nullptr && mine == yours) {
@@ -255,8 +257,8 @@ bool basic_settler<T, Platform, Stamp>::match(node& sender, node& receiver,
     const bool second_open = first_open && second.claim();
     if (second_open) {
         deliver(item_of<T>(sender), receiver);
-        finish(sender, side::sending, fate::granted, out);
-        finish(receiver, side::receiving, fate::granted, out);
+        finish(sender, side::sending, wait_status::granted, out);
+        finish(receiver, side::receiving, wait_status::granted, out);
         return false;
     }
     if (first_open) {
@@ -268,7 +270,7 @@ bool basic_settler<T, Platform, Stamp>::match(node& sender, node& receiver,
 }
 
 template <class T, class Platform, class Stamp>
-void basic_settler<T, Platform, Stamp>::update_flags() noexcept {
+void basic_channel_waiters<T, Platform, Stamp>::update_flags() noexcept {
     const flag_set now = (senders_.empty() ? 0 : flag_of(side::sending)) |
                          (receivers_.empty() ? 0 : flag_of(side::receiving));
     // Order: relaxed; it changes under the lock alone.

@@ -1,5 +1,5 @@
-#ifndef BIDE_TASK_DETAIL_GIVE_WAY_HPP
-#define BIDE_TASK_DETAIL_GIVE_WAY_HPP
+#ifndef BIDE_TASK_DETAIL_YIELD_HPP
+#define BIDE_TASK_DETAIL_YIELD_HPP
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -12,14 +12,14 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // Waits for nothing, but goes behind what is queued where it goes on.
-inline async_op<void> give_way() noexcept {
+inline async_op<void> yield() noexcept {
     using node = basic_waiter<native_platform>;
     static constexpr auto ops =
         wait_ops<result<void>, native_platform>(
-            [](const wait_target&) noexcept { return fate::granted; },
+            [](const wait_target&) noexcept { return wait_status::granted; },
             [](const wait_target&, node&) noexcept { return true; },
-            [](const wait_target&, node&, fate) noexcept { return false; },
-            [](const wait_target&, fate what) { return result_of(what); }, nullptr, true)
+            [](const wait_target&, node&, wait_status) noexcept { return false; },
+            [](const wait_target&, wait_status what) { return result_of(what); }, nullptr, true)
             .standing_alone();
     return {ops, wait_target{}};
 }

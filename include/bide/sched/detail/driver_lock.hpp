@@ -1,5 +1,5 @@
-#ifndef BIDE_SCHED_DETAIL_DRIVER_SEAT_HPP
-#define BIDE_SCHED_DETAIL_DRIVER_SEAT_HPP
+#ifndef BIDE_SCHED_DETAIL_DRIVER_LOCK_HPP
+#define BIDE_SCHED_DETAIL_DRIVER_LOCK_HPP
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -9,11 +9,11 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // The scheduler's driver, if it has one: one thread at a time sits in it.
-template <class Platform> class basic_driver_seat {
+template <class Platform> class basic_driver_lock {
 public:
-    explicit basic_driver_seat(driver* io) noexcept : driver_(io) {}
-    basic_driver_seat(const basic_driver_seat&) = delete;
-    basic_driver_seat& operator=(const basic_driver_seat&) = delete;
+    explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
+    basic_driver_lock(const basic_driver_lock&) = delete;
+    basic_driver_lock& operator=(const basic_driver_lock&) = delete;
 
     // The driver, to be left again; nullptr: there is none, or somebody is in it.
     driver* enter() noexcept {

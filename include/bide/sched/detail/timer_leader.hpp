@@ -1,5 +1,5 @@
-#ifndef BIDE_SCHED_DETAIL_TIMEKEEPER_HPP
-#define BIDE_SCHED_DETAIL_TIMEKEEPER_HPP
+#ifndef BIDE_SCHED_DETAIL_TIMER_LEADER_HPP
+#define BIDE_SCHED_DETAIL_TIMER_LEADER_HPP
 
 // Until when somebody sleeps for the timers of all workers: the sleeper's side of pair [T1]
 // (core/timer_queue.hpp), for who adds a timer and relies on that. Whoever goes to sleep and finds a
@@ -17,7 +17,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_timekeeper {
+template <class Platform> class basic_timer_leader {
 public:
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 

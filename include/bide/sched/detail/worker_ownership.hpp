@@ -1,5 +1,5 @@
-#ifndef BIDE_SCHED_DETAIL_TENANCY_HPP
-#define BIDE_SCHED_DETAIL_TENANCY_HPP
+#ifndef BIDE_SCHED_DETAIL_WORKER_OWNERSHIP_HPP
+#define BIDE_SCHED_DETAIL_WORKER_OWNERSHIP_HPP
 
 // Which thread runs a worker, and how it passes to another while that one is blocked. One word:
 //
@@ -19,11 +19,11 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_tenancy {
+template <class Platform> class basic_worker_ownership {
 public:
-    constexpr basic_tenancy() noexcept = default;
-    basic_tenancy(const basic_tenancy&) = delete;
-    basic_tenancy& operator=(const basic_tenancy&) = delete;
+    constexpr basic_worker_ownership() noexcept = default;
+    basic_worker_ownership(const basic_worker_ownership&) = delete;
+    basic_worker_ownership& operator=(const basic_worker_ownership&) = delete;
 
     // `me`: something of the calling thread's that stays where it is, at an even address.
     void begin(const void* me) noexcept {

@@ -1,5 +1,5 @@
-#ifndef BIDE_TASK_DETAIL_FAMILY_HPP
-#define BIDE_TASK_DETAIL_FAMILY_HPP
+#ifndef BIDE_TASK_DETAIL_WHEN_STATE_HPP
+#define BIDE_TASK_DETAIL_WHEN_STATE_HPP
 
 // The children of one when_all or when_any, each a chain of coroutines of its own, and their
 // parent's wait for them. All lie in the parent's frame.
@@ -36,7 +36,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_family;
+template <class Platform> class basic_when_state;
 
 // Resumes on this thread, as a release does whose waiters have no executor (core/resume.hpp).
 template <class Platform> class on_this_thread {
@@ -67,7 +67,7 @@ protected:
     virtual void settle() noexcept = 0;
 
 private:
-    friend class basic_family<Platform>;
+    friend class basic_when_state<Platform>;
 
     bool begin_wait(suspension& at) noexcept final {
         if (!at.where) {
@@ -76,42 +76,42 @@ private:
         return control::begin_wait(at);
     }
     // Though it is cancelled, it begins, unless it has lost.
-    bool may_finish_here() const noexcept final { return begun_ || family_->is_decided(); }
+    bool may_finish_here() const noexcept final { return begun_ || state_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
-        return begin(family_->where());
+        return begin(state_->where());
     }
     void never_start() noexcept final {}
-    void post_home() noexcept final { family_->home().post(this->to_run()); }
+    void post_home() noexcept final { state_->home().post(this->to_run()); }
     void finish() noexcept final {
         settle();
         state_.finish();
-        family_->ended(*this);
+        state_->ended(*this);
     }
 
-    basic_family<Platform>* family_ = nullptr;
-    basic_child* next_sibling_ = nullptr;
+    basic_when_state<Platform>* state_ = nullptr;
+    basic_child* next_child_ = nullptr;
     std::size_t index_ = 0;
     bool begun_ = false;
 };
 
-template <class Platform> class basic_family {
+template <class Platform> class basic_when_state {
     using child = basic_child<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
 
 public:
     enum class until { all, first }; // all: nobody wins
 
-    explicit basic_family(until what) noexcept : first_wins_(what == until::first) {
+    explicit basic_when_state(until what) noexcept : first_wins_(what == until::first) {
         run_.run = waker(
             [](void* self) noexcept {
-                resume_apart<Platform>(static_cast<basic_family*>(self)->parent_.leaf);
+                resume_apart<Platform>(static_cast<basic_when_state*>(self)->parent_.leaf);
             },
             this);
     }
-    basic_family(const basic_family&) = delete;
-    basic_family& operator=(const basic_family&) = delete;
-    ~basic_family() {
+    basic_when_state(const basic_when_state&) = delete;
+    basic_when_state& operator=(const basic_when_state&) = delete;
+    ~basic_when_state() {
         if (waits_) { // the parent is destroyed before its time
             wake_scope<Platform>::forget(run_);
         }
@@ -119,9 +119,9 @@ public:
 
     // Before it is awaited, in order. The frame is the child's, and may go before it does.
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
-        c.family_ = this;
+        c.state_ = this;
         c.index_ = size_++;
-        (last_ == nullptr ? first_ : last_->next_sibling_) = &c;
+        (last_ == nullptr ? first_ : last_->next_child_) = &c;
         last_ = &c;
         if (frame != nullptr) {
             (last_frame_ == nullptr ? first_frame_ : last_frame_->next) = frame;
@@ -131,29 +131,29 @@ public:
 
     class awaiter {
     public:
-        explicit awaiter(basic_family& f) noexcept : family_(f) {}
+        explicit awaiter(basic_when_state& f) noexcept : state_(f) {}
         awaiter(const awaiter&) = delete;
         awaiter& operator=(const awaiter&) = delete;
 
-        bool await_ready() const noexcept { return family_.first_ == nullptr; }
+        bool await_ready() const noexcept { return state_.first_ == nullptr; }
         // Out of line: once the last child has ended, the parent's frame may be gone.
         template <class Promise>
         BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-            family_.awaiting_.begin(h, family_.first_frame_);
-            return family_.start(h, task_context_of<Platform>(h.promise()),
-                                 executor_of(h.promise()));
+            state_.awaiting_.begin(h, state_.first_frame_);
+            return state_.start(h, task_context_of<Platform>(h.promise()),
+                                executor_of(h.promise()));
         }
         // Throws: stopped_error where the parent was cancelled and has come here too often since.
         void await_resume() {
-            family_.awaiting_.end();
-            family_.waits_ = false;
-            if (family_.stopped_) {
+            state_.awaiting_.end();
+            state_.waits_ = false;
+            if (state_.stopped_) {
                 throw_error(errc::stopped);
             }
         }
 
     private:
-        basic_family& family_;
+        basic_when_state& state_;
     };
     // Once, when all children were added.
     awaiter operator co_await() noexcept { return awaiter(*this); }
@@ -173,7 +173,7 @@ private:
     void go_on() noexcept;
 
     void cancel_all() noexcept {
-        for (child* c = first_; c != nullptr; c = c->next_sibling_) {
+        for (child* c = first_; c != nullptr; c = c->next_child_) {
             c->cancel();
         }
     }
@@ -214,13 +214,15 @@ private:
 
 // False: all have ended already.
 template <class Platform>
-bool basic_family<Platform>::start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
-                                   executor_ref where) noexcept {
+bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
+                                       basic_task_context<Platform>* context,
+                                       executor_ref where) noexcept {
     context_ = context;
     where_ = where ? where : current_worker<Platform>();
     parent_ = {
         h, home(),
-        waker([](void* self) noexcept { static_cast<basic_family*>(self)->cancel_all(); }, this)};
+        waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->cancel_all(); },
+              this)};
     waits_ = true;
     // Order: relaxed; the children are told by the post.
     left_.store(size_ + 1, std::memory_order_relaxed);
@@ -237,7 +239,7 @@ bool basic_family<Platform>::start(std::coroutine_handle<> h, basic_task_context
     {
         const wake_scope<Platform> together; // on this thread they begin when all are queued
         const executor_ref queue = home();
-        for (child* c = first_; c != nullptr; c = c->next_sibling_) {
+        for (child* c = first_; c != nullptr; c = c->next_child_) {
             queue.post(c->to_run());
         }
     }
@@ -251,14 +253,14 @@ bool basic_family<Platform>::start(std::coroutine_handle<> h, basic_task_context
 }
 
 // The last touch of the child.
-template <class Platform> void basic_family<Platform>::ended(child& c) noexcept {
+template <class Platform> void basic_when_state<Platform>::ended(child& c) noexcept {
     std::size_t none = nobody;
     // Order: relaxed; whom it cancels sees it by that, the parent by [J1]. Failure: somebody else won.
     if (first_wins_ && winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
                                                        std::memory_order_relaxed)) {
         // What is to go on on this thread does so when all have been told.
         wake_scope<Platform> later;
-        for (child* other = first_; other != nullptr; other = other->next_sibling_) {
+        for (child* other = first_; other != nullptr; other = other->next_child_) {
             if (other != &c) {
                 other->cancel();
             }
@@ -269,7 +271,7 @@ template <class Platform> void basic_family<Platform>::ended(child& c) noexcept 
     }
 }
 
-template <class Platform> void basic_family<Platform>::go_on() noexcept {
+template <class Platform> void basic_when_state<Platform>::go_on() noexcept {
     if (context_ == nullptr) {
         home().post(run_);
     } else if (interruptible_) {

@@ -1,5 +1,5 @@
-#ifndef BIDE_CHANNEL_DETAIL_BULLETIN_HPP
-#define BIDE_CHANNEL_DETAIL_BULLETIN_HPP
+#ifndef BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
+#define BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 
 // News that all may read: what a broadcast and a watch are made of. Each item is numbered, each
 // reader knows how many it has seen, and waits while that is all of them. What an item is, and how
@@ -24,7 +24,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_bulletin : public basic_shared_state<Platform> {
+template <class Platform> class basic_versioned_value : public basic_shared_state<Platform> {
     using base = basic_shared_state<Platform>;
 
 public:
@@ -39,7 +39,7 @@ public:
         typename Platform::template var<std::ptrdiff_t> waits{0}; // queued; under the lock
     };
 
-    basic_bulletin() noexcept : base(1) {}
+    basic_versioned_value() noexcept : base(1) {}
 
     // ---- Under the lock
 
@@ -61,8 +61,10 @@ public:
     }
 
     // granted: there is something new for it; closed: there never will be; waiting.
-    fate look(const reader& r) const noexcept {
-        return r.seen < latest_ ? fate::granted : closed_ ? fate::closed : fate::waiting;
+    wait_status look(const reader& r) const noexcept {
+        return r.seen < latest_ ? wait_status::granted
+               : closed_        ? wait_status::closed
+                                : wait_status::waiting;
     }
 
     // One more item; and who waited for it, to be published as granted after unlock().
@@ -86,59 +88,60 @@ public:
         base::lock();
         const bool first = end(told);
         base::unlock();
-        told.publish(fate::closed);
+        told.publish(wait_status::closed);
         return first;
     }
 
     // As look(), but waits. `limit` is a deadline or a stop token.
-    fate wait(reader& r, deadline until) noexcept {
-        const fate now = try_now(wait_target{this, &r});
+    wait_status wait(reader& r, deadline until) noexcept {
+        const wait_status now = try_now(wait_target{this, &r});
         half mine{*this, r};
-        return now != fate::waiting ? now : waits::until(mine, 1, until);
+        return now != wait_status::waiting ? now : waits::until(mine, 1, until);
     }
-    fate wait(reader& r, const std::stop_token& token) noexcept {
-        const fate now = try_now(wait_target{this, &r});
+    wait_status wait(reader& r, const std::stop_token& token) noexcept {
+        const wait_status now = try_now(wait_target{this, &r});
         half mine{*this, r};
-        return now != fate::waiting ? now : waits::stoppable(mine, 1, token);
+        return now != wait_status::waiting ? now : waits::stoppable(mine, 1, token);
     }
 
-    // The same as wait_ops, for a target of (bulletin, reader).
+    // The same as wait_ops, for a target of (versioned_value, reader).
     template <class R>
-    static constexpr wait_ops<R, Platform> ops(R (*collect)(const wait_target&, fate)) noexcept {
+    static constexpr wait_ops<R, Platform> ops(R (*collect)(const wait_target&,
+                                                            wait_status)) noexcept {
         return {&try_now, &enqueue_op, &cancel_op, collect,
-                [](const wait_target&, fate) noexcept {}}; // nothing was taken
+                [](const wait_target&, wait_status) noexcept {}}; // nothing was taken
     }
 
 private:
     struct half { // as thread_wait wants it
-        basic_bulletin& of;
+        basic_versioned_value& of;
         reader& who;
-        fate enqueue(node& w) noexcept { return of.enqueue(w, who); }
-        bool cancel(node& w, fate why) noexcept { return of.cancel(w, why); }
+        wait_status enqueue(node& w) noexcept { return of.enqueue(w, who); }
+        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, why); }
     };
     using waits = thread_wait<half, Platform>;
 
-    static basic_bulletin& self(const wait_target& t) noexcept {
-        return *static_cast<basic_bulletin*>(t.queue);
+    static basic_versioned_value& self(const wait_target& t) noexcept {
+        return *static_cast<basic_versioned_value*>(t.queue);
     }
     static reader& reader_of(const wait_target& t) noexcept {
         return *static_cast<reader*>(t.owner);
     }
-    static fate try_now(const wait_target& t) noexcept {
+    static wait_status try_now(const wait_target& t) noexcept {
         self(t).lock();
-        const fate now = self(t).look(reader_of(t));
+        const wait_status now = self(t).look(reader_of(t));
         self(t).unlock();
         return now;
     }
     static bool enqueue_op(const wait_target& t, node& w) noexcept {
-        return self(t).enqueue(w, reader_of(t)) != fate::waiting;
+        return self(t).enqueue(w, reader_of(t)) != wait_status::waiting;
     }
-    static bool cancel_op(const wait_target& t, node& w, fate why) noexcept {
+    static bool cancel_op(const wait_target& t, node& w, wait_status why) noexcept {
         return self(t).cancel(w, why);
     }
 
-    fate enqueue(node& w, reader& r) noexcept;
-    bool cancel(node& w, fate why) noexcept;
+    wait_status enqueue(node& w, reader& r) noexcept;
+    bool cancel(node& w, wait_status why) noexcept;
 
     // A queued node's amount is the address of its reader's count.
     static void count(const node& w, std::ptrdiff_t more) noexcept {
@@ -155,15 +158,16 @@ private:
     typename base::wait_queue queue_;
 };
 
-template <class Platform> fate basic_bulletin<Platform>::enqueue(node& w, reader& r) noexcept {
+template <class Platform>
+wait_status basic_versioned_value<Platform>::enqueue(node& w, reader& r) noexcept {
     base::lock();
-    fate what = look(r);
-    if (what != fate::waiting) {
+    wait_status what = look(r);
+    if (what != wait_status::waiting) {
         what = base::complete(w, what);
     } else {
         w.amount = reinterpret_cast<std::ptrdiff_t>(&r.waits);
         what = base::queue(queue_, w);
-        if (what == fate::waiting) {
+        if (what == wait_status::waiting) {
             count(w, 1);
         }
     }
@@ -171,7 +175,8 @@ template <class Platform> fate basic_bulletin<Platform>::enqueue(node& w, reader
     return what;
 }
 
-template <class Platform> bool basic_bulletin<Platform>::cancel(node& w, fate why) noexcept {
+template <class Platform>
+bool basic_versioned_value<Platform>::cancel(node& w, wait_status why) noexcept {
     base::lock();
     const bool ended = queue_.withdraw(w, why);
     if (ended) {
@@ -181,7 +186,8 @@ template <class Platform> bool basic_bulletin<Platform>::cancel(node& w, fate wh
     return ended;
 }
 
-template <class Platform> void basic_bulletin<Platform>::let_all_go(wake_list& out) noexcept {
+template <class Platform>
+void basic_versioned_value<Platform>::let_all_go(wake_list& out) noexcept {
     while (!queue_.empty()) {
         node& w = queue_.pop();
         count(w, -1);

@@ -1,9 +1,9 @@
-#ifndef BIDE_CHANNEL_DETAIL_RECV_FACE_HPP
-#define BIDE_CHANNEL_DETAIL_RECV_FACE_HPP
+#ifndef BIDE_CHANNEL_DETAIL_RECEIVE_OPERATIONS_HPP
+#define BIDE_CHANNEL_DETAIL_RECEIVE_OPERATIONS_HPP
 
 // The receiving half of a channel's face, the same for all that have one. Self has source(), a
 // Source of item_wait.hpp with recv_n() and size(), and hold(), which keeps that alive: what it
-// returns, and, as a keeper, what a coroutine carries.
+// returns, and, as a keep_alive, what a coroutine carries.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/try_range.hpp>
@@ -26,7 +26,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Self, class T, class Platform> class recv_face {
+template <class Self, class T, class Platform> class receive_operations {
 public:
     using value_type = T;
 
@@ -80,18 +80,19 @@ public:
     try_range<Self> try_iter() noexcept { return try_range<Self>(static_cast<Self&>(*this)); }
 
 protected:
-    ~recv_face() = default;
+    ~receive_operations() = default;
 
 private:
     auto& source() noexcept { return static_cast<Self&>(*this).source(); }
-    keeper hold() noexcept { return static_cast<Self&>(*this).hold(); }
+    keep_alive hold() noexcept { return static_cast<Self&>(*this).hold(); }
     template <class Source> using waits = item_wait<T, Platform, std::remove_reference_t<Source>>;
 
-    template <class Out, class Limit> fate wait_for(Out& out, const Limit& limit);
+    template <class Out, class Limit> wait_status wait_for(Out& out, const Limit& limit);
     result<T> recv_until(deadline until);
 };
 
-template <class Self, class T, class Platform> class recv_face<Self, T, Platform>::iterator {
+template <class Self, class T, class Platform>
+class receive_operations<Self, T, Platform>::iterator {
 public:
     using iterator_concept = std::input_iterator_tag;
     using value_type = T;
@@ -120,58 +121,59 @@ private:
 
 template <class Self, class T, class Platform>
 template <class Out, class Limit>
-fate recv_face<Self, T, Platform>::wait_for(Out& out, const Limit& limit) {
+wait_status receive_operations<Self, T, Platform>::wait_for(Out& out, const Limit& limit) {
     auto& from = source();
-    if (const fate got = from.recv(into(out)); got != fate::waiting) {
+    if (const wait_status got = from.recv(into(out)); got != wait_status::waiting) {
         return got;
     }
-    const keeper alive = hold();
+    const keep_alive alive = hold();
     return waits<decltype(from)>::recv(from, out, limit);
 }
 
 template <class Self, class T, class Platform>
-std::optional<T> recv_face<Self, T, Platform>::recv() {
+std::optional<T> receive_operations<Self, T, Platform>::recv() {
     std::optional<T> item;
     wait_for(item, deadline::never());
     return item;
 }
 
 template <class Self, class T, class Platform>
-result<T> recv_face<Self, T, Platform>::recv(std::stop_token token) {
+result<T> receive_operations<Self, T, Platform>::recv(std::stop_token token) {
     std::optional<T> item;
     return to_received(wait_for(item, token), item);
 }
 
 template <class Self, class T, class Platform>
-result<T> recv_face<Self, T, Platform>::recv_until(deadline until) {
+result<T> receive_operations<Self, T, Platform>::recv_until(deadline until) {
     std::optional<T> item;
     return to_received(wait_for(item, until), item);
 }
 
 template <class Self, class T, class Platform>
-result<T> recv_face<Self, T, Platform>::try_recv() noexcept {
+result<T> receive_operations<Self, T, Platform>::try_recv() noexcept {
     std::optional<T> item;
     return to_received(source().recv(into(item)), item);
 }
 
 template <class Self, class T, class Platform>
-basic_async_op<std::optional<T>, Platform> recv_face<Self, T, Platform>::async_recv() {
+basic_async_op<std::optional<T>, Platform> receive_operations<Self, T, Platform>::async_recv() {
     auto& from = source();
-    return {waits<decltype(from)>::recv_ops, wait_target{&from, this}, recv_cargo<T>(hold())};
+    return {waits<decltype(from)>::recv_ops, wait_target{&from, this}, recv_payload<T>(hold())};
 }
 
 template <class Self, class T, class Platform>
-std::size_t recv_face<Self, T, Platform>::try_recv_n(std::vector<T>& out, std::size_t max) {
+std::size_t receive_operations<Self, T, Platform>::try_recv_n(std::vector<T>& out,
+                                                              std::size_t max) {
     return recv_more(source(), out, max);
 }
 
 template <class Self, class T, class Platform>
-std::size_t recv_face<Self, T, Platform>::recv_n(std::vector<T>& out, std::size_t max) {
+std::size_t receive_operations<Self, T, Platform>::recv_n(std::vector<T>& out, std::size_t max) {
     if (max == 0) {
         return 0;
     }
     make_room(out, 1);
-    if (wait_for(out, deadline::never()) == fate::closed) {
+    if (wait_for(out, deadline::never()) == wait_status::closed) {
         return 0;
     }
     return 1 + try_recv_n(out, max - 1);
@@ -179,12 +181,12 @@ std::size_t recv_face<Self, T, Platform>::recv_n(std::vector<T>& out, std::size_
 
 template <class Self, class T, class Platform>
 basic_async_op<std::size_t, Platform>
-recv_face<Self, T, Platform>::async_recv_n(std::vector<T>& out, std::size_t max) {
+receive_operations<Self, T, Platform>::async_recv_n(std::vector<T>& out, std::size_t max) {
     auto& from = source();
     make_room(out, 1);
     const auto most = std::min<std::size_t>(max, std::numeric_limits<std::ptrdiff_t>::max());
     return {waits<decltype(from)>::recv_n_ops,
-            wait_target{&from, &out, static_cast<std::ptrdiff_t>(most)}, recv_n_cargo(hold())};
+            wait_target{&from, &out, static_cast<std::ptrdiff_t>(most)}, recv_n_payload(hold())};
 }
 
 } // namespace detail

@@ -1,9 +1,9 @@
-#ifndef BIDE_SCHED_DETAIL_LOOKOUT_HPP
-#define BIDE_SCHED_DETAIL_LOOKOUT_HPP
+#ifndef BIDE_SCHED_DETAIL_MAINTENANCE_HPP
+#define BIDE_SCHED_DETAIL_MAINTENANCE_HPP
 
 // What the workers of a pool (pool.hpp) look after besides their queues: timers, files by way of a
 // driver, and, one of them, what others are slow to run. Busy workers do it now and then, idle ones
-// in their sleep: one sleeps until the earliest timer of all (timekeeper.hpp), one in the driver,
+// in their sleep: one sleeps until the earliest timer of all (timer_leader.hpp), one in the driver,
 // and while others run one naps, 100 us at first, then twice as long, up to 4 ms: the watcher
 // (work_queues.hpp). Who was that and comes to run something wakes another, where it is needed.
 
@@ -12,8 +12,8 @@
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/sched/detail/driver_seat.hpp>
-#include <bide/sched/detail/timekeeper.hpp>
+#include <bide/sched/detail/driver_lock.hpp>
+#include <bide/sched/detail/timer_leader.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
@@ -26,16 +26,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_lookout {
+template <class Platform> class basic_maintenance {
 public:
     using worker = basic_worker<Platform>;
 
-    basic_lookout(basic_work_queues<Platform>& queues, driver* io, trace_sink* trace,
-                  std::int64_t longest_nap_ns) noexcept
+    basic_maintenance(basic_work_queues<Platform>& queues, driver* io, trace_sink* trace,
+                      std::int64_t longest_nap_ns) noexcept
         : queues_(queues), trace_(trace),
           longest_nap_ns_(std::min(longest_nap_ns, std::int64_t{1'000'000'000})), seat_(io) {}
-    basic_lookout(const basic_lookout&) = delete;
-    basic_lookout& operator=(const basic_lookout&) = delete;
+    basic_maintenance(const basic_maintenance&) = delete;
+    basic_maintenance& operator=(const basic_maintenance&) = delete;
 
     // A busy worker: fires what is due, hands over what the driver has.
     void look(worker& w, std::int64_t now) noexcept {
@@ -51,20 +51,20 @@ public:
     unsigned fire_timers(worker& w, std::int64_t now) noexcept;
 
     // An idle one, before the first of its sleeps.
-    void lie_down(worker& w) noexcept { w.nap_ns = std::min(first_nap_ns, longest_nap_ns_); }
+    void begin_naps(worker& w) noexcept { w.nap_ns = std::min(first_nap_ns, longest_nap_ns_); }
 
     // Sleeps until it is woken (true), or it has to look.
     bool sleep(worker& w, bool watches) noexcept;
 
     // `w` is going to run something, or to block: others take over what it looked after.
-    void hand_on(worker& w) noexcept;
+    void hand_over(worker& w) noexcept;
 
     // A timer of `of` has become its earliest. `own`: it was added on the worker's thread, which
-    // comes to hand_on() before it runs anything else, or sleeps itself.
+    // comes to hand_over() before it runs anything else, or sleeps itself.
     void earlier_timer(worker& of, bool own) noexcept {
         if (own) {
             of.timer_unseen = true;
-        } else if (timekeeper_.misses(of.timers.next_ns())) {
+        } else if (timer_leader_.misses(of.timers.next_ns())) {
             queues_.unpark(queues_.idle().wake_one());
         }
     }
@@ -83,12 +83,12 @@ private:
     basic_work_queues<Platform>& queues_;
     trace_sink* const trace_;
     const std::int64_t longest_nap_ns_;
-    basic_driver_seat<Platform> seat_;
-    alignas(cache_line_pair) basic_timekeeper<Platform> timekeeper_;
+    basic_driver_lock<Platform> seat_;
+    alignas(cache_line_pair) basic_timer_leader<Platform> timer_leader_;
 };
 
 template <class Platform>
-unsigned basic_lookout<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
+unsigned basic_maintenance<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
     unsigned fired = 0;
     for (worker& other : queues_.workers()) {
         if (other.timers.next_ns() <= now) {
@@ -99,7 +99,7 @@ unsigned basic_lookout<Platform>::fire_timers(worker& w, std::int64_t now) noexc
     return fired;
 }
 
-template <class Platform> std::int64_t basic_lookout<Platform>::next_timer() const noexcept {
+template <class Platform> std::int64_t basic_maintenance<Platform>::next_timer() const noexcept {
     std::int64_t next = never;
     for (const worker& other : queues_.workers()) {
         next = std::min(next, other.timers.next_ns());
@@ -107,9 +107,10 @@ template <class Platform> std::int64_t basic_lookout<Platform>::next_timer() con
     return next;
 }
 
-template <class Platform> bool basic_lookout<Platform>::sleep(worker& w, bool watches) noexcept {
+template <class Platform>
+bool basic_maintenance<Platform>::sleep(worker& w, bool watches) noexcept {
     std::int64_t until = never;
-    timekeeper_.keep(w.keeps, [this]() noexcept { return next_timer(); });
+    timer_leader_.keep(w.keeps, [this]() noexcept { return next_timer(); });
     if (watches) {
         queues_.note_progress();
         until = Platform::now() + w.nap_ns;
@@ -131,17 +132,17 @@ template <class Platform> bool basic_lookout<Platform>::sleep(worker& w, bool wa
     if (io != nullptr) {
         leave(w);
     }
-    if (timekeeper_.resign(w.keeps)) {
+    if (timer_leader_.resign(w.keeps)) {
         w.timer_unseen = true;
     }
     w.woken.add(woken ? 1 : 0);
     return woken;
 }
 
-template <class Platform> void basic_lookout<Platform>::hand_on(worker& w) noexcept {
+template <class Platform> void basic_maintenance<Platform>::hand_over(worker& w) noexcept {
     if (w.timer_unseen) {
         w.timer_unseen = false;
-        if (timekeeper_.misses(next_timer())) {
+        if (timer_leader_.misses(next_timer())) {
             queues_.unpark(queues_.idle().wake_one());
         }
     }
