@@ -40,7 +40,7 @@ struct report {
 };
 
 // One of a state.
-class child final : public bide::detail::basic_child<platform> {
+class child final : public bide::detail::basic_when_child<platform> {
 public:
     child(tokens& from, report& r, int which) noexcept
         : settled_(r.settled[which]), link_(take(from, r.what[which])) {}

@@ -30,7 +30,7 @@ namespace detail {
 
 using task_when_state = basic_when_state<native_platform>;
 
-template <task_source S> class task_child final : public basic_child<native_platform> {
+template <task_source S> class task_child final : public basic_when_child<native_platform> {
     using T = task_value_t<S>;
 
     struct nothing {};

@@ -49,13 +49,13 @@ public:
     }
 };
 
-template <class Platform> class basic_child : public basic_task_control<Platform> {
+template <class Platform> class basic_when_child : public basic_task_control<Platform> {
     using control = basic_task_control<Platform>;
     using control::state_;
 
 protected:
-    basic_child() noexcept : control(1, true) {}
-    ~basic_child() {
+    basic_when_child() noexcept : control(1, true) {}
+    ~basic_when_child() {
         if (!this->is_complete()) { // its parent is destroyed before its time
             wake_scope<Platform>::forget(this->to_run());
         }
@@ -76,27 +76,27 @@ private:
         return control::begin_wait(at);
     }
     // Though it is cancelled, it begins, unless it has lost.
-    bool may_finish_here() const noexcept final { return begun_ || state_->is_decided(); }
+    bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
-        return begin(state_->where());
+        return begin(when_->where());
     }
     void never_start() noexcept final {}
-    void post_home() noexcept final { state_->home().post(this->to_run()); }
+    void post_home() noexcept final { when_->home().post(this->to_run()); }
     void finish() noexcept final {
         settle();
         state_.finish();
-        state_->ended(*this);
+        when_->ended(*this);
     }
 
-    basic_when_state<Platform>* state_ = nullptr;
-    basic_child* next_child_ = nullptr;
+    basic_when_state<Platform>* when_ = nullptr;
+    basic_when_child* next_child_ = nullptr;
     std::size_t index_ = 0;
     bool begun_ = false;
 };
 
 template <class Platform> class basic_when_state {
-    using child = basic_child<Platform>;
+    using child = basic_when_child<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
 
 public:
@@ -119,7 +119,7 @@ public:
 
     // Before it is awaited, in order. The frame is the child's, and may go before it does.
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
-        c.state_ = this;
+        c.when_ = this;
         c.index_ = size_++;
         (last_ == nullptr ? first_ : last_->next_child_) = &c;
         last_ = &c;
