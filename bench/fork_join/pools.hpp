@@ -11,6 +11,7 @@
 
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
 #include <oneapi/tbb/global_control.h>

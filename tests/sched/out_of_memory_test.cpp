@@ -17,6 +17,7 @@
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/join_handle.hpp>

@@ -7,6 +7,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>

@@ -8,6 +8,7 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>

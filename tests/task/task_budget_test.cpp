@@ -9,6 +9,7 @@
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
+#include <bide/sched/task_group.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
