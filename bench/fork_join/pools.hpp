@@ -11,7 +11,6 @@
 
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task_group.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)
 #include <oneapi/tbb/global_control.h>

@@ -6,7 +6,6 @@
 #include "sched/workloads.hpp"
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/task/join_handle.hpp>
