@@ -16,7 +16,7 @@ namespace {
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
-using state = bide::detail::basic_when_state<platform>;
+using when_state = bide::detail::basic_when_state<platform>;
 template <class T> using var = platform::var<T>;
 
 // What became of a child: 0 when it has not begun, 1 while it has not ended.
@@ -39,7 +39,7 @@ struct report {
     var<std::size_t> winner{0};
 };
 
-// One of a state.
+// One of the children of a when_state.
 class child final : public bide::detail::basic_when_child<platform> {
 public:
     child(tokens& from, report& r, int which) noexcept
@@ -58,8 +58,8 @@ private:
 };
 
 // The children go with it, at once.
-link compose(state::until what, tokens& first, tokens& second, report& r) {
-    state both(what);
+link compose(when_state::until what, tokens& first, tokens& second, report& r) {
+    when_state both(what);
     child a(first, r, 0);
     child b(second, r, 1);
     both.add(a);
@@ -71,7 +71,7 @@ link compose(state::until what, tokens& first, tokens& second, report& r) {
 
 class parent final : public bide::detail::basic_task_control<platform> {
 public:
-    parent(state::until what, tokens& first, tokens& second) noexcept
+    parent(when_state::until what, tokens& first, tokens& second) noexcept
         : basic_task_control(1, true), link_(compose(what, first, second, r)) {
         link_.frame.promise().context = this;
         link_.frame.promise().where = here_;
@@ -116,7 +116,7 @@ TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") 
     const auto two = [] {
         tokens s(0);
         tokens t(0);
-        parent c(state::until::all, s, t);
+        parent c(when_state::until::all, s, t);
         model::thread first([&] { s.give(); });
         model::thread second([&] { t.give(); });
         c.begin();
@@ -129,7 +129,7 @@ TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") 
     model::check("all, one that is ready", {}, [] {
         tokens s(1);
         tokens t(0);
-        parent c(state::until::all, s, t);
+        parent c(when_state::until::all, s, t);
         model::thread second([&] { t.give(); });
         c.begin();
         second.join();
@@ -142,7 +142,7 @@ TEST_CASE("when_all: a cancellation reaches the children, and the parent waits f
     const auto one = [] {
         tokens s(0);
         tokens t(1);
-        parent c(state::until::all, s, t);
+        parent c(when_state::until::all, s, t);
         model::thread canceller([&] { c.cancel(); });
         c.begin();
         canceller.join();
@@ -155,7 +155,7 @@ TEST_CASE("when_all: a cancellation reaches the children, and the parent waits f
     model::check("all, cancel, end, at random", at_random(), [] {
         tokens s(0);
         tokens t(0);
-        parent c(state::until::all, s, t);
+        parent c(when_state::until::all, s, t);
         model::thread canceller([&] { c.cancel(); });
         model::thread giver([&] { s.give(); });
         c.begin();
@@ -171,7 +171,7 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
     const auto race = [] {
         tokens s(0);
         tokens t(0);
-        parent c(state::until::first, s, t);
+        parent c(when_state::until::first, s, t);
         model::thread first([&] { s.give(); });
         model::thread second([&] { t.give(); });
         c.begin();
@@ -187,7 +187,7 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
     model::check("any, one that waits", {}, [] {
         tokens s(0);
         tokens t(0);
-        parent c(state::until::first, s, t);
+        parent c(when_state::until::first, s, t);
         model::thread second([&] { t.give(); });
         c.begin();
         second.join();
@@ -197,7 +197,7 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
     model::check("any, one that is ready, cancel", {}, [] {
         tokens s(0);
         tokens t(1);
-        parent c(state::until::first, s, t);
+        parent c(when_state::until::first, s, t);
         model::thread canceller([&] { c.cancel(); });
         c.begin();
         canceller.join();
