@@ -24,9 +24,9 @@ constexpr durable_errc all[] = {
     durable_errc::queue_full,       durable_errc::too_heavy,
     durable_errc::storage_error,    durable_errc::indeterminate,
     durable_errc::too_large,        durable_errc::unsupported_filesystem,
-    durable_errc::invalid_argument,
+    durable_errc::invalid_argument, durable_errc::store_busy,
 };
-constexpr int last = static_cast<int>(durable_errc::invalid_argument);
+constexpr int last = static_cast<int>(durable_errc::store_busy);
 
 } // namespace
 

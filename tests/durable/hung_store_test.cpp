@@ -630,6 +630,58 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
     REQUIRE(b.still_hangs());
 }
 
+TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
+    REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
+        durable_options o = test::unhurried(with_long_lease());
+        o.patience = 20ms;
+        bench b(place::load, o);
+        b.hang();
+        std::stop_source source;
+        acquire_request r;
+        r.stop = source.get_token();
+        std::thread first([&] { static_cast<void>(b.lock.acquire(r)); });
+        const bool hangs = test::eventually([&] { return b.v->stuck() == 1; });
+        bide::durable_ticket t = b.lock.ticket();
+        const std::error_code step = b.lock.try_acquire(t).error();
+        const std::error_code look = b.lock.inspect().error();
+        b.v->let_go();
+        source.request_stop();
+        first.join();
+        REQUIRE(step == durable_errc::store_busy);
+        REQUIRE(look == durable_errc::store_busy);
+        return hangs && time > 0ms;
+    }));
+}
+
+TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its parent's hangs") {
+    const test::watchdog limit(2 * test::patience);
+    REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
+        durable_options o;
+        o.lease = lease;
+        bench b(place::load, o);
+        const auto held = b.lock.acquire();
+        const std::stop_token lost = held->lost();
+        b.hang();
+        test::eventually([&] { return b.v->stuck() == 1 || lost.stop_requested(); });
+        if (b.v->stuck() != 1) {
+            return false; // lost before its renewal began
+        }
+        const pid_t child = ::fork();
+        if (child == 0) {
+            b.v->let_go();
+            const bool is_seen = b.lock.inspect().has_value();
+            auto mine = b.lock.acquire(); // once the lease of its parent's hold is over
+            ::_exit(is_seen && mine && mine->release() ? 0 : 1);
+        }
+        int status = -1;
+        ::waitpid(child, &status, 0);
+        b.v->let_go();
+        REQUIRE(WIFEXITED(status));
+        REQUIRE(WEXITSTATUS(status) == 0);
+        return true;
+    }));
+}
+
 TEST_CASE("hung_store: locks that share a store renew on one thread, and not behind their own calls") {
     const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();

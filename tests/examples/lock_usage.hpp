@@ -17,6 +17,10 @@ the order of their arrival. The command's environment has
   BIDE_FENCE      a number larger than that of every earlier holder
   BIDE_LANE       a number below N that no other holder has
   BIDE_LOCK_FD    the descriptor that holds the lock, if there is one (see "What holds the lock")
+  BIDE_LOCK_HELD  "FENCE NAME" of this lock and of those around it, the outermost first, with slashes
+                  between them
+A bide-lock in the command waits as any other does if the lock that it asks for is held around it. It
+says so on stderr, unless it has --nonblock. If the command waits for it in turn, neither ends.
 
 Where the lock is:
   --slot file:DIRECTORY       in DIRECTORY/NAME.bide, on a local file system that survives a reboot;
