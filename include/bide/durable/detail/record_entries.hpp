@@ -3,9 +3,10 @@
 
 // What the rules of durable/record.hpp do to one entry of a record: a holder, or a waiter.
 //
-// Observations are stored for contenders that live shorter than a lease. If the times of an entry
-// cannot be read, as its writer is of another boot, a contender of a known boot stores in the entry
-// since when it has seen it. A later contender of the same boot goes on from there.
+// Observations are stored for contenders that live shorter than a lease. If a contender of a known
+// boot cannot read the times of an entry, as its writer is of another boot or of an unknown one, the
+// contender stores in the entry since when it has seen it. A later contender of the same boot goes on
+// from there.
 //   - They end no lease early. An observation is stored by the compare-and-swap of the very value
 //     that was seen, and is read on the clock that it was written on. Each move of the entry (a
 //     renewal, a refresh) clears it; and where a writer that does not know of observations keeps it,
