@@ -103,7 +103,8 @@ struct acquire_request {
     // on Linux do), or with a ticket.
     bool inheritable = false;
 
-    // Zero or less: one look, without waiting and without a trace, for attempt_limit at most.
+    // Zero or less: one look, without waiting and without a place in the queue, for attempt_limit at
+    // most.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     std::stop_token stop{};
 
