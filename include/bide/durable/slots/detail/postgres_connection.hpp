@@ -17,6 +17,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_refusal.hpp>
@@ -53,6 +54,9 @@ public:
         std::string conninfo;
         std::string environment; // postgres_target's
         enum purpose { calls, renewals, notices } what_for;
+        std::size_t most_connections() const noexcept {
+            return what_for == calls ? most_call_connections : 1;
+        }
         friend auto operator<=>(const key&, const key&) = default;
     };
 
@@ -71,14 +75,23 @@ public:
 
     PGconn* native() const noexcept { return pq_; }
     bool is_mine() const noexcept { return pid_ == ::getpid(); }
+    bool is_open() const noexcept { return pq_ != nullptr; }
+
+    // As far as one can see without asking the server.
+    bool is_usable() const noexcept { return pq_ != nullptr && is_mine() && is_alive(); }
 
     // What the server, or libpq, last complained about, in one line.
     const std::string& message() const noexcept { return message_; }
 
-    // Of each connection another one.
-    std::int64_t made_at() const noexcept { return made_at_; }
+    // Another one for each connection that was made, by any object.
+    struct identity {
+        const postgres_connection* of = nullptr;
+        std::int64_t made_at = 0;
+        friend bool operator==(const identity&, const identity&) = default;
+    };
+    identity id() const noexcept { return {this, made_at_}; }
 
-    // Makes sure that there is a connection, as far as one can see without asking the server.
+    // Connects, unless it is usable.
     std::error_code make_ready(postgres_deadline until);
 
     // One statement with parameters, in a transaction of its own; rows come in binary.
@@ -99,8 +112,9 @@ public:
 
 private:
     // A server that says nothing for so long is asked whether it speaks something else; once, if it
-    // does not say so.
-    static constexpr std::chrono::milliseconds probe_after{1'000};
+    // does not say so. It has a second for the answer.
+    static constexpr std::chrono::milliseconds probe_after{500};
+    static constexpr std::chrono::milliseconds probe_time{1'000};
 
     // Written while the server's notices are read.
     struct notices {
@@ -136,7 +150,7 @@ private:
 
 inline std::error_code postgres_connection::make_ready(postgres_deadline until) {
     message_ = target_.why;
-    if (pq_ != nullptr && is_mine() && is_alive()) {
+    if (is_usable()) {
         return {};
     }
     drop();
@@ -198,7 +212,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
         const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         if (events == POLLIN && !is_heard && !is_probed_ && probe_at < until &&
             !postgres_wait_for(::PQsocket(pq_), POLLIN, probe_at)) {
-            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_after));
+            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_time));
             is_probed_ = message_.empty();
             if (!message_.empty()) {
                 drop();
