@@ -10,6 +10,7 @@
 #include <support/catch.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
+#include <support/on_time.hpp>
 
 #include <atomic>
 #include <chrono>

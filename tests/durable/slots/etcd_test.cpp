@@ -609,6 +609,17 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
     fails("https://127.0.0.1:" + plain, good, std::errc::protocol_error);
 }
 
+TEST_CASE("etcd_slot: a Redis server, which hangs up on HTTP, is named at once") {
+    if (!test::redis_server::available()) {
+        return;
+    }
+    const test::watchdog limit;
+    test::redis_server server;
+    etcd_slot slot(url(server.port()), "key");
+    CHECK(slot.load().error() == std::errc::protocol_error);
+    CHECK(slot.explain() == slot.store() + ", key key: a Redis server is at this port");
+}
+
 TEST_CASE("etcd_slot: tells the cluster's revision, whether the key is there or not") {
     if (!etcd_server::available()) {
         return;

@@ -6,6 +6,7 @@
 #include <support/flaky_proxy.hpp>
 #include <support/gate.hpp>
 #include <support/on_time.hpp>
+#include <support/servers.hpp>
 #include <support/servers_kv.hpp>
 #include <support/slot_conformance.hpp>
 #include <support/slot_connections.hpp>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -93,6 +95,8 @@ struct redis_store {
     std::error_code nobody = system_code(ECONNREFUSED);
 };
 
+#if defined(BIDE_DURABLE_OPENSSL)
+
 // With TLS.
 struct secret_store {
     using slot = redis_slot;
@@ -123,6 +127,8 @@ struct secret_store {
     std::string key = fresh_key();
     std::error_code nobody = system_code(ECONNREFUSED);
 };
+
+#endif
 
 } // namespace
 
@@ -558,6 +564,19 @@ TEST_CASE("redis_slot: a server that speaks something else is named at once, and
                                         : std::errc::protocol_error));
         CHECK(slot.explain() == slot.store() + ", key key: " + said);
     }
+}
+
+TEST_CASE("redis_slot: a PostgreSQL server, which hangs up without a word, is named at once") {
+    if (!test::postgres_server::is_available()) {
+        std::fputs("skipped: PostgreSQL is not installed\n", stderr);
+        return;
+    }
+    const test::watchdog limit;
+    test::postgres_server server;
+    REQUIRE(server.is_running());
+    redis_slot slot("redis://:hidden@127.0.0.1:" + std::to_string(server.port()), "key");
+    CHECK(slot.load().error() == std::errc::protocol_error);
+    CHECK(slot.explain() == slot.store() + ", key key: a PostgreSQL server is at this port");
 }
 
 // A fresh record draws its first tokens from it.

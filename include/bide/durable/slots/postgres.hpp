@@ -121,8 +121,9 @@ public:
 
     // The row is locked while `update` runs, which is called at most once for each transaction that
     // got so far: again after the server rolled one back. It must not use another slot of the same
-    // connection string: that might wait for a connection that is held for the update. A process that stops in the middle keeps all others waiting until the
-    // server ends its transaction, after a quarter of the patience.
+    // connection string, which might wait for a connection that is held for the update. A process
+    // that stops in the middle keeps all others waiting until the server ends its transaction,
+    // after a quarter of the patience.
     // Blocks: for two round trips, and for those who came before.
     cas_result update_locked(const slot_update& update);
 

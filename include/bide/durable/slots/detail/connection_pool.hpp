@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -156,18 +157,16 @@ private:
         connection_pool* of; // under lock
     };
 
-    static std::chrono::steady_clock::time_point time_of(deadline end) noexcept {
-        return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns()));
-    }
-    static std::chrono::steady_clock::time_point
-    time_of(std::chrono::steady_clock::time_point end) noexcept {
-        return end;
+    using steady_time = std::chrono::steady_clock::time_point;
+    static steady_time time_of(steady_time end) noexcept { return end; }
+    static steady_time time_of(deadline end) noexcept {
+        return steady_time(std::chrono::nanoseconds(end.steady_ns()));
     }
 
     // With the lock.
     std::size_t count_open() const noexcept {
         return static_cast<std::size_t>(
-            std::count_if(entries_.begin(), entries_.end(), [](const entry& e) { return e.is_open; }));
+            std::count_if(entries_.begin(), entries_.end(), [](auto& e) { return e.is_open; }));
     }
     void use(entry& e) noexcept {
         e.is_used = true;
@@ -204,8 +203,7 @@ private:
     const key key_;
     mutable mutex lock_;
     std::vector<entry> entries_; // never resized
-    // A permit for each entry, but for `refused_` ones.
-    semaphore turns_;
+    semaphore turns_;            // a permit for each entry, but for `refused_` ones
     std::size_t refused_ = 0; // under lock_, as what follows; less than the entries
     time ask_again_at_{};
     bool is_armed_ = false;
@@ -214,8 +212,7 @@ private:
 
 template <class Connection, class Clock>
 template <class Until>
-typename connection_pool<Connection, Clock>::taken
-connection_pool<Connection, Clock>::take(Until until) {
+auto connection_pool<Connection, Clock>::take(Until until) -> taken {
     for (;;) {
         if (!turns_.try_acquire()) {
             ask_again();
@@ -242,7 +239,7 @@ connection_pool<Connection, Clock>::take(Until until) {
 // Of those that nobody uses, of which a permit promises one: the first open one, so that the later
 // ones stay idle.
 template <class Connection, class Clock>
-typename connection_pool<Connection, Clock>::entry& connection_pool<Connection, Clock>::pick() {
+auto connection_pool<Connection, Clock>::pick() -> entry& {
     const std::lock_guard held(lock_);
     entry* found = nullptr;
     for (entry& each : entries_) {
@@ -257,7 +254,7 @@ typename connection_pool<Connection, Clock>::entry& connection_pool<Connection, 
     return *found;
 }
 
-// A server that has refused a connection may take it now.
+// A server that has refused a connection may take one.
 template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::ask_again() noexcept {
     {
@@ -346,26 +343,22 @@ template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::close_idle() noexcept {
     while (turns_.try_acquire()) {
         entry* idle = nullptr;
-        {
-            const std::lock_guard held(lock_);
-            const time before = Clock::now() - keep_idle;
-            for (entry& each : entries_) {
-                if (!each.is_used && each.connection && each.connection->is_open() &&
-                    each.idle_since <= before) {
-                    idle = &each; // the last one: the first ones are used most
-                }
-            }
-            if (idle != nullptr && has_spare()) {
-                use(*idle);
-                idle->is_open = false;
-            } else {
-                idle = nullptr;
+        std::unique_lock held(lock_);
+        const time before = Clock::now() - keep_idle;
+        for (entry& each : entries_) {
+            if (!each.is_used && each.connection && each.connection->is_open() &&
+                each.idle_since <= before) {
+                idle = &each; // the last one: the first ones are used most
             }
         }
-        if (idle == nullptr) {
+        if (idle == nullptr || !has_spare()) {
+            held.unlock();
             release(1);
             return;
         }
+        use(*idle);
+        idle->is_open = false;
+        held.unlock();
         const turn its(this, idle);
         its->drop();
     }
@@ -374,20 +367,17 @@ void connection_pool<Connection, Clock>::close_idle() noexcept {
 template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::tidy() noexcept {
     close_idle();
-    {
-        const std::lock_guard held(lock_);
-        is_armed_ = has_spare();
-        if (!is_armed_) {
-            return;
-        }
+    std::unique_lock held(lock_);
+    is_armed_ = has_spare();
+    if (is_armed_) {
+        held.unlock();
+        arm();
     }
-    arm();
 }
 
 // Without the vigil the connections stay open.
 template <class Connection, class Clock> void connection_pool<Connection, Clock>::arm() noexcept {
-    const std::int64_t at =
-        durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
+    const std::int64_t at = durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
 #if BIDE_EXCEPTIONS
     try {
         vigil::here().alarm(tidier_, at);

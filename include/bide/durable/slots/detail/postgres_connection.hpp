@@ -112,9 +112,8 @@ public:
 
 private:
     // A server that says nothing for so long is asked whether it speaks something else; once, if it
-    // does not say so. It has a second for the answer.
-    static constexpr std::chrono::milliseconds probe_after{500};
-    static constexpr std::chrono::milliseconds probe_time{1'000};
+    // does not say so.
+    static constexpr std::chrono::milliseconds probe_after{1'000};
 
     // Written while the server's notices are read.
     struct notices {
@@ -212,7 +211,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
         const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         if (events == POLLIN && !is_heard && !is_probed_ && probe_at < until &&
             !postgres_wait_for(::PQsocket(pq_), POLLIN, probe_at)) {
-            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_time));
+            message_ = postgres_probe(::PQsocket(pq_), std::min(until, probe_at + probe_after));
             is_probed_ = message_.empty();
             if (!message_.empty()) {
                 drop();
