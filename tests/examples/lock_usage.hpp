@@ -57,6 +57,8 @@ How to get it:
   -s, --shared                share it with other holders that use -s: 1 of 1024 permits
   -x, --exclusive             exclude the holders that use -s: all 1024 permits
   --holder ID                 the name that inspect shows (host:pid)
+If the lock is on a file system that is frozen (fsfreeze), bide-lock gives up in its time, but the
+kernel keeps its process until the file system is thawed.
 
 How to hold it:
   --lease TIME                hold it by a lease of this length (30s), also on file and sqlite
