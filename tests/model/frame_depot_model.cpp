@@ -1,4 +1,4 @@
-#include <bide/task/detail/frame_depot.hpp>
+#include <bide/task/detail/frame_memory.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 

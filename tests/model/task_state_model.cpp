@@ -21,37 +21,13 @@ namespace {
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using state = bide::detail::basic_task_state<platform>;
+using model::at_random;
+using chain = model::chain<platform>;
 using link = model::link<platform>;
 using home = model::task_home<platform>;
 using ledger = model::ledger<platform>;
 using cell = model::task_cell<platform>;
 template <class T> using var = platform::var<T>;
-
-// A chain without references: it is its maker's.
-class chain final : public bide::detail::basic_task_control<platform> {
-public:
-    explicit chain(link&& what) noexcept : basic_task_control(1, true), link_(std::move(what)) {
-        link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
-    }
-
-    void begin() noexcept { to_run().run.wake(); }
-
-    var<int> ended{0};
-    var<bool> never_ran{false};
-
-private:
-    std::coroutine_handle<> start() noexcept override { return link_.frame; }
-    void never_start() noexcept override { never_ran = true; }
-    void finish() noexcept override {
-        ended = ended + 1;
-        state_.finish();
-    }
-    void post_home() noexcept override { here_.post(to_run()); }
-
-    model::at_once here_;
-    link link_;
-};
 
 // What a canceller did before, and what became of the waits.
 struct notes {
@@ -481,17 +457,6 @@ TEST_CASE("task_state: the end of its scheduler ends a wait", "[task_state]") {
     };
     model::check("close, going idle", {}, one);
 }
-
-namespace {
-
-model::options at_random() {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 10'000;
-    return o;
-}
-
-} // namespace
 
 TEST_CASE("task_state: woken, cancelled, joined and at its end, all at once", "[task_state]") {
     model::check("wake, cancel, join, at random", at_random(), [] {
