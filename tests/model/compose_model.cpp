@@ -1,5 +1,6 @@
-// when_all, when_any: the parent resumes once, after all its children have ended. No child is accessed
-// after its end. A cancellation ends the waits of all children, the winner ends those of the losers.
+// when_all, when_any: the parent resumes once, after all its children have ended. No child is
+// accessed after its end. A cancellation ends the waits of all children, the winner ends those of
+// the losers.
 
 #include <bide/task/detail/when_state.hpp>
 #include <model/check.hpp>

@@ -1,6 +1,7 @@
-// task_group and join_set. A group may be destroyed as soon as a wait for its end has returned. A join
-// waits for each child that was spawned before it. A cancelled task that waits for its group resumes
-// once, after all members have ended, and blocks no thread meanwhile. Each outcome is returned once.
+// task_group and join_set. A group may be destroyed as soon as a wait for its end has returned. A
+// join waits for each child that was spawned before it. A cancelled task that waits for its group
+// resumes once, after all members have ended, and blocks no thread meanwhile. Each outcome is
+// returned once.
 
 #include <bide/core/thread_wait.hpp>
 #include <bide/sched/detail/ended_children.hpp>
@@ -65,7 +66,7 @@ member& spawn(group& g, home& h, link&& what, bool fails = false) {
 
 } // namespace
 
-TEST_CASE("task_group: it may go as soon as a join has returned, which comes after all children",
+TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children",
           "[group]") {
     model::check("group, two children", {}, [] {
         home h;
@@ -144,7 +145,7 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
     });
 }
 
-// ---- A task that waits for its group, and is cancelled
+// ---- A cancelled task that waits for its group
 
 namespace {
 
@@ -238,7 +239,7 @@ void cancelled_while_a_child_begins() {
     MODEL_REQUIRE(what == progress::none || what == progress::stopped);
 }
 
-// Of children that do not wait.
+// The children do not wait.
 void cancelled_while_children_run() {
     home h;
     var<int> x{0};
@@ -271,8 +272,7 @@ void cancelled_before() {
 
 } // namespace
 
-TEST_CASE("task_group: a cancelled task that waits for it goes on once, after the children",
-          "[group]") {
+TEST_CASE("task_group: a cancelled joiner resumes once, after the children", "[group]") {
     model::check("owner, cancel", {}, cancelled_while_it_waits);
     CHECK(model::outcomes({}, cancelled_while_it_waits) == "never stopped");
     model::check("owner, cancel, child's end", {}, cancelled_while_a_child_ends);
@@ -280,13 +280,12 @@ TEST_CASE("task_group: a cancelled task that waits for it goes on once, after th
     model::check("owner, cancelled before, child's begin", {}, cancelled_before);
 }
 
-TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins", "[group]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[group]") {
     model::check("owner, cancel, two children that run", at_random(), cancelled_while_children_run);
     model::check("owner, cancel, child's begin", at_random(), cancelled_while_a_child_begins);
 }
 
-TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins to wait",
-          "[group][.long]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[group][.long]") {
     model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
 }
 
@@ -299,8 +298,7 @@ link joins(group& g, var<int>& went_on) {
 
 } // namespace
 
-TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cancels the children",
-          "[group]") {
+TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children", "[group]") {
     model::check("destroyed, child's begin", {}, [] {
         home h;
         tokens t(0);
@@ -321,8 +319,8 @@ TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cance
     });
 }
 
-// The outer group's member is the owner of an inner one.
-TEST_CASE("task_group: a cancellation passes through groups in groups, in turn", "[group]") {
+// A member of the outer group owns the inner group.
+TEST_CASE("task_group: a cancellation reaches the members of a nested group", "[group]") {
     const auto nested = [] {
         home h;
         tokens t(0);
@@ -351,8 +349,7 @@ TEST_CASE("task_group: a cancellation passes through groups in groups, in turn",
 
 // ---- The body of run()
 
-TEST_CASE("task_group: the end of all comes after the body and the children, whichever is last",
-          "[group]") {
+TEST_CASE("task_group: the end of all members comes after the body and the children", "[group]") {
     model::check("body, child", {}, [] {
         home h;
         var<int> x{0};
@@ -408,7 +405,7 @@ TEST_CASE("task_group: the end of all comes after the body and the children, whi
     });
 }
 
-// ---- What a join_set asks for
+// ---- The ended children of a join_set
 
 namespace {
 
@@ -416,7 +413,7 @@ struct ended_child : children::child {
     var<int> number{0};
 };
 
-// The number of the next one; 0: there is none left.
+// Returns the number of the next child; 0 if no child is left.
 int next_of(children& from) {
     auto what = from.try_reserve();
     if (what == bide::wait_status::waiting) {
@@ -430,8 +427,7 @@ int next_of(children& from) {
 } // namespace
 
 TEST_CASE(
-    "join_set: each child that has ended is given once, and the last waiter is told that none "
-    "is left",
+    "join_set: each outcome is returned once, and then each waiter learns that no child is left",
     "[group]") {
     const auto one_asks = [](bool both_elsewhere) {
         children c;

@@ -1,9 +1,9 @@
 #ifndef BIDE_TESTS_MODEL_TASK_SUPPORT_HPP
 #define BIDE_TESTS_MODEL_TASK_SUPPORT_HPP
 
-// Chains of coroutines for models. Like a task of a scheduler, a chain is posted to an executor when
-// its wait is over. The executor of these chains runs it at once, on the thread that posts. So a chain
-// resumes while the thread that ran it before may still be leaving it.
+// Chains of coroutines for models. Like a task of a scheduler, a chain is posted to an executor
+// when its wait is over. The executor of these chains runs it at once, on the thread that posts. So
+// a chain resumes while the thread that ran it before may still be leaving it.
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>

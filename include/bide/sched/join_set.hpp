@@ -3,7 +3,7 @@
 #define BIDE_SCHED_JOIN_SET_HPP
 
 /// \file
-/// A set of tasks whose outcomes are returned one by one, in the order in which the tasks end.
+/// Runs tasks and returns their outcomes one by one, in the order in which the tasks end.
 
 #include <bide/channel/detail/item_wait.hpp> // with signal_wait.hpp, specialises the payload of
 #include <bide/channel/detail/select_case.hpp>
@@ -95,7 +95,7 @@ public:
     /// The result of join_next(): std::optional<T>, or bool if T is void.
     using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
 
-    /// Makes an empty set, whose children run on `where`.
+    /// Makes an empty set. Its children run on `where`.
     explicit join_set(scheduler& where) noexcept : scheduler_(where) {}
     join_set(const join_set&) = delete;
     join_set& operator=(const join_set&) = delete;

@@ -34,7 +34,7 @@ class task_group {
     template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
 public:
-    /// Makes an empty group, whose children run on `where`.
+    /// Makes an empty group. Its children run on `where`.
     explicit task_group(scheduler& where) noexcept : scheduler_(where) {}
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;

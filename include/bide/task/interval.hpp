@@ -32,7 +32,7 @@ enum class missed_ticks {
 
 /// Ticks once per period. The first tick comes one period after construction.
 ///
-/// A tick whose time is more than 292 years after the start of the steady clock never comes.
+/// A tick never comes if its time is more than 292 years after the start of the steady clock.
 /// Thread safety: one coroutine at a time.
 class interval {
 public:

@@ -2,9 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_ENDED_CHILDREN_HPP
 #define BIDE_SCHED_DETAIL_ENDED_CHILDREN_HPP
 
-// The state of join_set::join_next(): the list of the children that have ended and whose outcomes
-// were not returned, oldest first, the number of children that have not ended, and the waiters. One
-// lock guards all of it.
+// The state of join_set::join_next(): the list of the ended children that no call has taken, oldest
+// first, the number of children that have not ended, and the waiters. One lock guards all of it.
 //
 // A granted waiter has one child of the list reserved, and takes it when it resumes. The list is
 // never shorter than the number of reservations. A waiter is enqueued only if every child in the

@@ -269,7 +269,7 @@ void basic_frame_memory<Platform, Recycles>::close(cache& mine) noexcept {
     }
 }
 
-// Returns a block to a thread whose stack is empty.
+// Returns a block. Called when the thread's stack is empty.
 template <class Platform, bool Recycles>
 void* basic_frame_memory<Platform, Recycles>::refill(cache& mine, std::size_t kind) {
     if (mine.now == stage::fresh) {

@@ -82,7 +82,7 @@ public:
         }
     }
 
-    // Calls a function, whose value or exception is the outcome.
+    // Calls a function. Its value or exception is the outcome.
     template <class F> void compute(F&& function) noexcept {
 #if BIDE_EXCEPTIONS
         try {
@@ -152,7 +152,8 @@ struct lone_frame {
 // What a task runs: its coroutine, and the callable that it came from. A lambda coroutine uses the
 // captures until its end, so the callable is destroyed after the frame.
 //
-// Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with others.
+// Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
+// other tasks.
 template <task_source S, class Frame = lone_frame> class task_body {
     using value = task_value_t<S>;
     using promise_type = typename task<value>::promise_type;

@@ -25,7 +25,7 @@ namespace detail {
 
 template <class Platform> class basic_group;
 
-// The groups (sched/detail/group.hpp) whose members a thread cancels one after the other.
+// The groups (sched/detail/group.hpp) that a thread cancels, one after the other.
 template <class Platform> struct cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
