@@ -188,6 +188,7 @@ template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] ta
 public:
     /// The promise of the coroutine; for the compiler.
     struct promise_type : detail::task_promise<T> {
+        /// Makes the task; called by the compiler.
         task get_return_object() noexcept {
             return task(std::coroutine_handle<promise_type>::from_promise(*this));
         }
