@@ -374,7 +374,7 @@ TEST_CASE("join_handle: an exception that no join throws is reported once") {
             CHECK(thrown_by(s.spawn(fails("c"))) == "c");
             s.spawn_blocking([] { throw std::runtime_error("d"); }).detach();
             late.emplace(s.spawn([]() -> int { throw std::runtime_error("e"); }));
-            s.spawn([]() -> task<> { // a join whose wait ends early
+            s.spawn([]() -> task<> { // no value and no exception
                  co_return;
              })
                 .join();
@@ -679,4 +679,24 @@ TEST_CASE("async_join: a time-out or a stop ends the wait and detaches the task"
         REQUIRE(test::eventually([&] { return told.calls == 2; }));
     }
     CHECK(told.calls == 2);
+}
+
+TEST_CASE("async_join: returns errc::stopped for a task that never ran or was stopped, and reports "
+          "it once") {
+    const test::watchdog guard;
+    report told;
+    {
+        scheduler s(told.options(1));
+        CHECK(s.spawn([&]() -> task<bool> {
+                   auto thrower =
+                       s.spawn([]() -> int { bide::detail::throw_error(bide::errc::stopped); });
+                   auto queued = s.spawn(number(1));
+                   const bool in_time = queued.cancel();
+                   const auto thrown = co_await std::move(thrower).async_join().as_result();
+                   const auto never_ran = co_await std::move(queued).async_join().as_result();
+                   co_return in_time && !thrown && thrown.error() == bide::errc::stopped &&
+                       !never_ran && never_ran.error() == bide::errc::stopped;
+               }).join());
+    }
+    CHECK(told.calls == 0);
 }
