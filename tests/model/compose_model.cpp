@@ -1,5 +1,6 @@
-// when_all, when_any: the parent goes on once, after all its children, who are not touched after
-// their ends; a cancellation or a winner ends the waits of the others.
+// when_all, when_any: the parent resumes once, after all its children have ended. No child is
+// accessed after its end. A cancellation ends the waits of all children, the winner ends those of
+// the losers.
 
 #include <bide/task/detail/when_state.hpp>
 #include <model/check.hpp>
@@ -9,41 +10,30 @@
 
 #include <coroutine>
 #include <cstddef>
-#include <utility>
 
 namespace {
 
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
+using model::at_random;
+using model::progress;
 using when_state = bide::detail::basic_when_state<platform>;
 template <class T> using var = platform::var<T>;
 
-// What became of a child: 0 when it has not begun, 1 while it has not ended.
-enum outcome { none, begun, taken, stopped };
-
-link take(tokens& from, var<outcome>& what) {
-    what = begun;
-    auto token = co_await from.async_take().as_result();
-    if (token) {
-        token->keep();
-    }
-    what = token ? taken : stopped;
-}
-
 // What became of a parent and its two children.
 struct report {
-    var<outcome> what[2] = {none, none};
+    var<progress> what[2] = {progress::none, progress::none};
     var<int> settled[2] = {0, 0};
     var<int> went_on{0};
     var<std::size_t> winner{0};
 };
 
-// One of the children of a when_state.
+// A child of a when_state.
 class child final : public bide::detail::basic_when_child<platform> {
 public:
     child(tokens& from, report& r, int which) noexcept
-        : settled_(r.settled[which]), link_(take(from, r.what[which])) {}
+        : settled_(r.settled[which]), link_(model::take<platform>(from, r.what[which])) {}
 
 private:
     std::coroutine_handle<> begin(bide::executor_ref where) noexcept override {
@@ -57,7 +47,7 @@ private:
     link link_;
 };
 
-// The children go with it, at once.
+// Awaits two children, and destroys them as soon as it resumes.
 link compose(when_state::until what, tokens& first, tokens& second, report& r) {
     when_state both(what);
     child a(first, r, 0);
@@ -69,50 +59,24 @@ link compose(when_state::until what, tokens& first, tokens& second, report& r) {
     r.winner = both.winner();
 }
 
-class parent final : public bide::detail::basic_task_control<platform> {
+class parent final : public model::chain<platform> {
 public:
     parent(when_state::until what, tokens& first, tokens& second) noexcept
-        : basic_task_control(1, true), link_(compose(what, first, second, r)) {
-        link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
-    }
+        : chain(compose(what, first, second, r)) {}
 
-    void begin() noexcept { to_run().run.wake(); }
-
-    // Both have ended, and it went on once. Or it never began.
+    // Both children have ended, and the parent resumed once; or the parent never began.
     void require_over() noexcept {
         MODEL_REQUIRE(ended == 1);
         MODEL_REQUIRE(r.went_on == (never_ran ? 0 : 1));
-        MODEL_REQUIRE(r.what[0] != begun && r.what[1] != begun);
+        MODEL_REQUIRE(r.what[0] != progress::begun && r.what[1] != progress::begun);
     }
 
     report r;
-    var<int> ended{0};
-    var<bool> never_ran{false};
-
-private:
-    std::coroutine_handle<> start() noexcept override { return link_.frame; }
-    void never_start() noexcept override { never_ran = true; }
-    void finish() noexcept override {
-        ended = ended + 1;
-        state_.finish();
-    }
-    void post_home() noexcept override { here_.post(to_run()); }
-
-    model::at_once here_;
-    link link_;
 };
-
-model::options at_random() {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 10'000;
-    return o;
-}
 
 } // namespace
 
-TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") {
+TEST_CASE("when_all: the parent resumes once, after all children have ended", "[compose]") {
     const auto two = [] {
         tokens s(0);
         tokens t(0);
@@ -123,7 +87,7 @@ TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") 
         first.join();
         second.join();
         c.require_over();
-        MODEL_REQUIRE(c.r.what[0] == taken && c.r.what[1] == taken);
+        MODEL_REQUIRE(c.r.what[0] == progress::taken && c.r.what[1] == progress::taken);
     };
     model::check("all, two that end", {}, two);
     model::check("all, one that is ready", {}, [] {
@@ -137,7 +101,7 @@ TEST_CASE("when_all: the parent goes on once, after all children", "[compose]") 
     });
 }
 
-TEST_CASE("when_all: a cancellation reaches the children, and the parent waits for them",
+TEST_CASE("when_all: a cancelled parent resumes after its children, which are cancelled",
           "[compose]") {
     const auto one = [] {
         tokens s(0);
@@ -147,7 +111,7 @@ TEST_CASE("when_all: a cancellation reaches the children, and the parent waits f
         c.begin();
         canceller.join();
         c.require_over();
-        MODEL_REQUIRE(c.r.what[0] == (c.never_ran ? none : stopped));
+        MODEL_REQUIRE(c.r.what[0] == (c.never_ran ? progress::none : progress::stopped));
         model::record(c.never_ran ? "never" : "stopped");
     };
     model::check("all, cancel", {}, one);
@@ -162,11 +126,11 @@ TEST_CASE("when_all: a cancellation reaches the children, and the parent waits f
         canceller.join();
         giver.join();
         c.require_over();
-        MODEL_REQUIRE(c.r.what[1] == (c.never_ran ? none : stopped));
+        MODEL_REQUIRE(c.r.what[1] == (c.never_ran ? progress::none : progress::stopped));
     });
 }
 
-TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on once",
+TEST_CASE("when_any: the parent resumes once, after the winner and the cancelled loser",
           "[compose]") {
     const auto race = [] {
         tokens s(0);
@@ -179,9 +143,9 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
         second.join();
         c.require_over();
         MODEL_REQUIRE(c.r.winner < 2);
-        MODEL_REQUIRE(c.r.what[c.r.winner] == taken);
-        MODEL_REQUIRE((c.r.what[0] == taken) + s.available() == 1);
-        MODEL_REQUIRE((c.r.what[1] == taken) + t.available() == 1);
+        MODEL_REQUIRE(c.r.what[c.r.winner] == progress::taken);
+        MODEL_REQUIRE((c.r.what[0] == progress::taken) + s.available() == 1);
+        MODEL_REQUIRE((c.r.what[1] == progress::taken) + t.available() == 1);
     };
     model::check("any, two at once, at random", at_random(), race);
     model::check("any, one that waits", {}, [] {
@@ -192,7 +156,7 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
         c.begin();
         second.join();
         c.require_over();
-        MODEL_REQUIRE(c.r.winner == 1 && c.r.what[0] == stopped);
+        MODEL_REQUIRE(c.r.winner == 1 && c.r.what[0] == progress::stopped);
     });
     model::check("any, one that is ready, cancel", {}, [] {
         tokens s(0);
@@ -202,6 +166,6 @@ TEST_CASE("when_any: one wins, the other is stopped or ends, the parent goes on 
         c.begin();
         canceller.join();
         c.require_over();
-        MODEL_REQUIRE(c.never_ran || c.r.what[0] == stopped);
+        MODEL_REQUIRE(c.never_ran || c.r.what[0] == progress::stopped);
     });
 }

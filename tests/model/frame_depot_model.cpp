@@ -1,12 +1,12 @@
-#include <bide/task/detail/frame_depot.hpp>
+#include <bide/task/detail/frame_memory.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
 #include <cstddef>
 #include <string>
 
-// The depot of memory blocks: a batch that is given is one taker's, who sees all that was done to it
-// before; nothing is lost, and whoever is kept out by another goes without.
+// The depot of memory blocks. Each batch that is given has one taker, which sees all earlier writes
+// to it. No batch is lost. A thread that finds the lock taken does without the depot.
 
 namespace {
 
@@ -15,7 +15,7 @@ using block = bide::detail::frame_block;
 
 constexpr std::size_t kind = 3;
 
-// A batch, as far as the depot looks at it, and what it is for.
+// The first block of a batch, and the content that the giver writes.
 struct batch : block {
     batch() : block{nullptr, nullptr} {}
     model::var<int> content{0};
@@ -34,7 +34,7 @@ struct one {
     }
 };
 
-// Whoever finds it taken goes without.
+// A giver or taker may find the lock taken; its call then has no effect.
 template <int Looks> void given_and_taken() {
     depot<Looks> d(10 * depot<Looks>::batch_bytes(kind));
     batch b[2];
@@ -65,7 +65,7 @@ template <int Looks> void taken_by_two() {
     batch b[2];
     b[0].content = 1;
     MODEL_REQUIRE(d.give(kind, &b[0]));
-    MODEL_REQUIRE(!d.give(kind, &b[1])); // it is full
+    MODEL_REQUIRE(!d.give(kind, &b[1])); // the depot is full
     one takers[2];
     {
         model::thread other([&] { takers[1].take(d); });
@@ -73,13 +73,12 @@ template <int Looks> void taken_by_two() {
     }
     MODEL_REQUIRE(takers[0].got == nullptr || takers[1].got == nullptr);
     MODEL_REQUIRE(takers[0].got != nullptr || takers[1].got != nullptr);
-    MODEL_REQUIRE(takers[0].seen + takers[1].seen == 0); // one has seen 1
+    MODEL_REQUIRE(takers[0].seen + takers[1].seen == 0); // one taker has seen 1
 }
 
 } // namespace
 
-TEST_CASE("frame_depot: a batch is given once and taken once, with all that was written to it",
-          "[frame_depot]") {
+TEST_CASE("frame_depot: each batch has one taker, which sees all writes to it", "[frame_depot]") {
     model::check("two give, one takes", {}, given_and_taken<0>);
     model::check("two take the same", {}, taken_by_two<1>);
     CHECK(model::outcomes({}, given_and_taken<0>) == "0 1 2");

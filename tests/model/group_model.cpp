@@ -1,6 +1,7 @@
-// task_group and join_set: a group may go as soon as a wait for its end has returned, and no join
-// misses a child that was spawned before it; a cancelled task that waits for its group goes on once,
-// after all members, on no thread of its own; what has ended is asked for once.
+// task_group and join_set. A group may be destroyed as soon as a wait for its end has returned. A
+// join waits for each child that was spawned before it. A cancelled task that waits for its group
+// resumes once, after all members have ended, and blocks no thread meanwhile. Each outcome is
+// returned once.
 
 #include <bide/core/thread_wait.hpp>
 #include <bide/sched/detail/ended_children.hpp>
@@ -20,48 +21,31 @@ namespace {
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using link = model::link<platform>;
+using model::at_random;
+using model::progress;
 using home = model::task_home<platform>;
 using group = bide::detail::basic_group<platform>;
 using children = bide::detail::basic_ended_children<platform>;
 template <class T> using var = platform::var<T>;
 
-// What became of a child: 0 when it has not begun, 1 while it has not ended.
-enum outcome { none, begun, taken, stopped };
-
-link take(tokens& from, var<outcome>& what) {
-    what = begun;
-    auto token = co_await from.async_take().as_result();
-    if (token) {
-        token->keep();
-    }
-    what = token ? taken : stopped;
-}
-
-model::options at_random() {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 10'000;
-    return o;
-}
-
-class member final : public bide::detail::basic_group_member<platform> {
+// A member of a group, with its task.
+class member final : public bide::detail::basic_task_header<platform> {
 public:
     member(group& g, model::task_home<platform>& h, link&& what, bool fails) noexcept
-        : basic_group_member(g, h, nullptr), link_(std::move(what)), fails_(fails) {
+        : basic_task_header(h, false), in_group(g, *this), link_(std::move(what)), fails_(fails) {
         link_.frame.promise().context = this;
         link_.frame.promise().where = here_;
     }
 
     void begin() noexcept { to_run().run.wake(); }
 
+    bide::detail::basic_group_member<platform> in_group;
+
 private:
     std::coroutine_handle<> start() noexcept override { return link_.frame; }
     void never_start() noexcept override {}
     void settle() noexcept override {}
-    std::exception_ptr failure(bool& was_stopped) noexcept override {
-        was_stopped = fails_;
-        return {};
-    }
+    void discard_outcome() noexcept override { in_group.end({}, fails_); }
     void destroy() noexcept override { delete this; }
 
     model::at_once here_;
@@ -76,13 +60,13 @@ link write(var<int>& to) {
 
 member& spawn(group& g, home& h, link&& what, bool fails = false) {
     auto* const m = new member(g, h, std::move(what), fails);
-    g.begin(*m);
+    g.begin(m->in_group);
     return *m;
 }
 
 } // namespace
 
-TEST_CASE("task_group: it may go as soon as a join has returned, which comes after all children",
+TEST_CASE("task_group: may be destroyed as soon as a join has returned, after all children",
           "[group]") {
     model::check("group, two children", {}, [] {
         home h;
@@ -119,15 +103,15 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
     const auto cancelled = [] {
         home h;
         tokens t(0);
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         group g;
-        member& m = spawn(g, h, take(t, what));
+        member& m = spawn(g, h, model::take<platform>(t, what));
         model::thread worker([&] { m.begin(); });
         g.cancel();
         worker.join();
         g.of_children().wait();
-        MODEL_REQUIRE(what == none || what == stopped);
-        model::record(what == none ? "never" : "stopped");
+        MODEL_REQUIRE(what == progress::none || what == progress::stopped);
+        model::record(what == progress::none ? "never" : "stopped");
     };
     model::check("group, cancel, going idle", {}, cancelled);
     CHECK(model::outcomes({}, cancelled) == "never stopped");
@@ -135,23 +119,23 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
         home h;
         tokens t(0);
         var<int> x{0};
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         auto* const g = new group;
-        member& m = spawn(*g, h, take(t, what));
+        member& m = spawn(*g, h, model::take<platform>(t, what));
         member& n = spawn(*g, h, write(x), true);
         model::thread worker([&] { m.begin(); });
         model::thread failing([&] { n.begin(); });
         g->of_children().wait();
-        MODEL_REQUIRE(x == 1 && (what == none || what == stopped));
+        MODEL_REQUIRE(x == 1 && (what == progress::none || what == progress::stopped));
         delete g;
     });
     model::check("group, end, failure, cancel, at random", at_random(), [] {
         home h;
         tokens t(1);
         var<int> x{0};
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         auto* const g = new group;
-        member& m = spawn(*g, h, take(t, what));
+        member& m = spawn(*g, h, model::take<platform>(t, what));
         member& n = spawn(*g, h, write(x), true);
         model::thread worker([&] { m.begin(); });
         model::thread failing([&] { n.begin(); });
@@ -161,22 +145,17 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
     });
 }
 
-// ---- A task that waits for its group, and is cancelled
+// ---- A cancelled task that waits for its group
 
 namespace {
 
-// A task around a group, which goes with it: it ends the group, and destroys it at once.
-class owner final : public bide::detail::basic_task_control<platform> {
+// A task that waits for the end of its group, and destroys the group as soon as it resumes.
+class owner final : public model::chain<platform> {
 public:
     explicit owner(bool cancels_itself = false) noexcept
-        : basic_task_control(1, true), cancels_itself_(cancels_itself), link_(body(*this)) {
-        link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
-    }
+        : chain(body(*this)), cancels_itself_(cancels_itself) {}
 
-    void begin() noexcept { to_run().run.wake(); }
-
-    // It has ended, and went on once. Where it never began, the group is still there.
+    // The owner has ended, and resumed once. If it never began, the group is still there.
     void require_over() noexcept {
         MODEL_REQUIRE(ended == 1);
         MODEL_REQUIRE(went_on == (never_ran ? 0 : 1));
@@ -190,8 +169,6 @@ public:
     group* const g = new group;
     var<int> went_on{0};
     var<bool> was_stopped{false};
-    var<int> ended{0};
-    var<bool> never_ran{false};
 
 private:
     static link body(owner& me) {
@@ -204,75 +181,65 @@ private:
         delete me.g;
     }
 
-    std::coroutine_handle<> start() noexcept override { return link_.frame; }
-    void never_start() noexcept override { never_ran = true; }
-    void finish() noexcept override {
-        ended = ended + 1;
-        state_.finish();
-    }
-    void post_home() noexcept override { here_.post(to_run()); }
-
     const bool cancels_itself_;
-    model::at_once here_;
-    link link_;
 };
 
-// What the owner and a child came to.
-const char* name_of(const owner& o, outcome child) {
-    return o.never_ran        ? "never"
-           : !o.was_stopped   ? "joined"
-           : child == none    ? "stopped, not begun"
-           : child == stopped ? "stopped"
-                              : "stopped, ended";
+// The name of what became of the owner and a child.
+const char* name_of(const owner& o, progress child) {
+    return o.never_ran                  ? "never"
+           : !o.was_stopped             ? "joined"
+           : child == progress::none    ? "stopped, not begun"
+           : child == progress::stopped ? "stopped"
+                                        : "stopped, ended";
 }
 
 void cancelled_while_it_waits() {
     home h;
     tokens t(0);
-    var<outcome> what{none};
+    var<progress> what{progress::none};
     owner o;
-    member& m = spawn(*o.g, h, take(t, what));
+    member& m = spawn(*o.g, h, model::take<platform>(t, what));
     model::thread canceller([&] { o.cancel(); });
     m.begin();
     o.begin();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == none || what == stopped);
+    MODEL_REQUIRE(what == progress::none || what == progress::stopped);
     model::record(name_of(o, what));
 }
 
 void cancelled_while_a_child_ends() {
     home h;
     tokens t(0);
-    var<outcome> what{none};
+    var<progress> what{progress::none};
     owner o;
-    member& m = spawn(*o.g, h, take(t, what));
+    member& m = spawn(*o.g, h, model::take<platform>(t, what));
     m.begin();
     o.begin();
     model::thread canceller([&] { o.cancel(); });
     t.give();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == taken || what == stopped);
+    MODEL_REQUIRE(what == progress::taken || what == progress::stopped);
     model::record(name_of(o, what));
 }
 
 void cancelled_while_a_child_begins() {
     home h;
     tokens t(0);
-    var<outcome> what{none};
+    var<progress> what{progress::none};
     owner o;
-    member& m = spawn(*o.g, h, take(t, what));
+    member& m = spawn(*o.g, h, model::take<platform>(t, what));
     model::thread worker([&] { m.begin(); });
     model::thread canceller([&] { o.cancel(); });
     o.begin();
     worker.join();
     canceller.join();
     o.require_over();
-    MODEL_REQUIRE(what == none || what == stopped);
+    MODEL_REQUIRE(what == progress::none || what == progress::stopped);
 }
 
-// Of children that do not wait.
+// The children do not wait.
 void cancelled_while_children_run() {
     home h;
     var<int> x{0};
@@ -293,20 +260,19 @@ void cancelled_while_children_run() {
 void cancelled_before() {
     home h;
     tokens t(0);
-    var<outcome> what{none};
+    var<progress> what{progress::none};
     owner o(true);
-    member& m = spawn(*o.g, h, take(t, what));
+    member& m = spawn(*o.g, h, model::take<platform>(t, what));
     model::thread worker([&] { m.begin(); });
     o.begin();
     worker.join();
     o.require_over();
-    MODEL_REQUIRE(o.was_stopped && (what == none || what == stopped));
+    MODEL_REQUIRE(o.was_stopped && (what == progress::none || what == progress::stopped));
 }
 
 } // namespace
 
-TEST_CASE("task_group: a cancelled task that waits for it goes on once, after the children",
-          "[group]") {
+TEST_CASE("task_group: a cancelled joiner resumes once, after the children", "[group]") {
     model::check("owner, cancel", {}, cancelled_while_it_waits);
     CHECK(model::outcomes({}, cancelled_while_it_waits) == "never stopped");
     model::check("owner, cancel, child's end", {}, cancelled_while_a_child_ends);
@@ -314,13 +280,12 @@ TEST_CASE("task_group: a cancelled task that waits for it goes on once, after th
     model::check("owner, cancelled before, child's begin", {}, cancelled_before);
 }
 
-TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins", "[group]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[group]") {
     model::check("owner, cancel, two children that run", at_random(), cancelled_while_children_run);
     model::check("owner, cancel, child's begin", at_random(), cancelled_while_a_child_begins);
 }
 
-TEST_CASE("task_group: a cancelled task that waits for it meets a child that begins to wait",
-          "[group][.long]") {
+TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[group][.long]") {
     model::check("owner, cancel, child's begin", {}, cancelled_while_a_child_begins);
 }
 
@@ -333,16 +298,15 @@ link joins(group& g, var<int>& went_on) {
 
 } // namespace
 
-TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cancels the children",
-          "[group]") {
+TEST_CASE("task_group: the destruction of a waiting coroutine cancels the children", "[group]") {
     model::check("destroyed, child's begin", {}, [] {
         home h;
         tokens t(0);
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         var<int> went_on{0};
         model::at_once here;
         group g;
-        member& m = spawn(g, h, take(t, what));
+        member& m = spawn(g, h, model::take<platform>(t, what));
         {
             const model::link<platform> waits = joins(g, went_on);
             waits.frame.promise().where = here;
@@ -351,20 +315,20 @@ TEST_CASE("task_group: a coroutine that is destroyed while it waits for it cance
             worker.join();
         }
         g.of_all().wait();
-        MODEL_REQUIRE(what == stopped && went_on == 0);
+        MODEL_REQUIRE(what == progress::stopped && went_on == 0);
     });
 }
 
-// The outer group's member is the owner of an inner one.
-TEST_CASE("task_group: a cancellation passes through groups in groups, in turn", "[group]") {
+// A member of the outer group owns the inner group.
+TEST_CASE("task_group: a cancellation reaches the members of a nested group", "[group]") {
     const auto nested = [] {
         home h;
         tokens t(0);
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         var<int> inner_ended{0};
         group* const inner = new group;
         owner o;
-        member& grandchild = spawn(*inner, h, take(t, what));
+        member& grandchild = spawn(*inner, h, model::take<platform>(t, what));
         member& child = spawn(*o.g, h, [](group* g, var<int>& ended) -> model::link<platform> {
             const auto joined = co_await g->of_all().async_wait().as_result();
             ended = ended + (joined.has_value() ? 10 : 1);
@@ -377,7 +341,7 @@ TEST_CASE("task_group: a cancellation passes through groups in groups, in turn",
         t.give();
         canceller.join();
         o.require_over();
-        MODEL_REQUIRE(what == taken || what == stopped);
+        MODEL_REQUIRE(what == progress::taken || what == progress::stopped);
         MODEL_REQUIRE(inner_ended == 1 || inner_ended == 10);
     };
     model::check("owner, group in group, cancel, end", {}, nested);
@@ -385,15 +349,14 @@ TEST_CASE("task_group: a cancellation passes through groups in groups, in turn",
 
 // ---- The body of run()
 
-TEST_CASE("task_group: the end of all comes after the body and the children, whichever is last",
-          "[group]") {
+TEST_CASE("task_group: the end of all members comes after the body and the children", "[group]") {
     model::check("body, child", {}, [] {
         home h;
         var<int> x{0};
         var<int> y{0};
         owner o;
         auto* const body = new member(*o.g, h, write(x), false);
-        o.g->begin_body(*body);
+        o.g->begin_body(body->in_group);
         member& child = spawn(*o.g, h, write(y));
         model::thread worker([&] { body->begin(); });
         o.begin();
@@ -414,7 +377,7 @@ TEST_CASE("task_group: the end of all comes after the body and the children, whi
                 to = over ? 10 * of : 1;
             }(o.g, x, seen),
             false);
-        o.g->begin_body(*body);
+        o.g->begin_body(body->in_group);
         member& child = spawn(*o.g, h, write(x));
         model::thread worker([&] { child.begin(); });
         body->begin();
@@ -427,22 +390,22 @@ TEST_CASE("task_group: the end of all comes after the body and the children, whi
         home h;
         tokens t(0);
         var<int> x{0};
-        var<outcome> what{none};
+        var<progress> what{progress::none};
         owner o;
         auto* const body = new member(*o.g, h, write(x), true);
-        o.g->begin_body(*body);
-        member& child = spawn(*o.g, h, take(t, what));
+        o.g->begin_body(body->in_group);
+        member& child = spawn(*o.g, h, model::take<platform>(t, what));
         model::thread worker([&] { body->begin(); });
         model::thread other([&] { child.begin(); });
         o.g->of_all().wait();
         worker.join();
         other.join();
-        MODEL_REQUIRE(what == none || what == stopped);
+        MODEL_REQUIRE(what == progress::none || what == progress::stopped);
         delete o.g;
     });
 }
 
-// ---- What a join_set asks for
+// ---- The ended children of a join_set
 
 namespace {
 
@@ -450,7 +413,7 @@ struct ended_child : children::child {
     var<int> number{0};
 };
 
-// The number of the next one; 0: there is none left.
+// Returns the number of the next child; 0 if no child is left.
 int next_of(children& from) {
     auto what = from.try_reserve();
     if (what == bide::wait_status::waiting) {
@@ -464,8 +427,7 @@ int next_of(children& from) {
 } // namespace
 
 TEST_CASE(
-    "join_set: each child that has ended is given once, and the last waiter is told that none "
-    "is left",
+    "join_set: each outcome is returned once, and then each waiter learns that no child is left",
     "[group]") {
     const auto one_asks = [](bool both_elsewhere) {
         children c;

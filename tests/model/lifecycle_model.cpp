@@ -165,7 +165,7 @@ struct wait_status {
 class job final : public header {
 public:
     job(home_type& home, bool kept, wait_status& becomes, std::function<void()> does = {})
-        : header(home, nullptr, kept), becomes_(becomes), does_(std::move(does)) {}
+        : header(home, kept), becomes_(becomes), does_(std::move(does)) {}
 
 private:
     std::coroutine_handle<> start() noexcept override {

@@ -12,48 +12,24 @@
 #include <stop_token>
 #include <utility>
 
-// Tasks that wait, are woken, cancelled, joined and let go: each suspension is ended once, nothing
-// of it is touched afterwards, and the outcome and the memory go once, by one side. What a task
-// waits for is the smallest primitive that there is: support/tokens.hpp.
+// Tasks that wait, are woken, cancelled, joined and detached. Each suspension is ended once, and
+// not accessed afterwards. The outcome is taken or discarded once, and the memory is freed once.
+// The primitive that the tasks wait for is support/tokens.hpp.
 
 namespace {
 
 using platform = model::platform_without_lock_sleep;
 using tokens = test::basic_tokens<platform>;
 using state = bide::detail::basic_task_state<platform>;
+using model::at_random;
+using chain = model::chain<platform>;
 using link = model::link<platform>;
 using home = model::task_home<platform>;
 using ledger = model::ledger<platform>;
 using cell = model::task_cell<platform>;
 template <class T> using var = platform::var<T>;
 
-// A chain without references: it is its maker's.
-class chain final : public bide::detail::basic_task_control<platform> {
-public:
-    explicit chain(link&& what) noexcept : basic_task_control(1, true), link_(std::move(what)) {
-        link_.frame.promise().context = this;
-        link_.frame.promise().where = here_;
-    }
-
-    void begin() noexcept { to_run().run.wake(); }
-
-    var<int> ended{0};
-    var<bool> never_ran{false};
-
-private:
-    std::coroutine_handle<> start() noexcept override { return link_.frame; }
-    void never_start() noexcept override { never_ran = true; }
-    void finish() noexcept override {
-        ended = ended + 1;
-        state_.finish();
-    }
-    void post_home() noexcept override { here_.post(to_run()); }
-
-    model::at_once here_;
-    link link_;
-};
-
-// What a canceller did before, and what became of the waits.
+// What a canceller wrote before, and what became of the waits.
 struct notes {
     var<int> news{0};
     var<int> taken{0};
@@ -89,7 +65,7 @@ bool cancel(chain& c, notes& n) noexcept {
 
 } // namespace
 
-TEST_CASE("task_state: a wake reaches a task that is going idle", "[task_state]") {
+TEST_CASE("task_state: a wake reaches a task that is entering its wait", "[task_state]") {
     const auto one = [] {
         tokens t(0);
         notes n;
@@ -115,7 +91,7 @@ TEST_CASE("task_state: a wake reaches a task that is going idle", "[task_state]"
     });
 }
 
-TEST_CASE("task_state: a cancellation ends a wait, or keeps it from beginning", "[task_state]") {
+TEST_CASE("task_state: a cancellation ends a wait, or the wait does not begin", "[task_state]") {
     const auto one = [] {
         tokens t(0);
         notes n;
@@ -162,7 +138,7 @@ TEST_CASE("task_state: a wait is ended by its wake or by a cancellation", "[task
     CHECK(model::outcomes({}, one) == "never stopped taken");
 }
 
-TEST_CASE("task_state: of two cancellers one ends the wait", "[task_state]") {
+TEST_CASE("task_state: one of two cancellers ends the wait", "[task_state]") {
     model::check("two cancellers", {}, [] {
         tokens t(0);
         notes n;
@@ -178,13 +154,13 @@ TEST_CASE("task_state: of two cancellers one ends the wait", "[task_state]") {
     });
 }
 
-// ---- Waits that are over at once
+// ---- Operations that are ready
 
 namespace {
 
 constexpr int budget = bide::worker_local<platform>::whole_budget;
 
-// That many times, cancelled or not.
+// Takes and gives back a token that many times, cancelled or not.
 link take_and_give(tokens& from, int times, notes& n) {
     for (int i = 0; i < times; ++i) {
         auto token = co_await from.async_take().as_result();
@@ -199,7 +175,7 @@ link take_and_give(tokens& from, int times, notes& n) {
 
 } // namespace
 
-TEST_CASE("task_state: a task that finds all ready is stopped where its budget ends",
+TEST_CASE("task_state: a task whose operations are all ready is stopped when its budget is spent",
           "[task_state]") {
     const auto one = [] {
         tokens t(1);
@@ -234,7 +210,7 @@ TEST_CASE("task_state: a task that finds all ready is stopped where its budget e
     });
 }
 
-TEST_CASE("task_state: a task that is woken while interrupted is scheduled once, and active",
+TEST_CASE("task_state: a task that is woken while it is interrupted is posted once, and active",
           "[task_state]") {
     model::check("wake, claim", {}, [] {
         state s(1, false);
@@ -270,7 +246,7 @@ link take_shielded(chain*& self, tokens& from, notes& n) {
     n.note(token);
 }
 
-// Each way in which a task learns of a cancellation finds its token stopped.
+// A task that learns of a cancellation, by any of three calls, finds its token stopped.
 link unshield_and_see(chain*& self, std::optional<std::stop_token>& token) {
     MODEL_REQUIRE(self->shield());
     token = self->get_stop_token();
@@ -299,7 +275,8 @@ link watch_stop(chain*& self, std::optional<std::stop_token>& token) {
 
 } // namespace
 
-TEST_CASE("task_state: a shield keeps a cancellation off until it goes", "[task_state]") {
+TEST_CASE("task_state: a shield keeps a cancellation from taking effect until its end",
+          "[task_state]") {
     model::check("cancel, shielded", {}, [] {
         tokens t(0);
         notes n;
@@ -315,7 +292,7 @@ TEST_CASE("task_state: a shield keeps a cancellation off until it goes", "[task_
     });
 }
 
-TEST_CASE("task_state: who takes the shield away sees what came before the cancellation",
+TEST_CASE("task_state: the task that removes a shield sees the writes before the cancellation",
           "[task_state]") {
     const auto one = [] {
         state s(1, false);
@@ -336,7 +313,7 @@ TEST_CASE("task_state: who takes the shield away sees what came before the cance
     CHECK(model::outcomes({}, one) == "after before");
 }
 
-TEST_CASE("task_state: a stop token is told of a cancellation", "[task_state]") {
+TEST_CASE("task_state: a cancellation stops the stop token", "[task_state]") {
     const auto one = [] {
         std::optional<std::stop_token> token;
         chain* self = nullptr;
@@ -380,7 +357,7 @@ TEST_CASE("task_state: a task that learns of its cancellation finds its token st
     });
 }
 
-// ---- The end: who has the outcome, and who destroys
+// ---- The end: the outcome and the references
 
 namespace {
 
@@ -388,7 +365,7 @@ link nothing() { co_return; }
 
 } // namespace
 
-TEST_CASE("task_state: the outcome is asked for or discarded, once", "[task_state]") {
+TEST_CASE("task_state: the outcome is taken or discarded, once", "[task_state]") {
     model::check("join, end", {}, [] {
         home h;
         ledger book;
@@ -434,7 +411,7 @@ TEST_CASE("task_state: the outcome is asked for or discarded, once", "[task_stat
     });
 }
 
-TEST_CASE("task_state: the last reference destroys, and nobody touches it then", "[task_state]") {
+TEST_CASE("task_state: the last reference destroys the task, after all accesses", "[task_state]") {
     model::check("three references", {}, [] {
         home h;
         ledger book;
@@ -464,7 +441,7 @@ TEST_CASE("task_state: the last reference destroys, and nobody touches it then",
     });
 }
 
-TEST_CASE("task_state: the end of its scheduler ends a wait", "[task_state]") {
+TEST_CASE("task_state: the shutdown of the scheduler ends a wait", "[task_state]") {
     const auto one = [] {
         home h;
         ledger book;
@@ -482,18 +459,7 @@ TEST_CASE("task_state: the end of its scheduler ends a wait", "[task_state]") {
     model::check("close, going idle", {}, one);
 }
 
-namespace {
-
-model::options at_random() {
-    model::options o;
-    o.how = model::options::method::pct;
-    o.runs = 10'000;
-    return o;
-}
-
-} // namespace
-
-TEST_CASE("task_state: woken, cancelled, joined and at its end, all at once", "[task_state]") {
+TEST_CASE("task_state: a wake, a cancellation, a join and the end may race", "[task_state]") {
     model::check("wake, cancel, join, at random", at_random(), [] {
         home h;
         ledger book;

@@ -1,13 +1,15 @@
 #ifndef BIDE_TESTS_MODEL_TASK_SUPPORT_HPP
 #define BIDE_TESTS_MODEL_TASK_SUPPORT_HPP
 
-// A chain of coroutines for models, as a scheduler's task is one: it runs where it is woken, at once.
-// So it goes on while the thread that it left is still on its way out of it.
+// Chains of coroutines for models. Like a task of a scheduler, a chain is posted to an executor
+// when its wait is over. The executor of these chains runs it at once, on the thread that posts. So
+// a chain resumes while the thread that ran it before may still be leaving it.
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <model/check.hpp>
+#include <support/tokens.hpp>
 
 #include <coroutine>
 #include <exception>
@@ -15,12 +17,12 @@
 
 namespace model {
 
-// Runs what it takes before post() returns.
+// An executor that runs each runnable before post() returns.
 struct at_once {
     void post(bide::runnable& r) noexcept { r.run.wake(); }
 };
 
-// The one coroutine of a chain.
+// A coroutine that is a whole chain.
 template <class Platform> struct [[nodiscard]] link {
     struct promise_type {
         bide::basic_task_context<Platform>* context = nullptr;
@@ -58,13 +60,63 @@ template <class Platform> struct [[nodiscard]] link {
     std::coroutine_handle<promise_type> frame;
 };
 
-// What becomes of a task, written down by whoever does it.
+// A chain without references, which its maker owns.
+template <class Platform> class chain : public bide::detail::basic_task_control<Platform> {
+    using control = bide::detail::basic_task_control<Platform>;
+
+public:
+    explicit chain(link<Platform>&& what) noexcept : control(1, true), link_(std::move(what)) {
+        link_.frame.promise().context = this;
+        link_.frame.promise().where = here_;
+    }
+
+    void begin() noexcept { this->to_run().run.wake(); }
+
+    typename Platform::template var<int> ended{0};
+    typename Platform::template var<bool> never_ran{false};
+
+private:
+    std::coroutine_handle<> start() noexcept final { return link_.frame; }
+    void never_start() noexcept final { never_ran = true; }
+    void finish() noexcept final {
+        ended = ended + 1;
+        this->state_.finish();
+    }
+    void post_home() noexcept final { here_.post(this->to_run()); }
+
+    at_once here_;
+    link<Platform> link_;
+};
+
+// The progress of a child that takes a token.
+enum class progress { none, begun, taken, stopped };
+
+template <class Platform>
+link<Platform> take(test::basic_tokens<Platform>& from,
+                    typename Platform::template var<progress>& what) {
+    what = progress::begun;
+    auto token = co_await from.async_take().as_result();
+    if (token) {
+        token->keep();
+    }
+    what = token ? progress::taken : progress::stopped;
+}
+
+// 10,000 schedules at random, for programs that are too large for all schedules.
+inline options at_random() {
+    options o;
+    o.how = options::method::pct;
+    o.runs = 10'000;
+    return o;
+}
+
+// What became of a task; written by the thread that does it.
 template <class Platform> struct ledger {
-    typename Platform::template var<int> discarded{0}; // nobody asks for the outcome
+    typename Platform::template var<int> discarded{0}; // no handle asks for the outcome
     typename Platform::template var<int> destroyed{0};
 };
 
-// Where tasks live: any thread runs them.
+// A home whose tasks run on any thread.
 template <class Platform> class task_home final : public bide::detail::basic_task_home<Platform> {
     using registry_type = bide::detail::basic_task_registry<Platform>;
 
@@ -81,28 +133,28 @@ private:
     registry_type tasks_;
 };
 
-// A task with an outcome: 1, or 2 if it never ran. It belongs to its references.
+// A task with an outcome: 1, or 2 if it never ran. The last reference destroys it.
 template <class Platform> class task_cell final : public bide::detail::basic_task_header<Platform> {
     using header = bide::detail::basic_task_header<Platform>;
 
 public:
     task_cell(typename header::home_type& home, link<Platform>&& what, bool kept,
               ledger<Platform>& book)
-        : header(home, nullptr, kept), link_(std::move(what)), book_(book) {
+        : header(home, kept), link_(std::move(what)), book_(book) {
         link_.frame.promise().context = this;
         link_.frame.promise().where = home.executor();
     }
 
     void begin() noexcept { this->to_run().run.wake(); }
 
-    // Once it has ended, once.
+    // Returns the outcome. Requires: the task has ended; called once.
     int take() noexcept {
         const int mine = outcome_;
         outcome_ = 0;
         return mine;
     }
 
-    // Left by whoever has a reference, the first by whoever has the handle.
+    // Written by the owners of references; the first one by the owner of the handle.
     typename Platform::template var<int> touched[2];
 
 private:
@@ -113,7 +165,7 @@ private:
             outcome_ = 1;
         }
     }
-    // What the handle's owner did before it let go is seen by whoever is told of the outcome.
+    // Reads what the owner of the handle wrote before it gave the handle up.
     void discard_outcome() noexcept override {
         if (take() != 0) {
             book_.discarded = book_.discarded + 1 + touched[0];

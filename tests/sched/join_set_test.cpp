@@ -60,7 +60,7 @@ task<int> stops_itself() {
 
 } // namespace
 
-TEST_CASE("join_set: gives the outcomes in the order of their ends, each once, then nothing") {
+TEST_CASE("join_set: returns the outcomes in the order of the ends, each once, then nothing") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event first;
@@ -78,12 +78,12 @@ TEST_CASE("join_set: gives the outcomes in the order of their ends, each once, t
     CHECK(set.join_next() == 2);
     CHECK(set.join_next() == std::nullopt);
     CHECK(set.empty());
-    set.spawn(number(3)); // and again
+    set.spawn(number(3)); // a second time
     CHECK(set.join_next() == 3);
     CHECK(set.join_next() == std::nullopt);
 }
 
-TEST_CASE("join_set: a child that fails is an outcome, and cancels no other") {
+TEST_CASE("join_set: join_next throws the error of a child, which cancels no other child") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
@@ -98,7 +98,7 @@ TEST_CASE("join_set: a child that fails is an outcome, and cancels no other") {
     CHECK(set.join_next() == std::nullopt);
 }
 
-TEST_CASE("join_set: children without values are counted") {
+TEST_CASE("join_set: join_next returns true once for each child without value") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> sum{0};
@@ -117,7 +117,7 @@ TEST_CASE("join_set: children without values are counted") {
     CHECK(sum == 100);
 }
 
-TEST_CASE("join_set: values are moved, and destroyed with the set where they are not asked for") {
+TEST_CASE("join_set: values are moved, and destroyed with the set if no call returned them") {
     const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
@@ -138,7 +138,7 @@ TEST_CASE("join_set: values are moved, and destroyed with the set where they are
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("join_set: cancelled it waits for all, and leaves out what ended by that") {
+TEST_CASE("join_set: a cancelled set waits for all children, and skips the stopped ones") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -197,7 +197,7 @@ task<std::string> waits_a_little(join_set<int>& set) {
 
 } // namespace
 
-TEST_CASE("join_set: a coroutine takes the outcomes, and several take each once") {
+TEST_CASE("join_set: of several coroutines, each takes different outcomes") {
     const test::watchdog guard;
     scheduler s(workers(2));
     CHECK(sync_wait(s, spawns_and_sums(s, 1'000)) == 500'500);
@@ -213,7 +213,7 @@ TEST_CASE("join_set: a coroutine takes the outcomes, and several take each once"
     CHECK(std::move(a).join() + std::move(b).join() == 500'500);
 }
 
-TEST_CASE("join_set: with a time-out the children go on, and what a child throws is thrown") {
+TEST_CASE("join_set: async_join_next may time out, and throws what a child throws") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
@@ -226,7 +226,7 @@ TEST_CASE("join_set: with a time-out the children go on, and what a child throws
     CHECK(sync_wait(sums(set)) == 1);
 }
 
-TEST_CASE("join_set: is a case of a select, and an outcome that is not chosen stays") {
+TEST_CASE("join_set: as a case of a select it takes an outcome only if it is chosen") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
@@ -240,7 +240,7 @@ TEST_CASE("join_set: is a case of a select, and an outcome that is not chosen st
         auto chosen = bide::select(on_join_next(a), on_join_next(b));
         if (chosen.index() == 0) {
             from_a += chosen.template get<0>().value_or(0);
-            a.spawn(stuck()); // nothing more from there
+            a.spawn(stuck()); // this child does not end
         } else {
             from_b += chosen.template get<1>().value_or(0);
             b.spawn(stuck());
@@ -267,7 +267,7 @@ task<> takes_until_stopped(scheduler& s, std::atomic<int>& begun, std::atomic<in
 
 } // namespace
 
-TEST_CASE("join_set: a cancelled task that waits cancels the children, and goes on after them") {
+TEST_CASE("join_set: a cancelled waiting task cancels the children, and resumes after their ends") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -276,10 +276,10 @@ TEST_CASE("join_set: a cancelled task that waits cancels the children, and goes 
     REQUIRE(test::eventually([&] { return begun == 1; }));
     CHECK(h.cancel());
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
-    CHECK(taken == 0); // what was there at the end is dropped with the set
+    CHECK(taken == 0); // the outcomes are dropped with the set
 }
 
-TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is there for the next") {
+TEST_CASE("join_set: an outcome that a cancelled waiter has not taken is for the next waiter") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -291,7 +291,7 @@ TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is the
         co_return sum;
     };
     auto h = s.spawn(takes);
-    REQUIRE(test::eventually([&] { return begun == 2; })); // or it would never start
+    REQUIRE(test::eventually([&] { return begun == 2; })); // otherwise the child never starts
     CHECK(h.cancel());
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
     CHECK(set.size() == 1);
@@ -299,7 +299,7 @@ TEST_CASE("join_set: what a cancelled task waited for, and has not taken, is the
     CHECK(set.join_next() == std::nullopt);
 }
 
-TEST_CASE("join_set: none is told that nothing is left while an outcome may still be given up") {
+TEST_CASE("join_set: no waiter learns that no child is left while an outcome is reserved") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<bool> shielded{false};

@@ -40,12 +40,12 @@ task<int> fails_late(const char* why) {
     co_await this_task::sleep_for(2ms);
     throw std::runtime_error(why);
 }
-// Until it is cancelled.
+// Waits until it is cancelled.
 task<int> stuck() {
     co_await this_task::sleep_for(1h);
     co_return 0;
 }
-// Takes a while to end when it is cancelled.
+// Ends some time after it was cancelled.
 task<int> reluctant(std::atomic<bool>& waits, int& ended) {
     bide::semaphore none(0);
     waits = true;
@@ -53,7 +53,7 @@ task<int> reluctant(std::atomic<bool>& waits, int& ended) {
     const this_task::shield held;
     co_await this_task::sleep_for(2ms);
     ended += got ? 100 : 1;
-    throw std::logic_error("nobody hears it");
+    throw std::logic_error("a late error");
 }
 task<int> started(test::counted_once parameter, std::atomic<int>& begun) {
     ++begun;
@@ -84,14 +84,13 @@ task<test::counted_once> adds_and_says(std::atomic<int>& sum, test::counted_once
 
 } // namespace
 
-TEST_CASE(
-    "task_group: join waits for every child, whose value is dropped, and again for later ones") {
+TEST_CASE("task_group: join waits for all children, and a second join for later ones") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> sum{0};
     test::tally t;
     task_group g(s);
-    g.join(); // of nothing
+    g.join(); // without children
     for (int round = 1; round <= 3; ++round) {
         for (int i = 0; i < 100; ++i) {
             g.spawn(adds(sum, i % 3, t));
@@ -104,7 +103,7 @@ TEST_CASE(
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("task_group: its destructor waits for every child, and drops an error") {
+TEST_CASE("task_group: its destructor waits for all children, and drops an error") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> sum{0};
@@ -118,13 +117,13 @@ TEST_CASE("task_group: its destructor waits for every child, and drops an error"
     CHECK(sum == 100);
     {
         task_group g(s);
-        g.spawn(fails("nobody asks"));
+        g.spawn(fails("an unasked error"));
         g.spawn(stuck());
     }
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("task_group: the first error cancels the others and is rethrown by each join") {
+TEST_CASE("task_group: the first error cancels the other children, and each join throws it") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<bool> waits{false};
@@ -133,7 +132,7 @@ TEST_CASE("task_group: the first error cancels the others and is rethrown by eac
     for (int i = 0; i < 100; ++i) {
         g.spawn(stuck());
     }
-    g.spawn(reluctant(waits, ended)); // which fails later
+    g.spawn(reluctant(waits, ended)); // this child fails later
     REQUIRE(test::eventually([&] { return waits.load(); }));
     g.spawn(fails_late("the first"));
     CHECK(what_of([&] { g.join(); }) == "the first");
@@ -148,7 +147,7 @@ TEST_CASE("task_group: the first error cancels the others and is rethrown by eac
     CHECK_FALSE(begun);
 }
 
-TEST_CASE("task_group: cancel ends the children, and is no error; later ones never start") {
+TEST_CASE("task_group: cancel ends the children without an error, and later ones never start") {
     const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
@@ -167,7 +166,7 @@ TEST_CASE("task_group: cancel ends the children, and is no error; later ones nev
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("task_group: an error that is no stop is one though the group was cancelled") {
+TEST_CASE("task_group: join of a cancelled group throws a child's error that is no stopped_error") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<bool> waits{false};
@@ -176,7 +175,7 @@ TEST_CASE("task_group: an error that is no stop is one though the group was canc
     g.spawn(reluctant(waits, ended));
     REQUIRE(test::eventually([&] { return waits.load(); }));
     g.cancel();
-    CHECK(what_of([&] { g.join(); }) == "nobody hears it");
+    CHECK(what_of([&] { g.join(); }) == "a late error");
 }
 
 namespace {
@@ -234,8 +233,7 @@ task<std::string> joins(scheduler& s, std::atomic<int>& sum, test::tally& t) {
 
 } // namespace
 
-TEST_CASE(
-    "task_group: a coroutine waits for it, with a time-out too, after which the children go on") {
+TEST_CASE("task_group: async_join may have a time-out, after which the children go on") {
     runner run(GENERATE(false, true));
     scheduler s(workers(2));
     std::atomic<int> sum{0};
@@ -268,7 +266,7 @@ task<> is_cancelled_in_join(scheduler& s, std::atomic<int>& begun, std::atomic<i
 
 } // namespace
 
-TEST_CASE("task_group: left by an exception or a cancelled task it cancels its children") {
+TEST_CASE("task_group: cancels its children if an exception or a cancelled task leaves its scope") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -296,7 +294,7 @@ task<int> blocks_its_worker(scheduler& s, std::atomic<int>& sum, test::tally& t)
 
 } // namespace
 
-TEST_CASE("task_group: a task that blocks for it does not keep its only worker from the children") {
+TEST_CASE("task_group: the children of a task that blocks in join run on its only worker") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> sum{0};
@@ -305,7 +303,7 @@ TEST_CASE("task_group: a task that blocks for it does not keep its only worker f
     CHECK(sum == 11);
 }
 
-TEST_CASE("task_group: the end of the scheduler stops its children, and refuses later ones") {
+TEST_CASE("task_group: the shutdown of the scheduler stops the children, and refuses later ones") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -325,7 +323,7 @@ TEST_CASE("task_group: the end of the scheduler stops its children, and refuses 
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("task_group: a join that follows a spawn waits for it, whoever else comes and goes") {
+TEST_CASE("task_group: a join waits for a child that was spawned before, among many other joins") {
     const test::watchdog guard;
     scheduler s(workers(2));
     task_group g(s);
@@ -344,7 +342,7 @@ TEST_CASE("task_group: a join that follows a spawn waits for it, whoever else co
     CHECK(odd == 0);
 }
 
-TEST_CASE("task_group: may be destroyed as soon as a join has returned, whatever its children do") {
+TEST_CASE("task_group: may be destroyed as soon as a join has returned") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> ended{0};
@@ -363,11 +361,11 @@ TEST_CASE("task_group: may be destroyed as soon as a join has returned, whatever
     CHECK(failed == 334);
 }
 
-// ---- Its end without a thread
+// ---- The end of a group without a thread
 
 namespace {
 
-// Says when it has begun, and counts its end, which takes until it may end.
+// Records its start, waits until it may end, and counts its end.
 task<> lingers(std::atomic<int>& begun, std::atomic<int>& ended, bide::event& may_end) {
     ++begun;
     static_cast<void>(co_await this_task::sleep_for(1h).as_result());
@@ -401,7 +399,7 @@ TEST_CASE("task_group: async_join of a cancelled task cancels the children, and 
     REQUIRE(test::eventually([&] { return begun == 1; }));
     CHECK(h.cancel());
     std::atomic<bool> ran{false};
-    s.spawn([&ran] { ran = true; }).join(); // no thread waits
+    s.spawn([&ran] { ran = true; }).join(); // no thread is blocked
     CHECK(ran);
     CHECK_FALSE(h.done());
     CHECK(ended == 0);
@@ -427,7 +425,7 @@ task<int> joins_when_cancelled(scheduler& s, std::atomic<int>& begun, std::atomi
 
 } // namespace
 
-TEST_CASE("task_group: async_join of a task that is cancelled already does the same") {
+TEST_CASE("task_group: async_join of a task that was cancelled before cancels the children, too") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -477,7 +475,8 @@ TEST_CASE("task_group: a shield keeps the cancellation of the task that joins fr
     CHECK(what_of([&] { g.join(); }) == "nothing");
 }
 
-TEST_CASE("task_group: what a child throws on its way out comes before the stop of the joiner") {
+TEST_CASE(
+    "task_group: a cancelled joiner throws the error of a child before its own stopped_error") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -493,7 +492,7 @@ task<> sleeps(std::atomic<int>& begun) {
     ++begun;
     co_await this_task::sleep_for(1h);
 }
-// A tree: each a group around so many of the next kind.
+// A tree: each task is a group with that many tasks of the next level.
 task<> holds(scheduler& s, std::vector<int> fans, std::atomic<int>& begun) {
     task_group g(s);
     if (fans.empty()) {
@@ -507,7 +506,7 @@ task<> holds(scheduler& s, std::vector<int> fans, std::atomic<int>& begun) {
     }
     co_await g.async_join();
 }
-// The same, left to the destructors.
+// The same tree, whose groups are joined by their destructors.
 task<> holds_blocking(scheduler& s, int n, std::atomic<int>& begun) {
     task_group g(s);
     for (int i = 0; i < n; ++i) {
@@ -525,7 +524,7 @@ bide::scheduler_options few_threads() {
 
 } // namespace
 
-TEST_CASE("task_group: groups in groups end without a thread, cancelled or shut down") {
+TEST_CASE("task_group: nested groups end without a thread, by a cancellation or a shutdown") {
     const test::watchdog guard;
     const bool by_shutdown = GENERATE(false, true);
     scheduler s(few_threads());
@@ -565,7 +564,7 @@ task<> nests(scheduler& s, int depth, std::atomic<int>& begun) {
 
 } // namespace
 
-TEST_CASE("task_group: a cancellation of groups in groups needs no stack") {
+TEST_CASE("task_group: a cancellation of nested groups uses a bounded stack") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -598,7 +597,7 @@ task<> waits_for_permits_then_joins(scheduler& s, int permits, std::atomic<bool>
 
 } // namespace
 
-TEST_CASE("task_group: a join where the budget of a cancelled task ends waits for the children") {
+TEST_CASE("task_group: a join at the end of a cancelled task's budget waits for the children") {
     const test::watchdog guard;
     const int permits = GENERATE(range(124, 132));
     CAPTURE(permits);
@@ -612,7 +611,7 @@ TEST_CASE("task_group: a join where the budget of a cancelled task ends waits fo
     REQUIRE(test::eventually([&] { return begun == 1; }));
     CHECK(h.cancel());
     may_go = true;
-    for (int i = 0; i < 20; ++i) { // it comes as far as it can
+    for (int i = 0; i < 20; ++i) { // lets the worker run the task until it waits
         s.spawn([] {}).join();
     }
     CHECK_FALSE(h.done());
@@ -631,7 +630,8 @@ test::held joins_plainly(scheduler& s, std::atomic<int>& begun) {
 
 } // namespace
 
-TEST_CASE("task_group: destroyed while a coroutine joins it, with that, it cancels the children") {
+TEST_CASE("task_group: if a coroutine is destroyed while it joins its group, the children are "
+          "cancelled") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -643,7 +643,7 @@ TEST_CASE("task_group: destroyed while a coroutine joins it, with that, it cance
 
 namespace {
 
-// Ends another task when it is told to stop.
+// Its stop callback cancels another task and joins it.
 task<> ends_another(bide::join_handle<> other, std::atomic<int>& begun, std::atomic<bool>& ended) {
     const auto end = [&other, &ended] {
         other.cancel();
@@ -660,7 +660,8 @@ task<> ends_another(bide::join_handle<> other, std::atomic<int>& begun, std::ato
 
 } // namespace
 
-TEST_CASE("task_group: a stop callback that the cancellation runs may end another group") {
+TEST_CASE(
+    "task_group: a stop callback of a cancelled child may cancel and join a task with a group") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> begun{0};
@@ -673,9 +674,9 @@ TEST_CASE("task_group: a stop callback that the cancellation runs may end anothe
     CHECK(ended);
 }
 
-// ---- What is spawned
+// ---- Functions that return tasks
 
-TEST_CASE("task_group: a function that returns a task lives as long as the child") {
+TEST_CASE("task_group: a function that returns a task is destroyed when the child has ended") {
     const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
@@ -708,7 +709,7 @@ task<int> none_made() { throw std::runtime_error("no task"); }
 
 } // namespace
 
-TEST_CASE("task_group: what a function throws instead of returning a task leaves it as it was") {
+TEST_CASE("task_group: a function that throws adds no child") {
     const test::watchdog guard;
     scheduler s(workers(1));
     task_group g(s);
@@ -727,7 +728,7 @@ task<> sets(std::atomic<int>& to, int value) {
 task<std::string> body_that_joins(scheduler& s, std::atomic<int>& x) {
     const auto body = [&x](task_group& g) -> task<std::string> {
         g.spawn(sets(x, 1));
-        co_await g.async_join(); // it may: it is no child
+        co_await g.async_join(); // the body may wait for the children
         std::string said = std::to_string(x);
         g.spawn(sets(x, 2));
         co_return said;
@@ -787,7 +788,7 @@ task<int> body_that_cancels(scheduler& s, bool waits) {
 
 } // namespace
 
-TEST_CASE("task_group: run gives the value of its body when all children have ended") {
+TEST_CASE("task_group: run returns the value of its body when all children have ended") {
     runner run(GENERATE(false, true));
     scheduler s(workers(1));
     std::atomic<int> x{0};
@@ -796,7 +797,7 @@ TEST_CASE("task_group: run gives the value of its body when all children have en
     CHECK(&run(body_of_reference(s, n)) == &n);
 }
 
-TEST_CASE("task_group: run cancels and joins the children where its body throws") {
+TEST_CASE("task_group: run cancels and joins the children if its body throws") {
     runner run(GENERATE(false, true));
     scheduler s(few_threads());
     std::atomic<int> begun{0};
@@ -805,7 +806,7 @@ TEST_CASE("task_group: run cancels and joins the children where its body throws"
     CHECK(ended == 1);
 }
 
-TEST_CASE("task_group: run cancels its body where a child fails, and rethrows that") {
+TEST_CASE("task_group: run cancels its body if a child fails, and throws that error") {
     runner run(GENERATE(false, true));
     scheduler s(workers(1));
     std::atomic<int> begun{0};
@@ -814,7 +815,7 @@ TEST_CASE("task_group: run cancels its body where a child fails, and rethrows th
     CHECK(ended == begun + 1);
 }
 
-TEST_CASE("task_group: run cancels all where the task that awaits it is cancelled") {
+TEST_CASE("task_group: run cancels the body and the children if the awaiting task is cancelled") {
     const test::watchdog guard;
     scheduler s(few_threads());
     std::atomic<int> begun{0};
@@ -826,14 +827,15 @@ TEST_CASE("task_group: run cancels all where the task that awaits it is cancelle
     CHECK(ended == 2);
 }
 
-TEST_CASE("task_group: run of a body that cancels the group has its value, or was stopped") {
+TEST_CASE("task_group: run of a body that cancels the group returns its value, or is stopped") {
     runner run(GENERATE(false, true));
     scheduler s(workers(2));
     CHECK(run(body_that_cancels(s, false)) == 5);
     CHECK(what_of([&] { run(body_that_cancels(s, true)); }) == "stopped");
 }
 
-TEST_CASE("task_group: run on a scheduler that has ended is stopped, and the body never begins") {
+TEST_CASE(
+    "task_group: run on a scheduler that was shut down is stopped, and the body never starts") {
     const test::watchdog guard;
     scheduler s(workers(1));
     s.shutdown();
@@ -852,7 +854,8 @@ test::held awaits(task<> t) { co_await std::move(t); }
 
 } // namespace
 
-TEST_CASE("task_group: run destroyed before its end cancels all and waits for it") {
+TEST_CASE(
+    "task_group: if run is destroyed before its end, it cancels all members and waits for them") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::atomic<int> begun{0};

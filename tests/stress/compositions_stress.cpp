@@ -1,5 +1,5 @@
-// Primitives used together, as programs use them, with exact accounts: groups, servers, pipelines,
-// and schedulers that end in the middle of it.
+// Primitives used together, as programs use them: groups, servers, pipelines, and schedulers that
+// shut down meanwhile. Each test accounts for every item and permit.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/oneshot.hpp>
@@ -54,7 +54,7 @@ namespace {
 
 constexpr std::ptrdiff_t permits = 3;
 
-// Adds up what was received until the channel is closed and drained.
+// Adds up the received items until the channel is closed and drained.
 template <class Channel> task<> drain(Channel& from, std::atomic<std::uint64_t>& sum) {
     for (;;) {
         const auto got = co_await from.async_recv();
@@ -117,7 +117,7 @@ task<> grow(forest& in, int depth, std::uint32_t seed) {
 
 } // namespace
 
-TEST_CASE("compositions: groups in groups, with permits and a channel, all come to their ends") {
+TEST_CASE("compositions: nested groups that share permits and a channel all end") {
     rounds([](std::uint32_t round) {
         forest in(1 + round % 4, round % 3 != 0);
         std::atomic<std::uint64_t> by_thread{0};
@@ -141,9 +141,9 @@ TEST_CASE("compositions: groups in groups, with permits and a channel, all come 
     });
 }
 
-TEST_CASE("compositions: groups in groups that are cancelled, or lose their scheduler, end") {
+TEST_CASE("compositions: nested groups end that are cancelled, or whose scheduler shuts down") {
     rounds([](std::uint32_t round) {
-        forest in(1 + round % 3, round % 3 != 0, 1); // one thread for what blocks
+        forest in(1 + round % 3, round % 3 != 0, 1); // one thread for blocking functions
         auto root = in.s.spawn(grow(in, 3, seed_of(round)));
         auto receives = in.s.spawn(drain(in.items, in.received));
         test::jitter chance(seed_of(round + 1));
@@ -177,7 +177,7 @@ struct market {
     std::atomic<std::uint64_t> acquired{0};
 };
 
-// What a select brought; false: the stop.
+// Handles the outcome of a select. Returns false for the stop.
 template <class Selected> bool account(market& in, Selected& got) {
     switch (got.index()) {
     case 0: in.received += got.template get<0>() ? 1 : 0; return true;
@@ -199,7 +199,7 @@ task<> buy(market& in, std::stop_token stop) {
     }
 }
 
-// The task's own stop is the case; where the wait itself ends by it, it throws.
+// The task's own stop is a case of the select. If the stop ends the select itself, this throws.
 task<> buy_until_cancelled(market& in) {
     const std::stop_token mine = bide::this_task::get_stop_token();
     co_await buy(in, mine);
@@ -223,7 +223,7 @@ void sell(market& in, test::jitter& chance) {
 
 } // namespace
 
-TEST_CASE("compositions: selects in loops, ended by stops and by cancels, lose nothing") {
+TEST_CASE("compositions: selects in loops that stops and cancellations end lose no item") {
     rounds([](std::uint32_t round) {
         market in;
         std::stop_source stop = test::new_stop();
@@ -284,16 +284,16 @@ struct service {
     bide::channel<connection> queue;
     bide::semaphore slots{2};
     std::atomic<int> accepted{0};
-    std::atomic<int> served{0};  // and answered
-    std::atomic<int> dropped{0}; // accepted, and cancelled
+    std::atomic<int> served{0};  // accepted and answered
+    std::atomic<int> dropped{0}; // accepted and cancelled
     std::atomic<int> unaccepted{0};
     std::atomic<int> answered{0};
     std::atomic<int> refused{0}; // the queue was closed
-    std::atomic<int> closed{0};  // the connection was
+    std::atomic<int> closed{0};  // the connection was closed
     scheduler s;
 };
 
-// A connection's status is told once, however its task ends, and if it never runs.
+// A connection records its status once, however its task ends, also if it never runs.
 struct visit {
     visit(service& in, connection c) noexcept : of(&in), what(std::move(c)) { ++of->accepted; }
     visit(visit&& other) noexcept
@@ -392,7 +392,7 @@ TEST_CASE(
             case 0:
                 chance.dawdle(19);
                 server.cancel();
-                if (ended_by_stop(std::move(server))) { // it never ran
+                if (ended_by_stop(std::move(server))) { // the server never ran
                     close(in);
                 }
                 break;
@@ -433,7 +433,7 @@ task<> take_items(race& in) {
     }
 }
 
-// Holds the permit over a wait.
+// Holds a permit during a wait.
 task<> take_turns(race& in) {
     for (;;) {
         const auto turn = co_await in.some.async_acquire();
@@ -456,7 +456,7 @@ task<std::size_t> first_of(race& in, std::chrono::nanoseconds rest) {
 
 } // namespace
 
-TEST_CASE("compositions: loops that lose a when_any leave no item and no permit behind") {
+TEST_CASE("compositions: loops that lose a when_any lose no item and no permit") {
     rounds([](std::uint32_t round) {
         race in;
         scheduler s(with(1 + round % 3, round % 2 == 0));
@@ -520,7 +520,8 @@ task<std::size_t> outlast(mint& in, std::chrono::nanoseconds rest) {
 
 } // namespace
 
-TEST_CASE("compositions: loops that never have to wait end when they lose, or are cancelled") {
+TEST_CASE(
+    "compositions: loops whose operations are all ready end when they lose or are cancelled") {
     rounds([](std::uint32_t round) {
         mint in;
         std::array<std::size_t, 2> won{};
@@ -545,7 +546,7 @@ TEST_CASE("compositions: loops that never have to wait end when they lose, or ar
             });
             REQUIRE(ended_by_stop(std::move(loops[0])));
             REQUIRE(ended_by_stop(std::move(loops[1])));
-        } // ends the others
+        } // cancels the other tasks
         REQUIRE(won[0] == 2);
         REQUIRE(won[1] == 2);
         REQUIRE(in.some.available() == 100);
@@ -553,7 +554,7 @@ TEST_CASE("compositions: loops that never have to wait end when they lose, or ar
     });
 }
 
-// ---- A scheduler that ends under all of it
+// ---- A scheduler that shuts down while its tasks work
 
 namespace {
 
@@ -565,8 +566,8 @@ struct place {
     bide::shared_mutex many;
     bide::event set;
     bide::channel<int> items;
-    std::uint64_t under_one = 0;  // under `one`
-    std::uint64_t under_many = 0; // under `many`
+    std::uint64_t under_one = 0;  // guarded by `one`
+    std::uint64_t under_many = 0; // guarded by `many`
     std::atomic<std::uint64_t> added_one{0};
     std::atomic<std::uint64_t> added_many{0};
     std::atomic<std::uint64_t> sent{0};
@@ -628,7 +629,7 @@ task<> live_on(place& in, std::uint32_t seed) {
     }
 }
 
-// Never for long: what it waits for may have ended with the scheduler.
+// Waits with a time-out, because the other side may have ended with the scheduler.
 void live_outside(place& in, test::jitter& chance) {
     for (int i = 0; i < 40; ++i) {
         const auto rest = microseconds(chance.below(100));
@@ -653,7 +654,7 @@ void live_outside(place& in, test::jitter& chance) {
 
 } // namespace
 
-TEST_CASE("compositions: a scheduler that ends under its tasks leaves what outlives it as it was") {
+TEST_CASE("compositions: primitives that outlive the scheduler of their users stay consistent") {
     rounds([](std::uint32_t round) {
         place in(round % 3);
         std::vector<join_handle<>> kept;
@@ -734,7 +735,7 @@ task<> grind_in_task(mill& in, int times, int depth) {
 
 } // namespace
 
-TEST_CASE("compositions: tasks and threads that hold permits fork and join, and all get on") {
+TEST_CASE("compositions: tasks and threads that hold permits fork and join, and all end") {
     rounds([](std::uint32_t round) {
         constexpr int times = 10;
         constexpr int depth = 5;
@@ -789,9 +790,9 @@ struct belt {
     bide::channel<parcel> first;
     bide::unbounded_channel<parcel> middle;
     bide::channel<parcel> last;
-    std::atomic<std::uint64_t> made{0}; // into the first
+    std::atomic<std::uint64_t> made{0}; // sent to the first channel
     std::atomic<std::uint64_t> arrived{0};
-    std::atomic<std::uint64_t> lost{0}; // came back from a closed channel
+    std::atomic<std::uint64_t> lost{0}; // returned by a closed channel
 };
 
 template <class From, class To> task<> carry(belt& in, From& from, To& to) {
@@ -835,11 +836,11 @@ template <class From> task<> unload(belt& in, From& from) {
 
 } // namespace
 
-TEST_CASE("compositions: permits that travel in a pipeline's items all come back") {
+TEST_CASE("compositions: all permits return that items carry through a pipeline") {
     rounds([](std::uint32_t round) {
         constexpr int items = 100;
         belt in(round);
-        const bool breaks = round % 4 == 3; // in the middle of it
+        const bool breaks = round % 4 == 3; // shuts down meanwhile
         scheduler s(with(1 + round % 3, round % 2 == 0));
         test::run_threads(5, [&](int me) {
             test::jitter chance(seed_of(8 * round + static_cast<std::uint32_t>(me)));

@@ -1,4 +1,4 @@
-// Coroutines that destroy others that wait for the same primitive: queued, granted, or about to go on.
+// Coroutines that destroy other waiters of the same primitive: queued, granted, or about to resume.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
@@ -30,9 +30,9 @@ using test::seed_of;
 
 namespace {
 
-// The coroutines of one thread. One that goes on destroys some that wait, or are about to go on.
-// Those that do not wait are itself and the one that is being started, if any: a release inside
-// a coroutine that was resumed resumes others only when that one waits again.
+// The coroutines of one thread. A coroutine that resumes destroys some that wait or are about to
+// resume. It must not destroy itself, nor a coroutine that is being started. All other coroutines
+// wait: a release in a resumed coroutine resumes waiters only when that coroutine waits again.
 class nest {
 public:
     explicit nest(std::uint32_t seed) : chance(seed) {}
@@ -40,7 +40,7 @@ public:
     nest& operator=(const nest&) = delete;
     ~nest() { clear(); }
 
-    // make(seat) is a coroutine, which starts wherever there is none.
+    // make(seat) makes a coroutine, which starts in each seat that is empty.
     template <class F> void fill(F make) {
         for (std::size_t i = 0; i < seats_.size(); ++i) {
             seat& at = seats_[i];
@@ -111,7 +111,7 @@ test::held share_locks(nest& in, std::size_t me, bide::shared_mutex& what) {
     }
 }
 
-// What came of each item.
+// What became of each item.
 struct goods {
     static constexpr std::size_t most = 4'096;
     test::tally lives;
@@ -124,7 +124,7 @@ struct goods {
     void note(const test::counted_once& item) {
         ++received[static_cast<std::size_t>(item.number())];
     }
-    // Each item once at most, and all that were sent if `exact`.
+    // Each item was received at most once; with `exact`, each item that was sent.
     bool are_right(bool exact) const {
         bool right = lives.alive() == 0;
         for (std::size_t i = 0; i < most; ++i) {
@@ -247,7 +247,7 @@ bool events_let_through(std::uint32_t seed) {
         set.set();
     }
     all.clear();
-    return true; // no waiter is left: the event's destructor asks for that
+    return true; // no waiter is left, as the destructor of the event requires
 }
 
 bool selects_choose_once(std::uint32_t seed) {
@@ -283,7 +283,7 @@ bool selects_choose_once(std::uint32_t seed) {
 
 } // namespace
 
-TEST_CASE("destroying: a waiter that goes on may destroy others that wait for the same") {
+TEST_CASE("destroying: a resumed waiter may destroy other waiters of the same primitive") {
     rounds([](std::uint32_t round) {
         std::array<bool, 3> right{};
         test::run_threads(3, [&](int me) {

@@ -1,5 +1,5 @@
-// Threads that a signal interrupts five thousand times a second, in the middle of everything: the
-// handler has no SA_RESTART, so each system call that it interrupts fails with EINTR.
+// Threads that a signal interrupts five thousand times a second. The handler has no SA_RESTART, so
+// each interrupted system call fails with EINTR.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
@@ -56,7 +56,7 @@ std::atomic<std::uint64_t> interrupts{0};
 
 extern "C" void on_signal(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
 
-// Sends a signal to each thread that has joined it, every 200 us.
+// Sends a signal to each registered thread every 200 us.
 class pest {
 public:
     pest() {
@@ -73,7 +73,7 @@ public:
         ::sigaction(SIGUSR1, &before_, nullptr);
     }
 
-    // The calling thread, which may block all signals so far.
+    // Registers the calling thread, and unblocks the signal in it.
     void join() {
         sigset_t one;
         ::sigemptyset(&one);
@@ -88,7 +88,7 @@ public:
         threads_.erase(std::find_if(threads_.begin(), threads_.end(), is_this));
     }
 
-    // The workers of a scheduler, which handle no signals by themselves.
+    // Registers the workers of a scheduler, which block all signals at their start.
     bide::scheduler_options on_workers(bide::scheduler_options wanted) {
         wanted.on_worker_start = [this](unsigned) { join(); };
         wanted.on_worker_stop = [this](unsigned) { leave(); };
@@ -115,7 +115,7 @@ private:
     std::thread thread_;
 };
 
-// Runs f(0) ... f(n - 1) on n threads that are interrupted.
+// Runs f(0) to f(n - 1) on n threads that are interrupted.
 template <class F> void run_interrupted(pest& by, int n, F f) {
     test::run_threads(n, [&by, f](int me) {
         by.join();
@@ -201,7 +201,7 @@ void receive(bench& in, std::uint64_t until) {
 
 } // namespace
 
-TEST_CASE("interrupted: waits of threads and tasks are neither lost nor cut short") {
+TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early") {
     pest signals;
     rounds([&signals](std::uint32_t round) {
         constexpr int times = 20;
@@ -234,7 +234,7 @@ TEST_CASE("interrupted: waits of threads and tasks are neither lost nor cut shor
 
 namespace {
 
-// Both ends of a pipe, which do not block.
+// Both ends of a non-blocking pipe.
 struct pipe_ends {
     pipe_ends() { good = ::pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC) == 0; }
     pipe_ends(const pipe_ends&) = delete;
@@ -285,7 +285,7 @@ task<std::size_t> write_all(bide::epoll_driver& io, int to, std::size_t bytes) {
     co_return sent;
 }
 
-// Sleeps in the driver, for as long as it is due.
+// Sleeps, so that its worker waits in the driver.
 task<int> sleep_some(int times) {
     int early = 0;
     for (int i = 0; i < times; ++i) {
@@ -298,7 +298,7 @@ task<int> sleep_some(int times) {
 
 } // namespace
 
-TEST_CASE("interrupted: what a worker that sleeps in epoll waits for comes, and in time") {
+TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers in time") {
     pest signals;
     rounds([&signals](std::uint32_t round) {
         constexpr std::size_t bytes = 1 << 20;

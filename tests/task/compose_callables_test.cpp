@@ -82,7 +82,7 @@ TEST_CASE("when_all: takes a vector of callables, in order") {
 
 namespace {
 
-// A callable that can only be moved, and counts itself.
+// A move-only callable that counts its instances.
 class counts {
 public:
     counts(test::tally& t, bide::semaphore& s, int n) : value_(t, n), wait_for_(s) {}
@@ -116,7 +116,7 @@ test::held keep(task<std::tuple<int, int>> t, int& sum) {
 
 } // namespace
 
-TEST_CASE("when_all: a callable lives until its child has ended, and no longer") {
+TEST_CASE("when_all: a callable is destroyed when its child has ended") {
     test::tally t;
     bide::semaphore first(0);
     bide::semaphore second(0);
@@ -134,7 +134,7 @@ TEST_CASE("when_all: a callable lives until its child has ended, and no longer")
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("when_all: a callable that is destroyed with its parent outlives its child") {
+TEST_CASE("when_all: if the parent is destroyed, each callable outlives the frame of its child") {
     std::string said;
     bide::semaphore s(0);
     auto kept = std::make_shared<says>(said, 'c');
@@ -182,7 +182,7 @@ struct senders {
 
 } // namespace
 
-TEST_CASE("when_all: a sender that a callable captures goes when its child has ended") {
+TEST_CASE("when_all: a sender that a callable captures is destroyed when its child has ended") {
     const test::watchdog guard;
     scheduler s(test::with(2, true));
     CHECK(std::get<0>(sync_wait(s, senders::meet())) == 10);
@@ -200,13 +200,14 @@ task<int> of_named(test::tally& t) {
 
 } // namespace
 
-TEST_CASE("when_all: named lambdas in a co_await expression are destroyed as often as made") {
+TEST_CASE(
+    "when_all: named lambdas in a co_await expression are destroyed as often as they are made") {
     test::tally t;
     CHECK(sync_wait(of_named(t)) == 11);
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("when_all: callables are called in order where it is awaited, and begin when all were") {
+TEST_CASE("when_all: the await calls the callables in order, and then starts the children") {
     std::string said;
     auto make = [&said](char called, char begun) {
         return [&said, called, begun]() -> task<> {
@@ -227,7 +228,7 @@ TEST_CASE("when_all: callables are called in order where it is awaited, and begi
     CHECK(said == "a");
 }
 
-TEST_CASE("when_any: takes callables, and destroys those of the losers when they have ended") {
+TEST_CASE("when_any: takes callables, and destroys each loser's when that child has ended") {
     const test::watchdog guard;
     test::tally t;
     bide::semaphore never(0);
@@ -248,5 +249,5 @@ TEST_CASE("when_any: takes callables, and destroys those of the losers when they
     CHECK(value == 2);
     many.clear();
     CHECK(never.waiters() == 0);
-    CHECK(t.alive() == 1); // what the moved lambda left
+    CHECK(t.alive() == 1); // the moved-from lambda
 }

@@ -57,7 +57,7 @@ task<int> fails_late(const char* why) {
     co_await this_task::sleep_for(2ms);
     throw std::runtime_error(why);
 }
-// Until it is cancelled.
+// Waits until it is cancelled.
 task<int> stuck() {
     co_await this_task::sleep_for(1h);
     co_return 0;
@@ -68,7 +68,7 @@ task<> waits_for(bide::event& e) { co_await e.async_wait(); }
 
 // ---- when_all
 
-TEST_CASE("when_all: gives the values in order, of any kind, and something for none") {
+TEST_CASE("when_all: returns values of any kind in argument order, and std::monostate for void") {
     runner run(GENERATE(false, true));
     auto got = run(when_all(number(1), nothing(), boxed(3), slow(4)));
     STATIC_REQUIRE(
@@ -81,7 +81,8 @@ TEST_CASE("when_all: gives the values in order, of any kind, and something for n
     CHECK(run(when_all()) == std::tuple<>());
 }
 
-TEST_CASE("when_all: gives as many values as there are tasks in a vector, in order, or none") {
+TEST_CASE(
+    "when_all: returns one value for each task of a vector, in order; none for an empty one") {
     runner run(GENERATE(false, true));
     std::vector<task<int>> tasks;
     std::vector<task<bool>> odd;
@@ -113,7 +114,8 @@ task<int> counts_its_end(int& ended, int wait_ms) {
 
 } // namespace
 
-TEST_CASE("when_all: runs all to the end, then rethrows the first error in argument order") {
+TEST_CASE(
+    "when_all: runs all children to their ends, then throws the first error in argument order") {
     runner run(GENERATE(false, true));
     int ended[3] = {};
     CHECK(what_of([&] {
@@ -130,7 +132,7 @@ TEST_CASE("when_all: runs all to the end, then rethrows the first error in argum
     CHECK(ended[2] == 1);
 }
 
-TEST_CASE("when_all: children that all throw at once are an error like another") {
+TEST_CASE("when_all: throws one error if all children throw at once") {
     runner run(GENERATE(false, true));
     for (int i = 0; i < 20; ++i) {
         CHECK(what_of([&] { run(when_all(fails("a"), fails("b"), fails("c"))); }) == "a");
@@ -158,7 +160,7 @@ task<> awaits_counted(test::tally& t, bool waits, int& sum) {
     auto first = co_await when_any(counted(t, 16, waits), counted(t, 16, true));
     sum += first.index() == 0 ? std::get<0>(first).number() : std::get<1>(first).number();
 }
-// The parameter is counted, too.
+// The parameter counts as an instance, too.
 task<test::counted_once> passes(test::counted_once c) { co_return std::move(c); }
 
 } // namespace
@@ -175,7 +177,7 @@ TEST_CASE("compose: values are moved, never copied, and destroyed as often as th
     CHECK(what_of([&] { run(when_all(counted(t, 1, true), fails("x"), counted(t, 2, false))); }) ==
           "x");
     CHECK(std::get<0>(run(when_all(passes(test::counted_once(t, 9))))).number() == 9);
-    // Never awaited.
+    // This one is never awaited.
     static_cast<void>(when_all(counted(t, 1, true), passes(test::counted_once(t, 9))));
     static_cast<void>(when_any(counted(t, 1, true), passes(test::counted_once(t, 9))));
     CHECK(t.made > 0);
@@ -183,7 +185,8 @@ TEST_CASE("compose: values are moved, never copied, and destroyed as often as th
     CHECK(test::eventually([&] { return t.alive() == 0; })); // what is left of the last one
 }
 
-TEST_CASE("when_all: ten thousand children end, at once, late and by throwing") {
+TEST_CASE(
+    "when_all: of ten thousand children, some ready, some late and some that throw, all end") {
     runner run(GENERATE(false, true));
     std::vector<task<int>> ready;
     std::vector<task<int>> late;
@@ -208,7 +211,7 @@ task<int> tree(int depth) {
 
 } // namespace
 
-TEST_CASE("when_all: nests") {
+TEST_CASE("when_all: may be a child of when_all") {
     runner run(GENERATE(false, true));
     CHECK(run(tree(8)) == 256);
 }
@@ -231,7 +234,7 @@ task<bool> comes_back(scheduler& s) {
 
 } // namespace
 
-TEST_CASE("when_all: children run side by side on the scheduler of the task that awaits them") {
+TEST_CASE("when_all: children run in parallel on the scheduler of the awaiting task") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<int> here{0};
@@ -244,7 +247,7 @@ TEST_CASE("when_all: children run side by side on the scheduler of the task that
     CHECK(on[1] == std::this_thread::get_id());
 }
 
-// ---- the executor of the coroutine that awaits
+// ---- The executor of the awaiting coroutine
 
 namespace {
 
@@ -276,8 +279,7 @@ test::held awaits(std::thread::id& on, std::atomic<bool>& over, task<Ts>... task
 
 } // namespace
 
-TEST_CASE(
-    "when_all: without an executor the children run on this thread, in order, before it goes on") {
+TEST_CASE("when_all: without executor the children run on the awaiting thread, in argument order") {
     test::journal j;
     std::thread::id on;
     std::atomic<bool> over{false};
@@ -288,7 +290,7 @@ TEST_CASE(
     CHECK(j.entries() == std::vector<int>{1, 2, 3});
 }
 
-TEST_CASE("when_all: without an executor a child goes on where it was released, the parent too") {
+TEST_CASE("when_all: without executor, child and parent resume on the releasing thread") {
     const test::watchdog guard;
     test::journal j;
     bide::semaphore first(0);
@@ -321,7 +323,7 @@ task<> releases(bide::semaphore& s) {
 
 } // namespace
 
-TEST_CASE("when_all: what goes on where a task releases it is no part of that task") {
+TEST_CASE("when_all: a child that a task resumes by a release is no part of that task") {
     const test::watchdog guard;
     scheduler s(workers(1));
     bide::semaphore permits(0);
@@ -333,7 +335,7 @@ TEST_CASE("when_all: what goes on where a task releases it is no part of that ta
     CHECK(seen == 1);
 }
 
-TEST_CASE("when_all: the children are posted where the awaiting promise says") {
+TEST_CASE("when_all: the children are posted to the executor of the awaiting promise") {
     test::manual_executor where;
     test::journal j;
     std::thread::id on;
@@ -350,8 +352,7 @@ TEST_CASE("when_all: the children are posted where the awaiting promise says") {
     CHECK(over);
 }
 
-TEST_CASE(
-    "when_all: destroyed in its wait it ends the children's, what they were granted goes back") {
+TEST_CASE("when_all: if destroyed in its wait, its children give back what they were granted") {
     const bool granted = GENERATE(false, true);
     bide::semaphore s(0);
     test::manual_executor where;
@@ -364,7 +365,7 @@ TEST_CASE(
         h.start();
         CHECK(s.waiters() == 3);
         if (granted) {
-            s.release(); // the first is over, and its frame gone
+            s.release(); // the first child has ended, and its frame is destroyed
             CHECK(j.size() == 1);
         }
         h.destroy();
@@ -386,14 +387,14 @@ test::detached destroys(bide::semaphore& s, std::optional<test::held>& other) {
 
 } // namespace
 
-TEST_CASE("when_all: destroyed when a child, or it itself, was about to go on, it does not") {
+TEST_CASE("when_all: neither parent nor child resumes after the parent was destroyed") {
     const bool child_has_run = GENERATE(false, true);
     bide::semaphore s(0);
     test::journal j;
     std::thread::id on;
     std::atomic<bool> over{false};
     std::optional<test::held> h;
-    // One release for both, who go on in order.
+    // One release grants both children, which resume in order.
     if (!child_has_run) {
         destroys(s, h);
     }
@@ -426,14 +427,14 @@ task<> takes(test::counted_once c) {
 
 } // namespace
 
-TEST_CASE("when_all: the frame of a child goes when that has ended, before the others have") {
+TEST_CASE("when_all: the frame of a child is destroyed when it ends, not when all have ended") {
     runner run(GENERATE(false, true));
     test::tally t;
     auto both = when_all(takes(test::counted_once(t, 1)), sees_it_go(t));
     CHECK(std::get<1>(run(std::move(both))));
 }
 
-// ---- cancellation
+// ---- Cancellation
 
 namespace {
 
@@ -444,7 +445,7 @@ struct child_report {
     std::atomic<bool> ended{false};
 };
 
-// Waits; when that is stopped, says what it sees, and takes its time.
+// Waits. When the wait is stopped, records what it sees, and ends only when it is released.
 task<int> reports(child_report& r, bide::event& may_end) {
     bide::semaphore none(0);
     const std::stop_token token = this_task::get_stop_token();
@@ -467,8 +468,7 @@ task<int> sums_two(child_report& a, child_report& b, bide::event& may_end) {
 
 } // namespace
 
-TEST_CASE(
-    "when_all: a cancelled parent's children are cancelled, and it waits until they have ended") {
+TEST_CASE("when_all: cancels the children of a cancelled parent, and waits until they have ended") {
     const test::watchdog guard;
     scheduler s(workers(2));
     child_report a;
@@ -568,7 +568,7 @@ task<> cancelled_first(std::atomic<bool>& runs, std::atomic<bool>& goes_on, std:
 
 } // namespace
 
-TEST_CASE("when_all: children of a cancelled task begin, and find their first wait stopped") {
+TEST_CASE("when_all: children of a cancelled task start, and their first wait is stopped") {
     const test::watchdog guard;
     scheduler s(workers(2));
     std::atomic<bool> runs{false};
@@ -593,25 +593,25 @@ task<> leaves_token(std::stop_token& token) {
 
 } // namespace
 
-TEST_CASE("when_all: a child that has ended is not told of a cancellation") {
+TEST_CASE("when_all: a cancellation does not stop the token of a child that has ended") {
     const test::watchdog guard;
     scheduler s(workers(1));
     std::stop_token token;
     std::atomic<int> begun{0};
     std::atomic<int> stopped{0};
     auto h = s.spawn(when_all(leaves_token(token), begins(begun, stopped)));
-    // The only worker, which is past both children.
+    // The only worker has left both children.
     REQUIRE(test::eventually([&] { return begun == 1; }));
     sync_wait(s, nothing());
     sync_wait(s, nothing());
     CHECK(h.cancel());
     std::move(h).join();
     CHECK(begun == 1);
-    CHECK_FALSE(token == std::stop_token()); // it had begun
+    CHECK_FALSE(token == std::stop_token()); // the child has started
     CHECK_FALSE(token.stop_requested());
 }
 
-TEST_CASE("when_all: the end of the scheduler ends it") {
+TEST_CASE("when_all: the shutdown of the scheduler ends it") {
     const test::watchdog guard;
     scheduler s(workers(2));
     auto waits = s.spawn([] { return when_all(stuck(), when_all(stuck(), stuck())); });
@@ -631,7 +631,7 @@ task<> yields_a_while() {
 
 } // namespace
 
-TEST_CASE("when_all: a cancellation at any moment ends it, and its children but once") {
+TEST_CASE("when_all: a cancellation at any moment ends the parent and each child once") {
     const test::watchdog guard;
     scheduler s(workers(2));
     test::jitter chance(test::run_seed());
@@ -652,7 +652,7 @@ TEST_CASE("when_all: a cancellation at any moment ends it, and its children but 
     CHECK(odd == 0);
 }
 
-// ---- depth
+// ---- Depth
 
 namespace {
 
@@ -675,8 +675,7 @@ test::held runs_deep(int depth, int& result) { result = co_await deep(depth); }
 
 } // namespace
 
-TEST_CASE(
-    "when_all: a million children that are ready need no stack, one after the other or nested") {
+TEST_CASE("when_all: a million ready children, in sequence or nested, use a bounded stack") {
     runner run(GENERATE(false, true));
     CHECK(run(many_in_a_row(500'000)) == 1'500'000);
     CHECK(run(deep(100'000)) == 100'000);
@@ -686,7 +685,7 @@ TEST_CASE(
     CHECK(result == 100'000);
 }
 
-TEST_CASE("when_all: allocates nothing beyond frames") {
+TEST_CASE("when_all: allocates only frames") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -700,7 +699,7 @@ TEST_CASE("when_all: allocates nothing beyond frames") {
 
 // ---- when_any
 
-TEST_CASE("when_any: the first to end wins, by its value, and says which it is") {
+TEST_CASE("when_any: returns the value and the index of the first child that ends") {
     runner run(GENERATE(false, true));
     const auto got = run(when_any(stuck(), slow(2), stuck(), boxed(3)));
     CHECK((got.index() == 3 ? *std::get<3>(got) == 3 : std::get<1>(got) == 2));
@@ -716,7 +715,7 @@ TEST_CASE("when_any: the first to end wins, by its value, and says which it is")
     CHECK(run(when_any(std::move(tasks))) == std::pair<std::size_t, int>(33, 33));
 }
 
-TEST_CASE("when_any: an error wins as a value does") {
+TEST_CASE("when_any: throws the error of the first child to end") {
     runner run(GENERATE(false, true));
     CHECK(what_of([&] { run(when_any(stuck(), fails("a"))); }) == "a");
     CHECK(what_of([&] { run(when_any(fails_late("b"), stuck(), stuck())); }) == "b");
@@ -726,13 +725,13 @@ TEST_CASE("when_any: an error wins as a value does") {
     CHECK(what_of([&] { run(when_any(std::move(tasks))); }) == "c");
 }
 
-TEST_CASE("when_any: of nothing is an invalid argument") {
+TEST_CASE("when_any: of an empty vector throws std::invalid_argument") {
     CHECK_THROWS_AS(sync_wait(when_any(std::vector<task<int>>())), std::invalid_argument);
 }
 
 namespace {
 
-// Takes a while to end when it is cancelled.
+// Ends some time after it was cancelled.
 task<int> reluctant(std::atomic<bool>& waits, int& ended) {
     bide::semaphore none(0);
     waits = true;
@@ -740,7 +739,7 @@ task<int> reluctant(std::atomic<bool>& waits, int& ended) {
     const this_task::shield held;
     co_await this_task::sleep_for(2ms);
     ended += got ? 100 : 1;
-    throw std::logic_error("nobody hears it");
+    throw std::logic_error("a late error");
 }
 task<int> after(std::atomic<bool>& it, int n) {
     while (!it) {
@@ -777,7 +776,7 @@ task<> race_with_shielded(bide::event& e, std::atomic<bool>& shielded, int& ende
 
 } // namespace
 
-TEST_CASE("when_any: a loser that is shielded goes on, and is waited for") {
+TEST_CASE("when_any: waits for a shielded loser") {
     const test::watchdog guard;
     scheduler s(workers(2));
     bide::event e;
@@ -805,13 +804,13 @@ test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
 
 } // namespace
 
-TEST_CASE("when_any: a child that has lost before it began never begins") {
+TEST_CASE("when_any: a child that has lost before its start never starts") {
     test::tally t;
     std::atomic<int> begun{0};
     int winner = 0;
     {
         test::held h = races(t, begun, winner);
-        h.start(); // one after the other, on this thread
+        h.start(); // the children run in order on this thread
         CHECK(h.done());
     }
     CHECK(winner == 7);
@@ -837,7 +836,7 @@ task<int> both_of(std::atomic<int>& ended) {
 
 } // namespace
 
-TEST_CASE("when_any: the children of a loser are cancelled with it") {
+TEST_CASE("when_any: cancels the children of a loser") {
     runner run(GENERATE(false, true));
     std::atomic<int> ended{0};
     const auto got = run(when_any(both_of(ended), slow(1), both_of(ended)));
@@ -845,7 +844,7 @@ TEST_CASE("when_any: the children of a loser are cancelled with it") {
     CHECK(ended == 4);
 }
 
-TEST_CASE("when_any: has one winner where all end at once, and loses no value") {
+TEST_CASE("when_any: has one winner if all children end at once, and loses no value") {
     const test::watchdog guard;
     scheduler s(workers(2));
     test::tally t;
@@ -859,7 +858,7 @@ TEST_CASE("when_any: has one winner where all end at once, and loses no value") 
     CHECK(test::eventually([&] { return t.alive() == 0; })); // what is left of the last one
 }
 
-TEST_CASE("when_any: ten thousand children, of which one ends by itself") {
+TEST_CASE("when_any: of ten thousand children, the one that ends by itself wins") {
     runner run(GENERATE(false, true));
     std::vector<task<int>> tasks;
     for (int i = 0; i < 10'000; ++i) {

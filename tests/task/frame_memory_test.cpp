@@ -16,7 +16,7 @@
 #include <new>
 #include <vector>
 
-// Recycling is tested in every build, also where frames are not recycled.
+// Every build tests recycling, also a build that does not recycle frames.
 template <class P> using memory = bide::detail::basic_frame_memory<P, true>;
 template <class P> using depot = bide::detail::basic_frame_depot<P>;
 
@@ -43,7 +43,7 @@ template <class M> void put_back(const std::vector<held>& all) {
     }
 }
 
-// How often operator new is called on this thread by f().
+// Returns how often f() calls operator new on this thread.
 template <class F> std::size_t news(F f) {
     const std::size_t before = test::allocations_here();
     f();
@@ -53,7 +53,7 @@ template <class F> std::size_t news(F f) {
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "frame_memory: a block is aligned and as large as was asked for, and nobody else's", "",
+    "frame_memory: a block is aligned, has the size asked for, and overlaps no other block", "",
     memory<test::native>, (bide::detail::basic_frame_memory<test::native, false>)) {
     for (int round = 0; round < 3; ++round) {
         std::vector<held> all;
@@ -80,7 +80,7 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEST_CASE("frame_memory: what was released is what is allocated next") {
+TEST_CASE("frame_memory: allocate returns the block that was released last") {
     using m = memory<test::native>;
     for (const std::size_t size : {1u, 64u, 65u, 500u, 1'024u}) {
         void* const first = m::allocate(size);
@@ -112,14 +112,14 @@ BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: the second burst needs no new memory"
     m::trim();
 }
 
-TEST_CASE("frame_memory: a batch stays one, however often it is taken apart and put together") {
+TEST_CASE("frame_memory: a batch keeps its size when it is taken apart and refilled many times") {
     using m = memory<test::native>;
     constexpr std::size_t kind = 7;
     constexpr int batch = depot<test::native>::batch(kind);
     constexpr std::size_t size = (kind + 1) * depot<test::native>::grain;
     std::vector<std::size_t> kept;
     std::size_t made = 0;
-    test::run_threads(1, [&](int) { // a thread that has nothing yet
+    test::run_threads(1, [&](int) { // a thread with an empty cache
         m::trim();
         put_back<m>(take<m>(4 * batch, size));
         for (const int n : {4 * batch, 3 * batch + 1, 2 * batch - 1, 4 * batch, batch + 1}) {
@@ -143,7 +143,8 @@ TEST_CASE("frame_memory: a batch stays one, however often it is taken apart and 
     m::trim();
 }
 
-TEST_CASE("frame_memory: large blocks, and all where it does not recycle, are operator new's") {
+TEST_CASE(
+    "frame_memory: large blocks come from operator new, and all blocks if it does not recycle") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -159,25 +160,25 @@ TEST_CASE("frame_memory: large blocks, and all where it does not recycle, are op
     CHECK(all == 10);
 }
 
-TEST_CASE("frame_memory: what one that recycles has made, one that does not may release") {
+TEST_CASE("frame_memory: a user that does not recycle may release a block of one that does") {
     using straight = bide::detail::basic_frame_memory<test::native, false>;
     for (const held& h : take<memory<test::native>>(300, 200)) {
         straight::release(h.at, h.size);
     }
 }
 
-BIDE_FRAME_MEMORY_TEST_CASE(
-    "frame_memory: it keeps no more than it may, and trim gives that back") {
+BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: keeps at most most_kept bytes, and trim frees them") {
     using m = memory<TestType>;
     m::trim();
     CHECK(m::kept() == 0);
-    constexpr int n = 30'000; // of 1 KiB: four times as much as may be kept
+    constexpr int n = 30'000; // of 1 KiB each: four times most_kept
     put_back<m>(take<m>(n, 1'000));
     CHECK(m::kept() <= m::most_kept);
     CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(62));
     if (test::counts_allocations()) {
         std::vector<held> all;
-        const std::size_t anew = news([&] { all = take<m>(n, 1'000); }) - 1; // one is the vector's
+        const std::size_t anew =
+            news([&] { all = take<m>(n, 1'000); }) - 1; // one is for the vector
         const std::size_t at_most = m::most_kept / 1'008 + 2 * depot<TestType>::batch(62);
         CHECK(anew >= n - at_most);
         CHECK(anew <= n - m::most_kept / 1'008 + depot<TestType>::batch(62));
@@ -187,17 +188,18 @@ BIDE_FRAME_MEMORY_TEST_CASE(
     CHECK(m::kept() == 0);
     const std::vector<held> over = take<m>(200, 1'000);
     put_back<m>(take<m>(n, 1'000));
-    test::run_threads(1, [&](int) { put_back<m>(over); }); // there is no room for what it leaves
+    test::run_threads(1, [&](int) { put_back<m>(over); }); // the depot has no room for its batches
     CHECK(m::kept() <= m::most_kept);
     m::trim();
-    // Of another class there is room for as much.
+    // The caches have room for as many blocks of another class.
     put_back<m>(take<m>(200'000, 60));
     CHECK(m::kept() > m::most_kept - depot<TestType>::batch_bytes(0));
     m::trim();
     CHECK(m::kept() == 0);
 }
 
-BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: what one thread releases, another allocates") {
+BIDE_FRAME_MEMORY_TEST_CASE(
+    "frame_memory: a thread allocates blocks that another thread has released") {
     using m = memory<TestType>;
     constexpr int n = 40'000;
     constexpr std::size_t places = 512;
@@ -231,13 +233,13 @@ BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: what one thread releases, another all
     });
     CHECK(wrong == 0);
     if (test::counts_allocations()) {
-        CHECK(made < n / 10); // the ring, a few batches, and where the depot was taken
+        CHECK(made < n / 10); // the ring, a few batches, and allocations that found the depot taken
     }
     m::trim();
 }
 
 BIDE_FRAME_MEMORY_TEST_CASE(
-    "frame_memory: blocks that many threads pass on are never two threads'") {
+    "frame_memory: no block belongs to two of the threads that exchange blocks") {
     using m = memory<TestType>;
     constexpr int threads = 4;
     constexpr int rounds = 300;
@@ -271,7 +273,7 @@ BIDE_FRAME_MEMORY_TEST_CASE(
     m::trim();
 }
 
-TEST_CASE("frame_memory: a thread that ends leaves whole batches to others and frees the rest") {
+TEST_CASE("frame_memory: a thread that ends gives full batches to the depot and frees the rest") {
     using m = memory<test::native>;
     m::trim();
     constexpr std::size_t batch = depot<test::native>::batch(15);
@@ -283,7 +285,7 @@ TEST_CASE("frame_memory: a thread that ends leaves whole batches to others and f
 
 namespace {
 
-// Local to a thread and made before its cache of blocks: it ends after that.
+// A thread-local object that is made before the thread's cache, so it is destroyed later.
 struct late {
     void* block = nullptr;
     std::size_t* made = nullptr;
@@ -302,7 +304,7 @@ struct late {
 
 } // namespace
 
-TEST_CASE("frame_memory: after the end of a thread's cache nothing is kept there any more") {
+TEST_CASE("frame_memory: a block that is released after the end of the thread's cache is freed") {
     std::size_t made = 0;
     test::run_threads(1, [&](int) {
         static thread_local late mine;
@@ -312,7 +314,7 @@ TEST_CASE("frame_memory: after the end of a thread's cache nothing is kept there
     CHECK((made == 3 || !test::counts_allocations()));
 }
 
-TEST_CASE("frame_memory: without memory allocate throws, and goes on when there is some") {
+TEST_CASE("frame_memory: allocate throws if there is no memory, and succeeds when there is some") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -327,7 +329,7 @@ TEST_CASE("frame_memory: without memory allocate throws, and goes on when there 
         }
     };
     bool failed[3];
-    test::run_threads(1, [&](int) { // a thread that has nothing yet
+    test::run_threads(1, [&](int) { // a thread with an empty cache
         m::trim();
         failed[0] = fails(700);
         failed[1] = fails(2'000);
@@ -339,10 +341,11 @@ TEST_CASE("frame_memory: without memory allocate throws, and goes on when there 
     CHECK_FALSE(failed[2]);
 }
 
-// Sanitizers may not survive such a fork themselves.
+// Sanitizers may fail in such a child process.
 #if BIDE_TESTS_CAN_DIE && BIDE_RECYCLE_FRAMES
 
-BIDE_FRAME_MEMORY_TEST_CASE("frame_memory: a child that is forked in the middle of it goes on") {
+BIDE_FRAME_MEMORY_TEST_CASE(
+    "frame_memory: a child process that is forked during an exchange can allocate") {
     using m = memory<TestType>;
     std::atomic<bool> over{false};
     constexpr int children = 8;

@@ -40,7 +40,7 @@ TEST_CASE("interval: ticks after each period, never too early") {
            }).join() == 0);
 }
 
-TEST_CASE("interval: missed ticks are counted, not replayed") {
+TEST_CASE("interval: missed ticks come as one tick, which counts them") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     CHECK(s.spawn([]() -> task<bool> {
@@ -48,7 +48,7 @@ TEST_CASE("interval: missed ticks are counted, not replayed") {
                interval every(1ms);
                while (clock_type::now() - start < 5ms) {
                }
-               const std::uint64_t missed = co_await every.async_tick(); // at once
+               const std::uint64_t missed = co_await every.async_tick(); // immediately
                const auto now = clock_type::now() - start;
                const std::uint64_t one = co_await every.async_tick();
                co_return missed >= 4 && missed <= static_cast<std::uint64_t>(now / 1ms) &&
@@ -56,7 +56,7 @@ TEST_CASE("interval: missed ticks are counted, not replayed") {
            }).join());
 }
 
-TEST_CASE("interval: a tick that was given up is not lost") {
+TEST_CASE("interval: a tick whose wait timed out is not lost") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     CHECK(s.spawn([]() -> task<bool> {
@@ -66,14 +66,14 @@ TEST_CASE("interval: a tick that was given up is not lost") {
                const auto stays_out = co_await every.async_tick().with_timeout(-1s);
                const std::uint64_t first = co_await every.async_tick();
                const auto now = clock_type::now() - start;
-               // Where the machine was busy, the first two may have waited long enough.
+               // On a busy machine, the time-outs may be later than the tick.
                const bool in_time = !given_up && !stays_out;
                co_return !in_time ||
                    (now >= 20ms && first >= 1 && first <= static_cast<std::uint64_t>(now / 20ms));
            }).join());
 }
 
-TEST_CASE("interval: a cancelled task's tick is stopped") {
+TEST_CASE("interval: the tick of a cancelled task is stopped") {
     const test::watchdog guard;
     std::atomic<bool> waits{false};
     scheduler s(with(1, false));
@@ -100,7 +100,7 @@ test::detached count_ticks(std::atomic<std::uint64_t>& ticks) {
 
 } // namespace
 
-TEST_CASE("interval: any coroutine may use one, without a scheduler too") {
+TEST_CASE("interval: a coroutine without scheduler may use one") {
     const test::watchdog guard;
     std::atomic<std::uint64_t> ticks{0};
     count_ticks(ticks);
@@ -111,7 +111,7 @@ TEST_CASE("interval: any coroutine may use one, without a scheduler too") {
 
 namespace {
 
-// What the ticks that are due say, up to six.
+// The values of the due ticks, up to six.
 task<std::vector<std::uint64_t>> due(interval& every) {
     std::vector<std::uint64_t> said;
     for (int i = 0; i < 6; ++i) {
@@ -137,8 +137,8 @@ using bide::missed_ticks;
 
 } // namespace
 
-TEST_CASE("interval: ticks that are due at once come as one or each by itself, as it was told") {
-    const auto since = clock_type::now() - 3h; // and four ticks are due
+TEST_CASE("interval: the policy decides whether due ticks come as one tick or each on its own") {
+    const auto since = clock_type::now() - 3h; // four ticks are due
     interval skips(1h);
     skips.reset_at(since);
     CHECK(bide::sync_wait(due(skips)) == counts{4});
@@ -149,21 +149,21 @@ TEST_CASE("interval: ticks that are due at once come as one or each by itself, a
     delays.reset_at(since);
     CHECK(bide::sync_wait(due(delays)) == counts{4});
 
-    interval old(1h); // from before the machine was started
+    interval old(1h); // its time is before the start of the steady clock
     old.reset_at(clock_type::time_point() - 3h);
     const counts said = bide::sync_wait(due(old));
     REQUIRE(said.size() == 1);
     CHECK(said[0] >= 4);
 }
 
-TEST_CASE("interval: a delayed tick comes a whole period after the one that was late") {
+TEST_CASE("interval: with delay, the next tick comes a whole period after the late one") {
     const test::watchdog guard;
     interval every(10ms, missed_ticks::delay);
     every.reset_at(clock_type::now() - 39ms);
     CHECK(bide::sync_wait(two_ticks(every)) >= 10ms);
 }
 
-TEST_CASE("interval: reset drops what was missed, and the next tick comes a whole period later") {
+TEST_CASE("interval: reset drops missed ticks, and the next tick comes a whole period later") {
     const test::watchdog guard;
     const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
     interval every(5ms, policy);
@@ -189,7 +189,7 @@ TEST_CASE("interval: after reset_at the ticks come at their new times, never too
     CHECK(bide::sync_wait(due(every)).empty());
 }
 
-TEST_CASE("interval: a period beyond all bounds ticks never again, with any policy") {
+TEST_CASE("interval: the longest period never ticks again, with any policy") {
     const auto policy = GENERATE(missed_ticks::skip, missed_ticks::burst, missed_ticks::delay);
     for (const auto period :
          {std::chrono::nanoseconds::max(), std::chrono::nanoseconds::max() - 1ns}) {
@@ -207,8 +207,9 @@ TEST_CASE("interval: a period beyond all bounds ticks never again, with any poli
 }
 
 #if BIDE_TESTS_CAN_DIE
-TEST_CASE("interval: one of no length says so and terminates") {
-    CHECK(test::contains(test::dies([] { const interval none(0s); }), "interval of no length"));
-    CHECK(test::contains(test::dies([] { const interval none(-1ms); }), "interval of no length"));
+TEST_CASE("interval: a period of zero or less terminates with a message") {
+    CHECK(test::contains(test::dies([] { const interval none(0s); }), "the period of an interval"));
+    CHECK(
+        test::contains(test::dies([] { const interval none(-1ms); }), "the period of an interval"));
 }
 #endif

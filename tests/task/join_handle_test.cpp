@@ -56,7 +56,7 @@ task<int> tries(bide::semaphore& s) {
     co_return permit.error() == bide::errc::stopped ? 2 : 3;
 }
 
-// What join() throws, or nothing.
+// Describes what join() throws; empty if it throws nothing.
 template <class T> std::string thrown_by(join_handle<T> h) {
     try {
         static_cast<void>(std::move(h).join());
@@ -70,7 +70,7 @@ template <class T> std::string thrown_by(join_handle<T> h) {
     }
 }
 
-// A worker that is kept busy until it is told.
+// Keeps a worker busy until it is released.
 class busy {
 public:
     explicit busy(scheduler& s)
@@ -119,7 +119,7 @@ task<bide::result<int>> refuses() { co_return bide::unexpected{bide::errc::full}
 
 } // namespace
 
-TEST_CASE("join_handle: gives values of all kinds, once, to a thread and to a task") {
+TEST_CASE("join_handle: returns values of all kinds once, to a thread and to a task") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     test::tally t;
@@ -144,7 +144,7 @@ TEST_CASE("join_handle: gives values of all kinds, once, to a thread and to a ta
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("join_handle: an outcome that nobody asks for goes with its task") {
+TEST_CASE("join_handle: the outcome of a detached task is destroyed with the task") {
     const test::watchdog guard;
     test::tally t;
     {
@@ -161,7 +161,7 @@ TEST_CASE("join_handle: an outcome that nobody asks for goes with its task") {
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("join_handle: what a task throws comes out of its join") {
+TEST_CASE("join_handle: join throws what the task threw") {
     const test::watchdog guard;
     scheduler s(with(2, false));
     CHECK(thrown_by(s.spawn(fails("coroutine"))) == "coroutine");
@@ -198,7 +198,7 @@ test::detached joins(join_handle<int> h, std::atomic<int>& got) {
 
 } // namespace
 
-TEST_CASE("join_handle: anybody may join: threads, tasks that block, coroutines of any type") {
+TEST_CASE("join_handle: threads, tasks that block and coroutines of any type may join") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -219,7 +219,7 @@ TEST_CASE("join_handle: anybody may join: threads, tasks that block, coroutines 
     CHECK(test::eventually([&] { return got == 1; }));
 }
 
-TEST_CASE("join_handle: a chain of tasks each of which joins the next comes to its end") {
+TEST_CASE("join_handle: a chain of tasks ends in which each task joins the next") {
     const unsigned workers = GENERATE(1u, 3u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -236,7 +236,7 @@ TEST_CASE("join_handle: a chain of tasks each of which joins the next comes to i
     CHECK(s.spawn(link::run(s, 2'000)).join() == 2'000);
 }
 
-TEST_CASE("join_handle: done() says when there is an outcome") {
+TEST_CASE("join_handle: done() returns true when there is an outcome") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(1, false));
@@ -247,7 +247,7 @@ TEST_CASE("join_handle: done() says when there is an outcome") {
     CHECK(std::move(h).join() == 1);
 }
 
-TEST_CASE("join_handle: moves as a pointer does; what it held before is detached") {
+TEST_CASE("join_handle: a move empties the source, and detaches the task of the target") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     scheduler s(with(1, false));
@@ -261,12 +261,12 @@ TEST_CASE("join_handle: moves as a pointer does; what it held before is detached
     CHECK(test::eventually([&] { return permits.available() == 0; }));
 }
 
-// ---- Itself
+// ---- A task that joins itself
 
-TEST_CASE("join_handle: a task that joins itself is told so, from wherever it does") {
+TEST_CASE("join_handle: a task that joins itself gets resource_deadlock_would_occur") {
     const test::watchdog guard;
     scheduler s(with(2, false));
-    const auto meet = [](auto make) { // the task has its own handle
+    const auto meet = [](auto make) { // the task owns its own handle
         std::unique_ptr<join_handle<std::string>> own;
         std::atomic<bool> there{false};
         std::atomic<bool> over{false};
@@ -282,7 +282,7 @@ TEST_CASE("join_handle: a task that joins itself is told so, from wherever it do
                                         flag& over) {
             test::spin_until(there);
             said = thrown_by(std::move(*own));
-            over = true; // its last touch
+            over = true; // the last access of the task
             co_return {};
         }
         static task<> inner(own_handle& own, std::string& said) {
@@ -330,11 +330,11 @@ TEST_CASE("join_handle: a task that joins itself is told so, from wherever it do
           }) == "itself");
 }
 
-// ---- What nobody asked for
+// ---- Exceptions that no join throws
 
 namespace {
 
-// Notes what on_unhandled is told.
+// Records the calls of on_unhandled.
 struct report {
     std::atomic<int> calls{0};
     test::journal texts;
@@ -355,7 +355,7 @@ struct report {
 
 } // namespace
 
-TEST_CASE("join_handle: an exception that nobody asks for is reported once, sooner or later") {
+TEST_CASE("join_handle: an exception that no join throws is reported once") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     report told;
@@ -374,7 +374,7 @@ TEST_CASE("join_handle: an exception that nobody asks for is reported once, soon
             CHECK(thrown_by(s.spawn(fails("c"))) == "c");
             s.spawn_blocking([] { throw std::runtime_error("d"); }).detach();
             late.emplace(s.spawn([]() -> int { throw std::runtime_error("e"); }));
-            s.spawn([]() -> task<> { // a join that comes to nothing
+            s.spawn([]() -> task<> { // no value and no exception
                  co_return;
              })
                 .join();
@@ -384,7 +384,7 @@ TEST_CASE("join_handle: an exception that nobody asks for is reported once, soon
     CHECK(told.texts.entries() == std::vector<int>{'a', 'b', 'd', 'e'});
 }
 
-TEST_CASE("join_handle: that a cancelled task was stopped is not reported, another stop is") {
+TEST_CASE("join_handle: the stopped_error of a cancelled task is not reported, another one is") {
     const test::watchdog guard;
     report told;
     bide::semaphore permits(0);
@@ -401,7 +401,7 @@ TEST_CASE("join_handle: that a cancelled task was stopped is not reported, anoth
             return queued;
         }();
         std::move(never_ran).detach();
-        s.spawn(takes(permits)).detach(); // until the end
+        s.spawn(takes(permits)).detach(); // waits until the shutdown
         s.spawn([] { bide::detail::throw_error(bide::errc::stopped); }).detach();
     }
     CHECK(told.calls == 1);
@@ -410,7 +410,7 @@ TEST_CASE("join_handle: that a cancelled task was stopped is not reported, anoth
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("join_handle: a join of a handle that was moved from says so and terminates") {
+TEST_CASE("join_handle: join of a handle that was moved from terminates with a message") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     auto h = s.spawn(number(1));
@@ -422,7 +422,7 @@ TEST_CASE("join_handle: a join of a handle that was moved from says so and termi
 }
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
-TEST_CASE("join_handle: where nobody is to be told, an exception that nobody asks for terminates") {
+TEST_CASE("join_handle: without on_unhandled, an exception that no join throws terminates") {
     const std::string detached = test::dies([] {
         scheduler s(with(1, false));
         s.spawn(fails("the reason")).detach();
@@ -446,7 +446,7 @@ TEST_CASE("join_handle: where nobody is to be told, an exception that nobody ask
 
 // ---- Cancel
 
-TEST_CASE("cancel: a task that is queued never starts, and what it brought along goes") {
+TEST_CASE("cancel: a queued task never starts, and its arguments are destroyed") {
     const test::watchdog guard;
     test::tally t;
     scheduler s(with(1, false));
@@ -469,7 +469,7 @@ TEST_CASE("cancel: a task that is queued never starts, and what it brought along
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("cancel: a task that waits is woken, at once, and nobody else's wait is touched") {
+TEST_CASE("cancel: a waiting task is woken at once, and no other wait ends") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -494,7 +494,7 @@ TEST_CASE("cancel: a task that waits is woken, at once, and nobody else's wait i
     CHECK(std::move(third).join() == 1);
     CHECK(permits.available() == 0);
     const std::string slept =
-        [&]() -> std::string { // cancelled before its first run, or in its sleep
+        [&]() -> std::string { // cancelled before its first run, or while it sleeps
         try {
             return std::to_string(std::move(sleeper).join());
         } catch (const stopped_error&) {
@@ -504,7 +504,7 @@ TEST_CASE("cancel: a task that waits is woken, at once, and nobody else's wait i
     CHECK((slept == "2" || slept == "never ran"));
 }
 
-TEST_CASE("cancel: a task that runs finds out, its waits are stopped, what is ready is not") {
+TEST_CASE("cancel: stops the waits of a running task, but not operations that are ready") {
     const test::watchdog guard;
     bide::semaphore none(0);
     bide::semaphore some(10);
@@ -517,7 +517,7 @@ TEST_CASE("cancel: a task that runs finds out, its waits are stopped, what is re
         std::string seen = bide::this_task::is_cancelled() ? "c" : "-";
         const auto ready = co_await some.async_acquire().as_result();
         seen += ready ? "r" : "-";
-        for (int i = 0; i < 3; ++i) { // again and again
+        for (int i = 0; i < 3; ++i) { // each of three waits
             const auto waited = co_await none.async_acquire().as_result();
             seen += waited ? "-" : "s";
         }
@@ -527,7 +527,7 @@ TEST_CASE("cancel: a task that runs finds out, its waits are stopped, what is re
         seen += yielded ? "-" : "s";
         const auto more = co_await some.async_acquire().as_result();
         seen += more ? "r" : "-";
-        co_return seen; // its value counts
+        co_return seen; // the value of the task is its outcome
     });
     REQUIRE(test::eventually([&] { return runs.load(); }));
     CHECK(h.cancel());
@@ -536,7 +536,7 @@ TEST_CASE("cancel: a task that runs finds out, its waits are stopped, what is re
     CHECK(some.available() == 10);
 }
 
-TEST_CASE("cancel: a plain function finds out as well") {
+TEST_CASE("cancel: is_cancelled() is true in a cancelled function") {
     const bool apart = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(1, false));
@@ -574,7 +574,7 @@ TEST_CASE("cancel: a task may cancel itself") {
     CHECK(std::move(*own).join() == "cisc");
 }
 
-TEST_CASE("cancel: where it meets a grant, one of them decides and no permit is lost") {
+TEST_CASE("cancel: if a grant races with it, one of them decides and no permit is lost") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(test::run_seed());
@@ -600,7 +600,7 @@ TEST_CASE("cancel: where it meets a grant, one of them decides and no permit is 
             if (me == 0) {
                 permits.release();
             } else {
-                h->cancel(); // two at once
+                h->cancel(); // two cancellers at once
             }
             meeting.meet();
             if (me == 0) {
@@ -624,7 +624,7 @@ TEST_CASE("cancel: where it meets a grant, one of them decides and no permit is 
     CHECK(granted <= rounds);
 }
 
-TEST_CASE("cancel: a task that joins is stopped, the one that it joins goes on") {
+TEST_CASE("cancel: stops the join of a task, and the joined task goes on") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     bide::semaphore ended(0);
@@ -650,7 +650,7 @@ TEST_CASE("cancel: a task that joins is stopped, the one that it joins goes on")
     ended.acquire();
 }
 
-TEST_CASE("async_join: ends early by a time-out or a stop, and the task is detached") {
+TEST_CASE("async_join: a time-out or a stop ends the wait and detaches the task") {
     const test::watchdog guard;
     report told;
     bide::semaphore permits(0);
@@ -679,4 +679,24 @@ TEST_CASE("async_join: ends early by a time-out or a stop, and the task is detac
         REQUIRE(test::eventually([&] { return told.calls == 2; }));
     }
     CHECK(told.calls == 2);
+}
+
+TEST_CASE("async_join: returns errc::stopped for a task that never ran or was stopped, and reports "
+          "it once") {
+    const test::watchdog guard;
+    report told;
+    {
+        scheduler s(told.options(1));
+        CHECK(s.spawn([&]() -> task<bool> {
+                   auto thrower =
+                       s.spawn([]() -> int { bide::detail::throw_error(bide::errc::stopped); });
+                   auto queued = s.spawn(number(1));
+                   const bool in_time = queued.cancel();
+                   const auto thrown = co_await std::move(thrower).async_join().as_result();
+                   const auto never_ran = co_await std::move(queued).async_join().as_result();
+                   co_return in_time && !thrown && thrown.error() == bide::errc::stopped &&
+                       !never_ran && never_ran.error() == bide::errc::stopped;
+               }).join());
+    }
+    CHECK(told.calls == 0);
 }

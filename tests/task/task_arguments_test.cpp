@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// What is handed to a task, or to a function that runs elsewhere, in the expression that awaits it.
+// Arguments of a task or a function that stand in the expression that awaits it.
 
 namespace {
 
@@ -48,7 +48,8 @@ struct row {
     const char* name;
 };
 
-// Both on a worker and where there is none. Everything was destroyed once at the end.
+// Runs it on a worker, and on a thread that is no worker. At the end, each object was destroyed
+// once.
 void check_forms(const std::vector<row>& rows) {
     const test::watchdog guard;
     for (const row& r : rows) {
@@ -67,7 +68,7 @@ void check_forms(const std::vector<row>& rows) {
     }
 }
 
-// What `co_await op` gives in a task; `before` goes before it. Both are true.
+// Returns the value of `co_await op` in a task, after `before`. Both are true.
 #define BIDE_FORM(before, op)                                                                      \
     row {                                                                                          \
         [](bide::scheduler& s) -> task<bool> {                                                     \
@@ -80,7 +81,7 @@ void check_forms(const std::vector<row>& rows) {
 
 } // namespace
 
-TEST_CASE("task: arguments that are named, returned or converted in the expression that awaits it "
+TEST_CASE("task: arguments that are named, returned or converted in the awaiting expression "
           "are destroyed once") {
     check_forms({
         BIDE_FORM(, takes_text("x")),
@@ -106,7 +107,7 @@ TEST_CASE("spawn: a function that is named, returned or captures by reference is
 }
 
 #if !BIDE_BRACED_AWAIT_BUG
-TEST_CASE("task: what is written in the expression that awaits it is destroyed once") {
+TEST_CASE("task: temporaries of the awaiting expression are destroyed once") {
     check_forms({
         BIDE_FORM(, takes({1, "x"})),
         BIDE_FORM(, takes(item{1, "x"})),

@@ -3,13 +3,13 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/sched/scheduler.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/this_task.hpp>
-#include <bide/sched/task_group.hpp>
 #include <support/catch.hpp>
 #include <support/coroutines.hpp>
 #include <support/gate.hpp>
@@ -25,8 +25,8 @@
 #include <variant>
 #include <vector>
 
-// Tasks whose every wait is over at once: the budget makes them let others run, and there they find
-// out that they were cancelled.
+// Tasks whose operations all complete immediately. When their budget is spent, they yield, and
+// learn of a cancellation.
 
 using bide::join_handle;
 using bide::scheduler;
@@ -42,7 +42,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What there is to wait for, always ready, and what was done with it.
+// Operations that are always ready, and counts of their uses.
 struct supplies {
     bide::semaphore permits{3};
     bide::mutex lock;
@@ -52,7 +52,7 @@ struct supplies {
     std::atomic<int> rounds{0};
 };
 
-// ---- Loops that do not ask whether they are cancelled
+// ---- Loops that do not call is_cancelled()
 
 task<> acquires(supplies& of) {
     for (;;) {
@@ -150,7 +150,7 @@ task<> awaits_one_of_children_without_waits(supplies& of) {
     }
 }
 task<> joins_an_empty_group(supplies& of) {
-    bide::task_group none(scheduler::shared()); // also where no scheduler runs this
+    bide::task_group none(scheduler::shared()); // also on a thread that is no worker
     for (;;) {
         co_await none.async_join();
         ++of.rounds;
@@ -192,7 +192,7 @@ void nothing_is_missing(supplies& of) {
     CHECK(of.rounds < 1'000'000);
 }
 
-// "stopped", or "" where it ended by itself.
+// Returns "stopped", or "" if the task ended by itself.
 std::string end_of(join_handle<> h) {
     try {
         std::move(h).join();
@@ -202,14 +202,14 @@ std::string end_of(join_handle<> h) {
     return "";
 }
 
-// Counts no round past a million: they run for as long as it takes.
+// Returns true when the loop has run more than 500 rounds.
 bool goes_on(supplies& of) {
     return test::eventually([&of] { return of.rounds > 500; });
 }
 
 } // namespace
 
-TEST_CASE("cancel: ends a task whose every wait is over at once, and drops nothing") {
+TEST_CASE("cancel: ends a task whose operations are all ready, and loses no permit or item") {
     const unsigned workers = GENERATE(1u, 2u);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(workers, which);
@@ -224,7 +224,7 @@ TEST_CASE("cancel: ends a task whose every wait is over at once, and drops nothi
     nothing_is_missing(of);
 }
 
-TEST_CASE("cancel: of many tasks whose every wait is over at once each ends") {
+TEST_CASE("cancel: ends each of many tasks whose operations are all ready") {
     const test::watchdog guard;
     supplies of;
     scheduler s(with(2, false));
@@ -242,7 +242,7 @@ TEST_CASE("cancel: of many tasks whose every wait is over at once each ends") {
     nothing_is_missing(of);
 }
 
-TEST_CASE("shutdown: ends tasks whose every wait is over at once") {
+TEST_CASE("shutdown: ends tasks whose operations are all ready") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     supplies of;
@@ -285,7 +285,7 @@ task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cance
 
 } // namespace
 
-TEST_CASE("shield: a task whose every wait is over at once is stopped when it has ended") {
+TEST_CASE("shield: a task whose operations are all ready is stopped after its shield ends") {
     const test::watchdog guard;
     supplies of;
     std::atomic<bool> cancelled{false};
@@ -300,7 +300,7 @@ TEST_CASE("shield: a task whose every wait is over at once is stopped when it ha
 
 namespace {
 
-// All that it acquires, as no part of the task that starts it.
+// A coroutine that acquires, and is no part of the task that starts it.
 test::detached acquires_apart(supplies& of, int times, std::atomic<int>& granted) {
     for (int i = 0; i < times; ++i) {
         const auto permit = co_await of.permits.async_acquire().as_result();
@@ -318,8 +318,7 @@ task<int> acquires_so_often(supplies& of, int times) {
 
 } // namespace
 
-TEST_CASE(
-    "cancel: what is no part of the task is not stopped, nor is what it waits for by sync_wait") {
+TEST_CASE("cancel: stops neither a coroutine outside the task nor a task in its sync_wait") {
     const test::watchdog guard;
     supplies of;
     std::atomic<int> apart{0};
@@ -339,8 +338,7 @@ TEST_CASE(
     nothing_is_missing(of);
 }
 
-TEST_CASE(
-    "scheduler: a task whose budget another coroutine has spent lets others run all the same") {
+TEST_CASE("scheduler: a task yields also if another coroutine has spent its budget") {
     const test::watchdog guard;
     supplies of;
     std::atomic<int> apart{0};
@@ -391,7 +389,7 @@ test::detached race_elsewhere(supplies& of, test::thread_executor& elsewhere,
 
 } // namespace
 
-TEST_CASE("when_any: a loser whose every wait is over at once ends, on a scheduler or without") {
+TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler or without") {
     const bool pooled = GENERATE(true, false);
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(pooled, which);
@@ -413,7 +411,7 @@ TEST_CASE("when_any: a loser whose every wait is over at once ends, on a schedul
     nothing_is_missing(of);
 }
 
-TEST_CASE("when_any: children without any executor take turns, and a loser of them ends") {
+TEST_CASE("when_any: children without executor take turns, and a loser ends") {
     const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
     CAPTURE(which);
     const test::watchdog guard;
@@ -426,7 +424,7 @@ TEST_CASE("when_any: children without any executor take turns, and a loser of th
     nothing_is_missing(of);
 }
 
-TEST_CASE("when_any: inside a task that blocks in sync_wait the children take turns as well") {
+TEST_CASE("when_any: in a task that blocks in sync_wait, the children take turns") {
     const test::watchdog guard;
     supplies of;
     scheduler s(with(1, false));
@@ -437,8 +435,7 @@ TEST_CASE("when_any: inside a task that blocks in sync_wait the children take tu
     nothing_is_missing(of);
 }
 
-TEST_CASE(
-    "when_any: a child that went on elsewhere, where it has no executor, ends when it has lost") {
+TEST_CASE("when_any: a loser without executor ends after it has changed its thread") {
     const test::watchdog guard;
     supplies of;
     std::atomic<int> out{0};

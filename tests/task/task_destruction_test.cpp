@@ -18,14 +18,15 @@
 using bide::sync_wait;
 using bide::task;
 
-// Chains of tasks that are destroyed while they wait: in the order of nested destruction, without
-// the stack of it. At 200,000 frames a call for each overflows a stack of 8 MiB in every build.
+// Chains of tasks that are destroyed while they wait. The innermost is destroyed first, on a
+// bounded stack. At 200,000 frames, one call for each frame overflows a stack of 8 MiB in every
+// build.
 
 namespace {
 
 constexpr int deep = 200'000;
 
-// Counts down from the innermost, 0, to the outermost, and says whether each came in its turn.
+// Checks that destructors run in order, from the innermost (0) to the outermost.
 struct turns {
     int expected = 0;
     bool in_order = true;
@@ -45,7 +46,7 @@ private:
     const int number_;
 };
 
-// Each refers to a local of the one that awaits it, to the end.
+// Each task refers to a local of its awaiting task until its own end.
 task<> chain(bide::semaphore& s, turns& t, const in_turn* parent, int depth) {
     const in_turn local(t, depth);
     if (depth == 0) {
@@ -63,7 +64,7 @@ test::held await_chain(bide::semaphore& s, turns& t, int depth) {
 
 } // namespace
 
-TEST_CASE("task: a chain that waits is destroyed from the inside out, and needs no stack for it") {
+TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack") {
     const test::watchdog guard;
     bide::semaphore s(0);
     turns t;
@@ -80,7 +81,7 @@ TEST_CASE("task: a chain that waits is destroyed from the inside out, and needs 
 
 namespace {
 
-// Says so when it is destroyed, and that its parent's local is still there.
+// Its destructor records that it ran, and that the parent's local still exists.
 class child_of {
 public:
     explicit child_of(const std::unique_ptr<int>& parents, long& sum) noexcept
@@ -110,7 +111,7 @@ test::held await_reads_parent(bide::semaphore& s, long& sum, int depth) {
 
 } // namespace
 
-TEST_CASE("task: a destructor in a destroyed chain finds the locals of its parent") {
+TEST_CASE("task: in a destroyed chain, a destructor may access the locals of its parent") {
     bide::semaphore s(0);
     long sum = 0;
     {
@@ -122,7 +123,7 @@ TEST_CASE("task: a destructor in a destroyed chain finds the locals of its paren
 
 namespace {
 
-// A lazy coroutine type that knows nothing of bide, and can be awaited.
+// An awaitable lazy coroutine type of another library.
 class foreign {
 public:
     struct promise_type {
@@ -186,7 +187,7 @@ test::held await_broken_chain(bide::semaphore& s, turns& t, int depth) {
 
 } // namespace
 
-TEST_CASE("task: a foreign coroutine in a destroyed chain is destroyed in its turn") {
+TEST_CASE("task: in a destroyed chain, a coroutine of another library is destroyed in order") {
     const test::watchdog guard;
     bide::semaphore s(0);
     turns t;
@@ -200,7 +201,7 @@ TEST_CASE("task: a foreign coroutine in a destroyed chain is destroyed in its tu
     CHECK(t.in_order);
 }
 
-// ---- what a task awaits besides
+// ---- Several awaits in one expression
 
 namespace {
 
@@ -220,7 +221,7 @@ task<int> ends(std::string& said, char what) {
     const says local(said, what);
     co_return 1;
 }
-// Its argument goes with its frame.
+// Its argument is destroyed with its frame.
 task<int> ends_with(std::shared_ptr<says> argument) {
     static_cast<void>(argument);
     co_return 1;
@@ -245,7 +246,7 @@ test::held await_int(task<int> t, int& got) { got = co_await std::move(t); }
 
 } // namespace
 
-TEST_CASE("task: destroyed after an await in the same expression, it destroys both children once") {
+TEST_CASE("task: destroyed in the second await of an expression, it destroys both children once") {
     bide::semaphore s(0);
     std::string said;
     int got = 0;
@@ -264,7 +265,7 @@ TEST_CASE("task: destroyed after an await in the same expression, it destroys bo
     CHECK(said.size() == 3);
 }
 
-TEST_CASE("task: destroyed in a wait after an await, it finds no child that has gone") {
+TEST_CASE("task: destroyed in a later wait, it does not destroy a child that has ended") {
     bide::semaphore s(0);
     std::string said;
     int got = 0;
@@ -345,7 +346,7 @@ test::held await_void(task<> t) { co_await std::move(t); }
 
 } // namespace
 
-TEST_CASE("compose: nested when_alls and when_anys are destroyed in order, and need no stack") {
+TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bounded stack") {
     const test::watchdog guard;
     bide::semaphore s(0);
     turns all;
@@ -379,7 +380,7 @@ task<> nests(bide::semaphore& s, std::string& said) {
 
 } // namespace
 
-TEST_CASE("compose: children destroyed with their parent are so one after the other, in order") {
+TEST_CASE("compose: children of a destroyed parent are destroyed one after the other, in order") {
     bide::semaphore s(0);
     std::string said;
     {
@@ -391,7 +392,7 @@ TEST_CASE("compose: children destroyed with their parent are so one after the ot
     CHECK(s.waiters() == 0);
 }
 
-// ---- the end of deep chains
+// ---- The end of deep chains
 
 namespace {
 
@@ -427,7 +428,7 @@ test::held outcome_of(task<int> t, int& value, std::string& error) {
 
 } // namespace
 
-TEST_CASE("task: the end of a deep chain, by a value or an exception, needs no stack") {
+TEST_CASE("task: a deep chain ends by a value or an exception on a bounded stack") {
     const test::watchdog guard;
     bide::semaphore s(0);
     int value = 0;
@@ -444,7 +445,7 @@ TEST_CASE("task: the end of a deep chain, by a value or an exception, needs no s
     CHECK(error == "bottom");
 }
 
-TEST_CASE("compose: the end of deeply nested when_alls needs no stack") {
+TEST_CASE("compose: deeply nested when_alls end on a bounded stack") {
     const test::watchdog guard;
     bide::semaphore s(0);
     int value = 0;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-// sync_wait: where a task runs that a thread waits for.
+// sync_wait: the thread on which the task runs.
 
 using bide::sync_wait;
 using bide::task;
@@ -38,7 +38,7 @@ task<std::vector<std::thread::id>> where_it_runs(bide::semaphore& s) {
 
 } // namespace
 
-TEST_CASE("sync_wait: runs the task on this thread, after each wait too") {
+TEST_CASE("sync_wait: runs the task on the calling thread, also after each wait") {
     const test::watchdog guard;
     bide::semaphore s(0);
     test::team releaser(1, [&](int) {
@@ -48,7 +48,7 @@ TEST_CASE("sync_wait: runs the task on this thread, after each wait too") {
     CHECK(sync_wait(where_it_runs(s)) == std::vector<std::thread::id>(3, here()));
 }
 
-TEST_CASE("sync_wait: on an executor the task runs there, and this thread waits") {
+TEST_CASE("sync_wait: with an executor, the task runs there while the calling thread blocks") {
     const test::watchdog guard;
     bide::semaphore s(0);
     test::thread_executor e;
@@ -67,14 +67,14 @@ namespace {
 
 task<int> waits_inside(bide::semaphore& s) {
     const int ready = sync_wait(number(1));
-    const auto ids = sync_wait(where_it_runs(s)); // really waits
+    const auto ids = sync_wait(where_it_runs(s)); // the task suspends
     const int after = co_await number(10);
     co_return ready + after + (ids.back() == here() ? 100 : 0);
 }
 
 } // namespace
 
-TEST_CASE("sync_wait: may be nested") {
+TEST_CASE("sync_wait: a task may call it") {
     const test::watchdog guard;
     bide::semaphore s(0);
     test::team releaser(1, [&](int) {
@@ -88,7 +88,7 @@ TEST_CASE("sync_wait: many threads wait for each other's tasks") {
     constexpr int threads = 4;
     constexpr int rounds = 500;
     bide::semaphore s(1);
-    int inside = 0; // plain
+    int inside = 0; // not atomic: one thread at a time
     struct body {
         static task<> run(bide::semaphore& one, int& count) {
             for (int i = 0; i < rounds; ++i) {
@@ -102,7 +102,7 @@ TEST_CASE("sync_wait: many threads wait for each other's tasks") {
     CHECK(s.available() == 1);
 }
 
-TEST_CASE("sync_wait: allocates nothing but the frames") {
+TEST_CASE("sync_wait: allocates only frames") {
     bide::semaphore s(1);
     task<> t = [](bide::semaphore& one) -> task<> {
         const auto permit = co_await one.async_acquire();

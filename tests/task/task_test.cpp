@@ -37,9 +37,9 @@ task<> fails_without_value() {
 
 } // namespace
 
-// ---- values
+// ---- Values
 
-TEST_CASE("task: gives a value, a reference, what can only be moved, or nothing") {
+TEST_CASE("task: returns a value, a reference, a move-only value, or nothing") {
     CHECK(sync_wait(number(7)) == 7);
     CHECK(*sync_wait(boxed(8)) == 8);
     sync_wait(nothing());
@@ -68,12 +68,12 @@ task<int> sum() {
 
 } // namespace
 
-TEST_CASE("task: awaits tasks of all kinds") {
+TEST_CASE("task: awaits tasks of all kinds of values") {
     CHECK(sync_wait(sum()) == 111);
     CHECK(sync_wait(converted()) == "from a literal");
 }
 
-TEST_CASE("task: what is thrown comes out where it is awaited, through any number of tasks") {
+TEST_CASE("task: an exception leaves the await of the task, through any number of tasks") {
     CHECK_THROWS_AS(sync_wait(fails("x")), std::runtime_error);
     CHECK_THROWS_AS(sync_wait(fails_without_value()), std::logic_error);
 }
@@ -93,7 +93,7 @@ task<int> lets_through() { co_return 1 + co_await fails("deep"); }
 
 } // namespace
 
-TEST_CASE("task: an exception may be caught on its way") {
+TEST_CASE("task: an awaiting task may catch an exception") {
     CHECK(sync_wait(catches()) == "inner and on");
     CHECK_THROWS_AS(sync_wait(lets_through()), std::runtime_error);
 }
@@ -117,7 +117,7 @@ TEST_CASE("task: a value is moved, never copied, and destroyed as often as it is
     CHECK(t.alive() == 0);
 }
 
-// ---- life
+// ---- Lifetime
 
 namespace {
 
@@ -129,13 +129,13 @@ task<> mark(bool& started, test::tally& t) {
 
 } // namespace
 
-TEST_CASE("task: does not start before it is awaited, and may be dropped") {
+TEST_CASE("task: does not start before it is awaited, and may be destroyed before that") {
     bool started = false;
     test::tally t;
     {
         [[maybe_unused]] const task<> dropped = mark(started, t);
         task<> moved = mark(started, t);
-        moved = mark(started, t); // the old one goes
+        moved = mark(started, t); // the old task is destroyed
     }
     CHECK_FALSE(started);
     CHECK(t.made == 0);
@@ -159,7 +159,7 @@ test::held_on<test::manual_executor> await_hold(test::manual_executor&, bide::se
 
 } // namespace
 
-TEST_CASE("task: destroyed before its end, it cancels its wait and destroys what is inside") {
+TEST_CASE("task: destroyed in its wait, it cancels the wait and destroys its locals") {
     bide::semaphore s(0);
     test::manual_executor e;
     test::tally t;
@@ -175,7 +175,7 @@ TEST_CASE("task: destroyed before its end, it cancels its wait and destroys what
     {
         auto h = await_hold(e, s, t, done);
         h.start();
-        s.release(); // granted, posted, not seen
+        s.release(); // granted and posted, but not resumed
         CHECK(s.available() == 0);
         e.drop_all();
     }
@@ -198,7 +198,7 @@ test::held await_deep(bide::semaphore& s, test::tally& t) { co_await hold_deep(s
 
 } // namespace
 
-TEST_CASE("task: a thousand that wait for each other are destroyed with the first") {
+TEST_CASE("task: a chain of a thousand tasks is destroyed with the outermost") {
     bide::semaphore s(0);
     test::tally t;
     {
@@ -211,7 +211,7 @@ TEST_CASE("task: a thousand that wait for each other are destroyed with the firs
     CHECK(t.alive() == 0);
 }
 
-// ---- the stack
+// ---- The stack
 
 namespace {
 
@@ -237,12 +237,12 @@ task<int> recursion_that_throws(int depth) {
 
 } // namespace
 
-TEST_CASE("task: a million awaits of ready children need no stack") {
+TEST_CASE("task: a million awaits of ready children use a bounded stack") {
     const test::watchdog guard;
     CHECK(sync_wait(loop_over_ready_children(1'000'000)) == 1'000'000);
 }
 
-TEST_CASE("task: a hundred thousand tasks, each awaited by the last, need no stack") {
+TEST_CASE("task: a chain of a hundred thousand tasks uses a bounded stack") {
     CHECK(sync_wait(recursion(100'000)) == 100'000);
     CHECK_THROWS_AS(sync_wait(recursion_that_throws(1'000)), std::runtime_error);
 }
@@ -257,7 +257,7 @@ test::held from_foreign(long& total) {
 
 } // namespace
 
-TEST_CASE("task: a coroutine of any type may await it, and needs no stack either") {
+TEST_CASE("task: a coroutine of another type may await it, on a bounded stack") {
     long total = 0;
     test::held h = from_foreign(total);
     h.start();
@@ -265,7 +265,7 @@ TEST_CASE("task: a coroutine of any type may await it, and needs no stack either
     CHECK(total == 100'000);
 }
 
-TEST_CASE("task: a loop over ready children of children needs no stack") {
+TEST_CASE("task: a loop over ready grandchildren uses a bounded stack") {
     struct loops {
         static task<int> middle(int n) { co_return co_await number(n) + co_await number(1); }
         static task<long> outer(int n) {
@@ -292,15 +292,15 @@ task<long> waits_and_awaits(int n) {
 
 } // namespace
 
-TEST_CASE("task: waits of the thread between the awaits need no stack either") {
+TEST_CASE("task: awaits between waits of the thread use a bounded stack") {
     CHECK(sync_wait(waits_and_awaits(50'000)) == 100'000);
 }
 
-// ---- its executor
+// ---- The executor
 
 namespace {
 
-// co_await what_executor(): the executor that the awaiting promise names.
+// co_await what_executor() returns the executor of the awaiting promise.
 struct what_executor {
     what_executor() noexcept {}
     executor_ref named;
@@ -351,7 +351,7 @@ task<> awaits_one_that_has_gone() {
 
 } // namespace
 
-TEST_CASE("task: one that was moved from says so and ends the program") {
+TEST_CASE("task: an await of a task that was moved from terminates with a message") {
     const std::string awaited = test::dies([] { sync_wait(awaits_one_that_has_gone()); });
     CAPTURE(awaited);
     CHECK(test::contains(awaited, "bide: task awaited that was moved from"));
@@ -366,7 +366,7 @@ TEST_CASE("task: one that was moved from says so and ends the program") {
 
 #endif
 
-// That is undefined: what the compilers that run the tests do.
+// The standard leaves this undefined. This is what the compilers of the tests do.
 #if BIDE_TESTS_CAN_DIE && (defined(__GNUC__) || defined(__clang__))
 
 namespace {
@@ -391,7 +391,7 @@ task<int&> reference_on_one_path(int& n, bool has_value) {
 
 } // namespace
 
-TEST_CASE("task: one that ends without co_return terminates where its value is asked for") {
+TEST_CASE("task: the value of a task that ends without co_return terminates with a message") {
     CHECK(sync_wait(value_on_one_path(true)) == "value");
     CHECK(test::contains(test::dies([] { static_cast<void>(sync_wait(value_on_one_path(false))); }),
                          "without co_return"));

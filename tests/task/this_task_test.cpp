@@ -41,7 +41,7 @@ using namespace std::chrono_literals;
 
 // ---- Time
 
-TEST_CASE("sleep_for: is never too short, and none at all where there is nothing to wait for") {
+TEST_CASE("sleep_for: is never too short, and a time of zero or less completes immediately") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -69,7 +69,7 @@ TEST_CASE("sleep_for: is never too short, and none at all where there is nothing
     CHECK(after.timers_fired == before.timers_fired);
 }
 
-TEST_CASE("sleep_until: takes the time of any clock") {
+TEST_CASE("sleep_until: takes a time of any clock") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     CHECK(s.spawn([]() -> task<int> {
@@ -82,7 +82,7 @@ TEST_CASE("sleep_until: takes the time of any clock") {
            }).join() == 0);
 }
 
-TEST_CASE("sleep_until: ends when its clock is set past its time, by that clock") {
+TEST_CASE("sleep_until: ends when its clock is set past its time") {
     const test::watchdog guard;
     struct tag {};
     using clock = test::fake_clock<tag>;
@@ -104,7 +104,7 @@ TEST_CASE("sleep_until: ends when its clock is set past its time, by that clock"
     CHECK(std::move(sleeper).join());
 }
 
-TEST_CASE("sleep_for: a time beyond all bounds is for ever, until a stop or another time-out") {
+TEST_CASE("sleep_for: the longest time ends only by a stop or a time-out") {
     const test::watchdog guard;
     std::stop_source stop;
     scheduler s(with(1, false));
@@ -131,7 +131,7 @@ TEST_CASE("sleep_for: a time beyond all bounds is for ever, until a stop or anot
     CHECK(std::move(c).join() == 2);
 }
 
-TEST_CASE("sleep_for: many sleep at once, in and out of order, and all wake") {
+TEST_CASE("sleep_for: of many sleepers with times in any order, all wake") {
     const unsigned workers = GENERATE(1u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps, test::run_seed());
@@ -154,7 +154,7 @@ TEST_CASE("sleep_for: many sleep at once, in and out of order, and all wake") {
     CHECK(early == 0);
 }
 
-TEST_CASE("sleep_for: cancelled ones leave the others' time alone") {
+TEST_CASE("sleep_for: a cancelled sleep does not change the time of another one") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(2, naps));
@@ -166,7 +166,7 @@ TEST_CASE("sleep_for: cancelled ones leave the others' time alone") {
     for (int i = 0; i < 100; ++i) {
         sleeping.push_back(s.spawn(sleeps(i % 2 == 0 ? std::chrono::microseconds(1h) : 10ms)));
     }
-    s.spawn(sleeps(1ms)).join(); // by now they sleep
+    s.spawn(sleeps(1ms)).join(); // the tasks sleep by now
     for (std::size_t i = 0; i < sleeping.size(); i += 2) {
         sleeping[i].cancel();
     }
@@ -183,7 +183,7 @@ TEST_CASE("sleep_for: cancelled ones leave the others' time alone") {
     CHECK(stopped == 50);
 }
 
-TEST_CASE("this_task: time-outs in tasks are their workers' affair, whatever they wait for") {
+TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these wait for") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     scheduler s(with(workers, false));
@@ -199,8 +199,8 @@ TEST_CASE("this_task: time-outs in tasks are their workers' affair, whatever the
     };
     CHECK(s.spawn(times).join() == 10);
     const scheduler_stats now = s.stats();
-    CHECK(now.timers_fired == 20); // by nobody else
-    CHECK(s.spawn([&] {            // which loses its worker meanwhile
+    CHECK(now.timers_fired == 20); // no other timer fired
+    CHECK(s.spawn([&] {            // another thread takes its worker over meanwhile
                auto other = s.spawn([&] { none.release(); });
                none.acquire();
                std::move(other).join();
@@ -210,7 +210,7 @@ TEST_CASE("this_task: time-outs in tasks are their workers' affair, whatever the
     CHECK(none.waiters() == 0);
 }
 
-TEST_CASE("sleep_for: anybody may, without a scheduler too") {
+TEST_CASE("sleep_for: a coroutine without scheduler may sleep") {
     const test::watchdog guard;
     CHECK(sync_wait([]() -> task<bool> {
         const auto start = clock_type::now();
@@ -221,9 +221,9 @@ TEST_CASE("sleep_for: anybody may, without a scheduler too") {
     }()));
 }
 
-// ---- Cancelled
+// ---- Cancellation
 
-TEST_CASE("this_task: nobody is cancelled where no task runs, and a shield does nothing there") {
+TEST_CASE("this_task: if no task runs, is_cancelled() is false and a shield does nothing") {
     CHECK_FALSE(is_cancelled());
     CHECK_FALSE(get_stop_token().stop_possible());
     const shield nothing;
@@ -231,7 +231,7 @@ TEST_CASE("this_task: nobody is cancelled where no task runs, and a shield does 
     CHECK_FALSE(is_cancelled());
 }
 
-TEST_CASE("this_task: its stop token is stopped when it is cancelled, whoever holds it") {
+TEST_CASE("this_task: a cancellation stops every copy of the task's stop token") {
     const test::watchdog guard;
     bide::semaphore none(0);
     std::atomic<int> called{0};
@@ -257,7 +257,7 @@ TEST_CASE("this_task: its stop token is stopped when it is cancelled, whoever ho
     CHECK(kept->stop_requested());
 }
 
-TEST_CASE("this_task: the stop token of a cancelled task is stopped from the beginning") {
+TEST_CASE("this_task: get_stop_token() of a cancelled task returns a stopped token") {
     const test::watchdog guard;
     std::atomic<bool> runs{false};
     std::atomic<bool> cancelled{false};
@@ -273,8 +273,7 @@ TEST_CASE("this_task: the stop token of a cancelled task is stopped from the beg
     CHECK(std::move(h).join());
 }
 
-TEST_CASE(
-    "this_task: a cancelled task that gives way goes behind the others, and is stopped then") {
+TEST_CASE("this_task: the yield of a cancelled task runs the queued tasks, and then is stopped") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     std::unique_ptr<join_handle<std::string>> own;
@@ -295,9 +294,9 @@ TEST_CASE(
 
 // ---- Shields
 
-TEST_CASE("shield: a cancellation waits for its end, and takes effect then") {
+TEST_CASE("shield: a cancellation takes effect when the shield ends") {
     const bool naps = GENERATE(true, false);
-    const bool waits = GENERATE(true, false); // or runs when it is cancelled
+    const bool waits = GENERATE(true, false); // false: it runs when it is cancelled
     CAPTURE(naps, waits);
     const test::watchdog guard;
     bide::semaphore permits(0);
@@ -332,7 +331,7 @@ TEST_CASE("shield: a cancellation waits for its end, and takes effect then") {
         seen += is_cancelled() && token.stop_requested() ? "c" : "-";
         seen += called == 1 ? "1" : "-";
         {
-            const shield late; // it has effect again
+            const shield late; // this shield holds
             co_await yield();
             seen += is_cancelled() ? "-" : "n";
         }
@@ -355,7 +354,7 @@ TEST_CASE("shield: a cancellation waits for its end, and takes effect then") {
 
 namespace {
 
-// So many shields, one inside the other; then whether it is cancelled.
+// Nests that many shields, and then returns whether the task is cancelled.
 task<bool> nest(int depth, std::atomic<bool>& deep, const std::atomic<bool>& cancelled) {
     std::deque<shield> all;
     for (int i = 0; i < depth; ++i) {
@@ -389,7 +388,7 @@ TEST_CASE("shield: 65,535 nest, and neither a reference nor a cancellation is lo
 }
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
-TEST_CASE("shield: one too many says so and terminates") {
+TEST_CASE("shield: more than 65,535 terminate with a message") {
     CHECK(test::contains(test::dies([] {
                              scheduler s(with(1, false));
                              std::atomic<bool> yes{true};
@@ -399,7 +398,7 @@ TEST_CASE("shield: one too many says so and terminates") {
 }
 #endif
 
-TEST_CASE("shield: holds while the task goes elsewhere and blocks") {
+TEST_CASE("shield: holds while the task changes its worker and blocks") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor elsewhere;
@@ -415,7 +414,7 @@ TEST_CASE("shield: holds while the task goes elsewhere and blocks") {
             co_await other.schedule();
             seen += is_cancelled() ? "-" : "n";
             co_await yield();
-            permits.acquire(); // its worker runs something else
+            permits.acquire(); // its worker runs another task meanwhile
             seen += is_cancelled() ? "-" : "n";
         }
         seen += is_cancelled() ? "c" : "-";

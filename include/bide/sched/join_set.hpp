@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_JOIN_SET_HPP
 #define BIDE_SCHED_JOIN_SET_HPP
 
-// Tasks whose outcomes are asked for one by one, in the order in which they end.
+/// \file
+/// Runs tasks and returns their outcomes one by one, in the order in which the tasks end.
 
-#include <bide/channel/detail/item_wait.hpp> // what an async_op of any T may carry along,
+#include <bide/channel/detail/item_wait.hpp> // with signal_wait.hpp, specialises the payload of
 #include <bide/channel/detail/select_case.hpp>
-#include <bide/channel/detail/signal_wait.hpp> // so that each is the same in every program
+#include <bide/channel/detail/signal_wait.hpp> // async_op<T>, so that it has one definition
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -16,16 +18,14 @@
 #include <bide/core/waiter.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
-#include <bide/sched/detail/group_entry.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_source.hpp>
 #include <bide/task/task.hpp>
 
 #include <cstddef>
-#include <exception>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -35,7 +35,7 @@ namespace detail {
 
 using ended_children = basic_ended_children<native_platform>;
 
-// The children of a join_set: all of them, and those that have ended.
+// The children of a join_set: the group of all, and the list of those that have ended.
 struct join_set_state {
     void cancel() noexcept {
         ended.cancel();
@@ -46,103 +46,66 @@ struct join_set_state {
     group all;
 };
 
-// One of them, which keeps what it came to.
-template <class T>
-class join_set_coroutine : public group_coroutine<T>, public ended_children::child {
-    struct nothing {};
-
+// The outcome of a child. It is in the list of ended children, with a reference to its task, until
+// it is asked for.
+template <class T> class join_set_child : public ended_children::child {
 public:
-    join_set_coroutine(join_set_state& of, task_home& home, task<T>&& t) noexcept
-        : group_coroutine<T>(of.all, home, std::move(t)), ended_(of.ended) {}
+    join_set_child(task_header& task, join_set_state& of) noexcept
+        : member_(of.all, task), ended_(of.ended) {}
+    join_set_child(const join_set_child&) = delete;
+    join_set_child& operator=(const join_set_child&) = delete;
 
-    // Once. Throws: what it threw; stopped_error if it never ran.
-    T take() {
-        if (this->never_ran_) {
-            throw_error(errc::stopped);
-        }
-#if BIDE_EXCEPTIONS
-        if (this->error_) {
-            std::rethrow_exception(std::exchange(this->error_, nullptr));
-        }
-#endif
-        if constexpr (!std::is_void_v<T>) {
-            return value_.take();
-        }
-    }
+    group_member& member() noexcept { return member_; }
+    void drop_reference() noexcept { member_.task().drop_reference(); }
 
-protected:
-    ~join_set_coroutine() = default;
-
-    void settle() noexcept override {
-        std::exception_ptr unmovable;
-        if constexpr (!std::is_void_v<T>) {
-            if (!this->never_ran_ && !(*this->frame_).error()) {
-                unmovable = keep_value();
-            }
+    kept_outcome<T>& kept() noexcept { return kept_; }
+    void settled(const task_home&) noexcept {}
+    // To the group, no child fails. A child that the set's cancellation has stopped has no outcome.
+    void discard() noexcept {
+        if (kept_.is_stopped() && ended_.was_cancelled()) {
+            ended_.end(nullptr);
+        } else {
+            member_.task().add_reference(); // for the list
+            ended_.end(this);
         }
-        group_coroutine<T>::settle();
-        if (unmovable) {
-            this->error_ = std::move(unmovable);
-        }
+        member_.end(nullptr, false);
     }
 
 private:
-    std::exception_ptr keep_value() noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-            value_.set((*this->frame_).outcome().take());
-        } catch (...) {
-            return std::current_exception();
-        }
-#else
-        value_.set((*this->frame_).outcome().take());
-#endif
-        return nullptr;
-    }
-
-    // To the group nothing is a failure. What the set's cancellation has ended is no outcome.
-    std::exception_ptr failure(bool& stopped) noexcept override {
-        stopped = false;
-        const bool was_stopped =
-            this->never_ran_ || (this->error_ && is_stopped_error(this->error_));
-        if (was_stopped && ended_.was_cancelled()) {
-            ended_.end(nullptr);
-        } else {
-            this->add_reference(); // its place in the list
-            ended_.end(this);
-        }
-        return nullptr;
-    }
-
+    group_member member_;
     ended_children& ended_;
-    [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
+    kept_outcome<T> kept_;
 };
 
 } // namespace detail
 
-// Children on a scheduler that do not outlive their set, and give their values to join_next(). A
-// child that fails cancels no other. Any thread may use it, its children too; these may not wait
-// for it.
+/// Runs tasks on a scheduler, and returns their outcomes from join_next() in the order of their
+/// ends. T is the type of their values. A child that fails cancels no other child.
+///
+/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
+/// spawn and cancel, but must not wait for its own set.
+/// Destroys: cancels the children and waits for them.
 template <class T = void> class join_set {
     static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
 
-    using child = detail::join_set_coroutine<T>;
+    using child = detail::join_set_child<T>;
     using node = basic_waiter<native_platform>;
 
 public:
-    // What join_next() gives: a value, or nothing; where there are no values, whether one has
-    // ended.
+    /// The result of join_next(): std::optional<T>, or bool if T is void.
     using next_type = std::conditional_t<std::is_void_v<T>, bool, std::optional<nonvoid_t<T>>>;
 
+    /// Makes an empty set. Its children run on `where`.
     explicit join_set(scheduler& where) noexcept : scheduler_(where) {}
     join_set(const join_set&) = delete;
     join_set& operator=(const join_set&) = delete;
 
-    // Cancels the children and waits for them. Outcomes that were not asked for are dropped.
-    // Blocks: until they have ended; cancel(), and async_join_next() until it gives nothing, does
-    // without. A thread of a scheduler that blocks here is replaced, even by one more than
-    // max_blocking_threads.
-    // Requires: it is not used any more, but by its children.
+    /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
+    /// Blocks: until all children have ended. To avoid that, call cancel(), then await
+    /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
+    /// another thread takes its place, even if that is one more than
+    /// scheduler_options::max_blocking_threads.
+    /// Requires: no thread uses the set, except its children.
     ~join_set() {
         state_.cancel();
         detail::block_until(state_.all.of_children());
@@ -151,23 +114,27 @@ public:
         }
     }
 
-    // Runs it as a child. One that comes after a cancellation never starts.
-    // Throws: std::bad_alloc.
+    /// Runs a task as a child. If the set is cancelled, the child never starts.
+    /// Throws: std::bad_alloc.
     void spawn(task<T> t) { launch(std::move(t)); }
 
-    // The same with a function that returns a task. It is called here, and lives as long as the
-    // child: a lambda's captures are there for its coroutine. Throws: what it throws.
+    /// The same, with a function that returns a task. The function is called by the caller, and is
+    /// destroyed when the child has ended. So a lambda coroutine may use its captures.
+    /// Throws: std::bad_alloc; what the function throws.
     template <class F>
         requires(std::is_same_v<detail::task_value_t<F>, T> && !detail::is_task<F>)
     void spawn(F function) {
         launch(std::move(function));
     }
 
-    // The outcome of the next child that ends, in the order of their ends; nothing (or false):
-    // there are no children left. Each is given once. Where the set was cancelled, it waits until
-    // all have ended, and leaves out those that have ended by that.
-    // Blocks: until then. Throws: what the child threw; stopped_error if it was stopped, but not by
-    // the set, or the scheduler refused it, at its end.
+    /// Waits for the next child to end, and returns its outcome. Each outcome is returned once.
+    ///
+    /// If the set is cancelled, this waits until all children have ended, and skips the children
+    /// that the cancellation has stopped.
+    /// Blocks: until a child has ended, or none is left.
+    /// Returns: the value (true if T is void); nothing (false) if no child is left.
+    /// Throws: what the child threw; stopped_error, if the child was stopped, but not by the set,
+    /// or if it never ran because the scheduler has shut down.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {
@@ -177,17 +144,18 @@ public:
         return take(state_.ended, what);
     }
 
-    // The same without waiting; nothing (or false), too, where join_next() would wait.
+    /// The same, without waiting. If join_next() would wait, returns nothing (false), too.
     [[nodiscard]] next_type try_join_next() {
         const wait_status what = state_.ended.try_reserve();
         return take(state_.ended, what == wait_status::waiting ? wait_status::closed : what);
     }
 
-    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the set is, for
-    // good, and it throws when all have ended. If its wait ends early, by a time-out, a stop or in
-    // a select, the children go on.
-    // Throws: as join_next(), also with as_result(); stopped_error where the awaiting task is
-    // cancelled.
+    /// The same as join_next(), for a coroutine. If the wait ends early, by a time-out, a stop or a
+    /// select, the children go on.
+    /// Throws: as join_next(), also with as_result(); stopped_error, if the awaiting task is
+    /// cancelled.
+    /// Cancellation: if the awaiting task is cancelled or destroyed, the set is cancelled; a
+    /// cancelled task waits until all children have ended.
     async_op<next_type> async_join_next() noexcept {
         static constexpr auto ops = wait_ops<result<next_type>, native_platform>(
                                         &try_now, &enqueue, &cancel_wait, &collect, &give_back)
@@ -195,19 +163,21 @@ public:
         return {ops, wait_target{&state_}};
     }
 
-    // Cancels all children, those too that come later. Idempotent.
+    /// Cancels all children, also those that are spawned later. A second call has no effect.
     void cancel() noexcept { state_.cancel(); }
 
-    // How many outcomes are to come. A snapshot.
+    /// Returns the number of outcomes that join_next() has not returned, which may be old.
     std::size_t size() noexcept { return state_.ended.size(); }
+    /// Returns size() == 0.
     bool empty() noexcept { return size() == 0; }
 
 private:
     template <class S> void launch(S source) {
         auto& core = detail::group_entry::core(scheduler_);
-        auto& cell = *new detail::group_cell<S, child>(state_, core, std::move(source));
+        using cell_type = detail::coroutine_cell<S, child>;
+        auto& cell = *new cell_type(core, false, std::move(source), state_);
         state_.ended.begin();
-        state_.all.begin(cell);
+        state_.all.begin(cell.outcome().member());
         core.start(cell);
     }
 
@@ -220,10 +190,10 @@ private:
             ~last_reference() { c.drop_reference(); }
         } const mine{static_cast<child&>(ended.take_reserved())};
         if constexpr (std::is_void_v<T>) {
-            mine.c.take();
+            mine.c.kept().take();
             return true;
         } else {
-            return next_type(mine.c.take());
+            return next_type(mine.c.kept().take());
         }
     }
 
@@ -259,8 +229,9 @@ private:
     detail::join_set_state state_;
 };
 
-// The same as a case of a select (channel/select.hpp). One that is not chosen takes no outcome;
-// where the task is cancelled the select ends, and the children go on.
+/// Returns async_join_next() as a case of a select (channel/select.hpp). If another case is chosen,
+/// no outcome is taken.
+/// Cancellation: if the awaiting task is cancelled, the select is stopped; the children go on.
 template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());
 }

@@ -13,9 +13,9 @@
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_source.hpp>
-#include <bide/task/detail/yield.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
@@ -81,7 +81,8 @@ public:
     // core/config.hpp). There, name the function or the handle before: this goes for all below.
     // Throws: std::bad_alloc; the task, or the function, has not begun, and is destroyed.
     template <class T> join_handle<T> spawn(task<T> t) {
-        return launch(*new detail::coroutine_cell<task<T>>(*core_, std::move(t), true));
+        using cell = detail::joined_coroutine_cell<task<T>>;
+        return launch((new cell(*core_, true, std::move(t)))->outcome());
     }
 
     // The same with a function, whose value or exception is the outcome.
@@ -89,7 +90,7 @@ public:
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     auto spawn(F function) -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
-        return launch(*new cell(*core_, std::move(function), false, true));
+        return launch((new cell(*core_, std::move(function), false, true))->outcome());
     }
 
     // The same with a function that returns a task. It is called here, and lives as long as the
@@ -97,7 +98,8 @@ public:
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
-        return launch(*new detail::coroutine_cell<F>(*core_, std::move(function), true));
+        using cell = detail::joined_coroutine_cell<F>;
+        return launch((new cell(*core_, true, std::move(function)))->outcome());
     }
 
     // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a
@@ -108,7 +110,7 @@ public:
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
         using cell = detail::function_cell<F, result_of<F>>;
         auto& made = *new cell(*core_, std::move(function), true, true);
-        join_handle<result_of<F>> handle(made);
+        join_handle<result_of<F>> handle(made.outcome());
         core_->start_blocking(made);
         return handle;
     }
@@ -176,9 +178,9 @@ private:
     friend detail::fork_entry;
     friend detail::group_entry;
 
-    template <class T> join_handle<T> launch(detail::outcome_cell<T>& cell) noexcept {
-        join_handle<T> handle(cell);
-        core_->start(cell);
+    template <class T> join_handle<T> launch(detail::joined_outcome<T>& of) noexcept {
+        join_handle<T> handle(of);
+        core_->start(of.task());
         return handle;
     }
 

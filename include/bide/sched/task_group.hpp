@@ -1,16 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_TASK_GROUP_HPP
 #define BIDE_SCHED_TASK_GROUP_HPP
 
-// Structured concurrency: any number of tasks that do not outlive their group. No end of a group
-// needs a thread while it is awaited, however many groups are in groups.
+/// \file
+/// Structured concurrency: any number of tasks that do not outlive their group.
+///
+/// A coroutine that awaits the end of a group holds no thread, however deeply groups are nested.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sched/detail/group_cell.hpp>
-#include <bide/sched/detail/group_entry.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/task/detail/task_source.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
@@ -21,73 +23,84 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Tasks on a scheduler that do not outlive their group. The first that fails cancels the others.
-// Any thread may use it, its own children too, but these must not wait for it.
+/// Runs tasks on a scheduler and waits for all of them. The first child that fails cancels the
+/// other children.
+///
+/// Thread safety: any thread may call any member concurrently, except the destructor. A child may
+/// spawn and cancel, but must not wait for its own group.
+/// Destroys: waits for all children. If an exception leaves the group's scope, or the running task
+/// is cancelled, it cancels them first.
 class task_group {
     template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
 public:
+    /// Makes an empty group. Its children run on `where`.
     explicit task_group(scheduler& where) noexcept : scheduler_(where) {}
     task_group(const task_group&) = delete;
     task_group& operator=(const task_group&) = delete;
 
-    // A group around a function: awaited, it calls body(group), waits for the task that this
-    // returns and for all children, without a thread, however they end, and gives the body's value.
-    // The body is a task of its own, on `where`, and may wait for the children. Where it fails they
-    // are cancelled, where one of them does the body is, and where the awaiting task is cancelled
-    // all are. With GCC before 13, name the body before (see scheduler::spawn()).
-    // Throws: when all have ended, what the first of them that failed threw; stopped_error where
-    // the awaiting task was cancelled, or the body has ended by the group's cancellation;
-    // std::bad_alloc.
-    // Blocks: only where it is destroyed before its end: until all have ended.
+    /// Runs body(group), which returns a task, and returns its value when the body and all children
+    /// have ended. It starts when it is awaited, and waits without a thread.
+    ///
+    /// The body is a task of its own on `where`, and may wait for the children. If the body fails,
+    /// the children are cancelled. If a child fails, the other children and the body are cancelled.
+    /// With GCC before 13, give the body a name in a statement before (see scheduler::spawn()).
+    /// Blocks: never, unless the task is destroyed before its end: then until all have ended.
+    /// Throws: the first failure, when all have ended; stopped_error, if the awaiting task was
+    /// cancelled, or if the group's cancellation has ended the body; std::bad_alloc.
+    /// Cancellation: cancels the body and all children, and waits for them.
     template <class F> static task<value_of<F>> run(scheduler& where, F body);
 
-    // Waits for all children. An error that was not asked for is dropped. Where an exception leaves
-    // the group's scope, or the running task is cancelled, it cancels the children first.
-    // Blocks: until they have ended; async_join() before, or run(), does without. A thread of a
-    // scheduler that blocks here is replaced, even by one more than max_blocking_threads.
-    // Requires: it is not used any more, but by its children.
+    /// Waits for all children. An exception that no join() has thrown is dropped. If an exception
+    /// leaves the group's scope, or the running task is cancelled, cancels the children first.
+    /// Blocks: until all children have ended. An async_join() before, or run(), avoids that. If the
+    /// calling thread belongs to a scheduler, another thread takes its place, even if that is one
+    /// more than scheduler_options::max_blocking_threads.
+    /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    // Runs it as a child; its value is dropped. One that comes after a cancellation never starts.
-    // One that the scheduler refuses, at its end, has failed with stopped_error.
-    // Throws: std::bad_alloc.
+    /// Runs a task as a child. Its value is dropped. If the group is cancelled, the child never
+    /// starts. If the scheduler has shut down, the child has failed with stopped_error.
+    /// Throws: std::bad_alloc.
     template <class T> void spawn(task<T> child) {
         launch(std::move(child), &detail::group::begin);
     }
 
-    // The same with a function that returns a task. It is called here, and lives as long as the
-    // child: a lambda's captures are there for its coroutine. Throws: what it throws.
+    /// The same, with a function that returns a task. The function is called by the caller, and is
+    /// destroyed when the child has ended. So a lambda coroutine may use its captures.
+    /// Throws: std::bad_alloc; what the function throws.
     template <class F>
         requires detail::task_source<F>
     void spawn(F function) {
         launch(std::move(function), &detail::group::begin);
     }
 
-    // Cancels all children, those too that come later, and the body. Idempotent.
+    /// Cancels the body and all children, also those that are spawned later. A second call has no
+    /// effect.
     void cancel() noexcept { group_.cancel(); }
 
-    // Waits until there are no children.
-    // Blocks: until then. Throws: what the first child that failed threw, each time; one that
-    // was cancelled by the group, and so ended by stopped_error or never started, has not failed.
+    /// Waits until there are no children.
+    /// Blocks: until all children have ended.
+    /// Throws: the exception of the first child that failed, in each call. A child that the group
+    /// has cancelled, and that ended by stopped_error or never started, has not failed.
     void join() {
         detail::block_until(group_.of_children());
         group_.rethrow_if_failed();
     }
 
-    // The same for a coroutine. Where its task is cancelled, or it is destroyed, the group is, and
-    // it throws when the children have ended. If its wait ends early, by a time-out, a stop or in a
-    // select, the children go on.
-    // Throws: as join(), also with as_result(); stopped_error where the awaiting task is cancelled.
+    /// The same, for a coroutine. If the wait ends early, by a time-out, a stop or a select, the
+    /// children go on.
+    /// Throws: as join(), also with as_result(); stopped_error, if the awaiting task is cancelled.
+    /// Cancellation: if the awaiting task is cancelled or destroyed, the group is cancelled; a
+    /// cancelled task waits until the children have ended.
     async_op<void> async_join() noexcept { return group_.of_children().async_wait(); }
 
 private:
     template <class S>
     void launch(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {
-        using coroutine = detail::task_group_coroutine<detail::task_value_t<S>>;
         auto& core = detail::group_entry::core(scheduler_);
-        auto& cell = *new detail::group_cell<S, coroutine>(group_, core, std::move(source));
-        (group_.*begin)(cell);
+        auto& cell = *new detail::group_cell<S>(core, false, std::move(source), group_);
+        (group_.*begin)(cell.outcome().member());
         core.start(cell);
     }
 
@@ -98,13 +111,13 @@ private:
 
 namespace detail {
 
-// What the body of a group came to.
+// The value of the body of a group, if it has ended with one.
 template <class T> struct body_outcome {
     task_outcome<T> value;
-    bool is_there = false;
+    bool has_value = false;
 };
 template <> struct body_outcome<void> {
-    bool is_there = false;
+    bool has_value = false;
 };
 
 template <class F, class T> task<> run_body(F& body, task_group& of, body_outcome<T>& outcome) {
@@ -113,7 +126,7 @@ template <class F, class T> task<> run_body(F& body, task_group& of, body_outcom
     } else {
         outcome.value.set(co_await std::invoke(body, of));
     }
-    outcome.is_there = true;
+    outcome.has_value = true;
 }
 
 } // namespace detail
@@ -124,7 +137,7 @@ template <class F> task<task_group::value_of<F>> task_group::run(scheduler& wher
     task_group group(where);
     group.launch(detail::run_body<F, value>(body, group, outcome), &detail::group::begin_body);
     co_await group.group_.of_all().async_wait();
-    if (!outcome.is_there) {
+    if (!outcome.has_value) {
         detail::throw_error(errc::stopped);
     }
     if constexpr (!std::is_void_v<value>) {

@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_INTERVAL_HPP
 #define BIDE_TASK_INTERVAL_HPP
 
-#include <bide/channel/detail/item_wait.hpp> // what every async_op<std::uint64_t> may carry along
+/// \file
+/// A periodic timer for coroutines.
+
+#include <bide/channel/detail/item_wait.hpp> // specialises the payload of async_op<std::uint64_t>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -9,7 +13,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/task/detail/time_wait.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -19,30 +23,35 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What an interval does when several ticks are due at once.
+/// What an interval does if several ticks are due at once.
 enum class missed_ticks {
-    skip,  // they come as one tick, which counts them; the next one keeps its time
-    burst, // each comes by itself, at once
-    delay  // they come as one tick, which counts them; the next one comes a whole period later
+    skip,  ///< Combines the due ticks into one tick. The next tick keeps its scheduled time.
+    burst, ///< Delivers each due tick on its own, without a wait between them.
+    delay  ///< Combines the due ticks into one tick. The next tick comes one whole period later.
 };
 
-// A ticker: one tick after each period, counted from its construction. For one coroutine at a time.
-// A tick that is more than 292 years after the start of the steady clock never comes.
+/// Ticks once per period. The first tick comes one period after construction.
+///
+/// A tick never comes if its time is more than 292 years after the start of the steady clock.
+/// Thread safety: one coroutine at a time.
 class interval {
 public:
-    // Requires: a period of a nanosecond at least; terminates otherwise.
+    /// Starts the first period.
+    /// Requires: a period of at least one nanosecond; terminates otherwise.
     template <class R, class P>
     explicit interval(const std::chrono::duration<R, P>& period,
                       missed_ticks policy = missed_ticks::skip)
         : period_(deadline::saturated_ns(period)), policy_(policy) {
         if (period_ <= 0) {
-            detail::fatal("interval of no length");
+            detail::fatal("the period of an interval must be at least one nanosecond");
         }
         reset();
     }
 
-    // Waits for the next tick. Returns 1, and with missed_ticks::skip and delay also how many were
-    // missed before it.
+    /// Waits for the next tick.
+    /// Returns: 1; with missed_ticks::skip and missed_ticks::delay, 1 plus the number of ticks that
+    /// were missed before this one.
+    /// Cancellation: a wait that is stopped or times out consumes no tick.
     async_op<std::uint64_t> async_tick() noexcept {
         static constexpr auto ops = wait_ops<result<std::uint64_t>, native_platform>(
                                         &detail::time_wait::try_now, &detail::time_wait::enqueue,
@@ -52,18 +61,20 @@ public:
                 deadline::at_ns(next_)};
     }
 
-    // The next tick comes one period from now; ticks that were missed are dropped.
-    // Requires: no coroutine waits for a tick.
+    /// Sets the next tick to one period from now. Missed ticks are dropped.
+    /// Requires: no coroutine waits for a tick.
     void reset() noexcept { next_ = sum(native_platform::now(), period_); }
 
-    // The next tick comes then, at once where that has passed, and the later ones follow from it.
-    // Requires: as reset().
+    /// Sets the next tick to the given time, and the later ticks to one period after each other. A
+    /// time in the past is due at once.
+    /// Requires: no coroutine waits for a tick.
     template <class D>
     void reset_at(const std::chrono::time_point<std::chrono::steady_clock, D>& when) noexcept {
-        // Before the machine was started, too; no further back than sums bear.
+        // A time before the start of the clock is valid. The limit keeps the sums from overflowing.
         next_ = std::max(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
     }
 
+    /// Returns the period, in nanoseconds.
     std::chrono::nanoseconds period() const noexcept { return std::chrono::nanoseconds(period_); }
 
 private:
@@ -81,7 +92,8 @@ private:
     }
     static void give_back(const wait_target&, wait_status) noexcept {}
 
-    // Requires: the next one's time has passed.
+    // Counts the due ticks and sets the time of the next one.
+    // Requires: the time of the next tick has passed.
     std::uint64_t tick(std::int64_t now) noexcept {
         if (policy_ == missed_ticks::burst) {
             next_ = sum(next_, period_);
@@ -94,7 +106,7 @@ private:
     }
 
     std::int64_t period_;   // ns
-    std::int64_t next_ = 0; // steady ns
+    std::int64_t next_ = 0; // ns of the steady clock
     missed_ticks policy_;
 };
 

@@ -1,8 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_JOIN_HANDLE_HPP
 #define BIDE_TASK_JOIN_HANDLE_HPP
 
-#include <bide/channel/detail/item_wait.hpp>   // what an async_op of any T may carry along,
-#include <bide/channel/detail/signal_wait.hpp> // so that each is the same in every program
+/// \file
+/// A handle to a spawned task, which waits for its outcome.
+
+#include <bide/channel/detail/item_wait.hpp> // specialise the payload of async_op<T>, so that each
+#include <bide/channel/detail/signal_wait.hpp> // async_op<T> has one definition in the program
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -20,41 +24,53 @@ namespace bide::inline BIDE_ABI {
 
 class scheduler;
 
-// A spawned task in the hand of who may ask for its outcome. Its destructor detaches: it never
-// blocks and never cancels. An exception of a task that nobody asked for goes to on_unhandled,
-// whether the task ended before its handle did or after it.
+/// Owns the right to ask for the outcome of a spawned task. T is the type of its value.
+///
+/// An exception that no handle asks for goes to scheduler_options::on_unhandled, whether the task
+/// ends before or after its handle is destroyed.
+/// Thread safety: different handles are independent; one handle is for one thread at a time, but
+/// cancel() and done() may be called concurrently.
+/// Destroys: detaches the task. Never blocks, never cancels.
 template <class T = void> class [[nodiscard]] join_handle {
-    using cell = detail::outcome_cell<T>;
+    using cell = detail::joined_outcome<T>;
 
 public:
+    /// Takes the task over; `other` is empty afterwards.
     join_handle(join_handle&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
+    /// Takes the task over, and detaches the one that this handle had.
     join_handle& operator=(join_handle&& other) noexcept {
         join_handle moved(std::move(other));
         std::swap(cell_, moved.cell_);
         return *this;
     }
     join_handle(const join_handle&) = delete;
+    /// Detaches the task.
     ~join_handle() {
         if (cell_ != nullptr) {
-            cell_->forgo();
+            cell_->task().forgo();
         }
     }
 
-    // The outcome. A task that ran to its end gives its value even if it was cancelled meanwhile;
-    // one that was cancelled before its first run never starts.
-    // Blocks: until the task has ended.
-    // Throws: what the task threw; stopped_error if it never ran, or ended by a stopped wait;
-    // std::system_error (resource_deadlock_would_occur) if it is the calling task itself.
+    /// Waits for the end of the task and returns its value. A task that ran to its end returns its
+    /// value even if it was cancelled meanwhile. A task that was cancelled before its first run
+    /// never starts.
+    /// Blocks: until the task has ended.
+    /// Throws: what the task threw; stopped_error, if the task never ran or ended by a stopped
+    /// wait; std::system_error (resource_deadlock_would_occur), if the caller is the task itself.
+    /// Requires: the handle has a task; terminates otherwise.
     T join() && {
         const join_handle mine(std::move(*this));
         mine.check();
-        mine.cell_->ended_gate().wait();
-        return mine.cell_->take();
+        mine.cell_->task().ended_gate().wait();
+        return mine.cell_->kept().take();
     }
 
-    // The same for a coroutine. The handle passes into the operation, which must be awaited, or the
-    // task's outcome is never destroyed; if its wait ends early, by a time-out say, the task is
-    // detached.
+    /// The same, for a coroutine. The handle moves into the operation. If the wait ends early, by a
+    /// time-out or a stop, the task is detached.
+    /// Returns: the operation.
+    /// Throws: as join(), when awaited; the check for a deadlock throws in this call.
+    /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
+    /// Cancellation: the wait ends, and the task is detached; it is not cancelled.
     async_op<T> async_join() && {
         static_assert(!std::is_reference_v<T>, "async_join() of a task of a reference: use join()");
         check();
@@ -62,19 +78,22 @@ public:
                                         &try_now, &enqueue, &cancel_wait, &collect, &give_back)
                                         .standing_alone();
         cell* const c = std::exchange(cell_, nullptr);
-        return {ops, wait_target{&c->ended_gate(), c, 1}};
+        return {ops, wait_target{&c->task().ended_gate(), c, 1}};
     }
 
-    // Asks the task to end: its current wait, or else its next one, answers errc::stopped or throws
-    // stopped_error, unless it is shielded; so does every later one that would have to wait, and of
-    // those that complete at once each one at which the task gives way (one in 128). It is up to the
-    // task what it makes of that. False: it has ended.
+    /// Requests that the task ends, and returns without waiting for that.
+    ///
+    /// The current wait of the task, or else its next one, is stopped: it returns errc::stopped or
+    /// throws stopped_error. Each later operation that would have to wait is stopped, too. Of the
+    /// operations that complete immediately, one in 128 is stopped. The task decides what it does
+    /// then. While the task has a shield, none of this happens.
+    /// Returns: false if the task has ended.
     bool cancel() noexcept { return held().cancel(); }
 
-    // It has ended.
+    /// Returns true if the task has ended.
     bool done() const noexcept { return held().is_complete(); }
 
-    // Nobody will ask for the outcome.
+    /// Gives up the outcome. The task goes on.
     void detach() && noexcept { const join_handle dropped(std::move(*this)); }
 
 private:
@@ -84,18 +103,18 @@ private:
 
     explicit join_handle(cell& c) noexcept : cell_(&c) {}
 
-    cell& held() const noexcept {
+    detail::task_header& held() const noexcept {
         if (cell_ == nullptr) {
-            detail::fatal("join_handle used that was moved from or joined");
+            detail::fatal("a join_handle was used after it was moved from or joined");
         }
-        return *cell_;
+        return cell_->task();
     }
 
     void check() const {
         if (worker_local<native_platform>::get().running == &held()) {
             BIDE_THROW(
                 std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
-                                  "a task joins itself"));
+                                  "a task cannot join itself"));
         }
     }
 
@@ -112,15 +131,17 @@ private:
     }
     static as_result_t<T> collect(const wait_target& t, wait_status what) {
         const join_handle mine(*static_cast<cell*>(t.owner));
-        if (what == wait_status::granted && mine.cell_->take_if_stopped()) {
+        detail::kept_outcome<T>& outcome = mine.cell_->kept();
+        if (what == wait_status::granted && outcome.is_stopped()) {
+            outcome.error() = nullptr; // reported by `what`
             what = wait_status::stopped;
         }
         if (what == wait_status::granted) {
             if constexpr (std::is_void_v<T>) {
-                mine.cell_->take();
+                outcome.take();
                 return {};
             } else {
-                return mine.cell_->take();
+                return outcome.take();
             }
         }
         if constexpr (requires { as_result_t<T>(unexpected{errc_of(what)}); }) {

@@ -1,25 +1,23 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_TASK_HPP
 #define BIDE_TASK_TASK_HPP
 
-// task<T>: a lazy coroutine that runs where its awaiter runs, and sync_wait, which runs one to its
-// end.
-//
-// Awaiting a task costs no stack: parent and child hand the thread to each other by symmetric
-// transfer, or by the trampoline of core/resume.hpp where the compiler does not tail-call. A task
-// passes its executor on to the tasks that it awaits.
+/// \file task<T>, a lazy coroutine that runs where its awaiter runs, and sync_wait(), which runs a
+/// task to its end.
+
+// An await of a task takes no stack. Parent and child transfer control to each other by symmetric
+// transfer, or by the trampoline of core/resume.hpp if the compiler does not emit a tail call. A
+// task passes its executor and its context to the tasks that it awaits.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
+#include <bide/task/detail/sync_loop.hpp>
 
 #include <coroutine>
 #include <cstddef>
@@ -34,7 +32,7 @@ template <class T = void> class task;
 
 namespace detail {
 
-template <class T> class owned_frame;
+struct task_access;
 
 class task_promise_base {
 public:
@@ -49,7 +47,7 @@ public:
     struct final_awaiter {
         final_awaiter() noexcept {}
         bool await_ready() const noexcept { return false; }
-        // Nothing of the frame is touched after it was passed on.
+        // The transfer, or the call of ended(), is the last access to the frame.
         template <class Promise>
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             task_promise_base& p = h.promise();
@@ -69,13 +67,13 @@ public:
     basic_task_context<native_platform>* task_context() const noexcept { return context_; }
     awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
 
-    // What it is the first coroutine of; instead of being awaited.
+    // Makes this the first coroutine of a chain, which no coroutine awaits.
     void begin(basic_task_context<native_platform>& context, executor_ref where) noexcept {
         context_ = &context;
         executor_ = where;
     }
 
-    // Once it has ended.
+    // Requires: the coroutine has ended.
     std::exception_ptr& error() noexcept { return error_; }
 
 protected:
@@ -92,15 +90,15 @@ protected:
 private:
     template <class> friend class bide::task;
 
-    std::coroutine_handle<> parent_; // who awaits; else the context is told of the end
+    std::coroutine_handle<> parent_; // the awaiting coroutine; if empty, the context gets the end
     basic_task_context<native_platform>* context_ = nullptr;
     executor_ref executor_;
     transfer_node node_;
     std::exception_ptr error_;
-    awaited_frame* awaited_frames_ = nullptr; // what it awaits, if that is a task or several
+    awaited_frame* awaited_frames_ = nullptr; // the tasks that it awaits, linked as siblings
 };
 
-// Where a task leaves its outcome. References are kept as pointers.
+// The value that a task returns. A reference is stored as a pointer.
 template <class T> class task_outcome {
     using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
 
@@ -123,7 +121,7 @@ public:
         has_value_ = true;
     }
 
-    // Once. Terminates where there is none.
+    // Moves the value out and destroys it. Terminates if there is none.
     T take() {
         if (!has_value_) {
             fatal("task ended without co_return, and has no value");
@@ -176,23 +174,30 @@ public:
 
 } // namespace detail
 
-// Move-only, awaited once (as an rvalue), starts when awaited. Destroyed before it ended, it
-// destroys its frame; what it waited for is cancelled, what it was granted goes back. A chain of
-// tasks that await each other is destroyed from the inside out, and needs no stack for that.
-//
-// A body whose end is reached without co_return has no value, unless T is void: to ask for the value
-// terminates with a message. To the standard that is undefined; GCC 12 and clang 14 and 19 take such
-// a body to its end at every level of optimisation, and clang warns of it (-Wreturn-type).
+/// A coroutine that starts when it is awaited. It can be moved, and awaited once, as an rvalue.
+///
+/// If an awaited task is destroyed before its end, its frame is destroyed: the operation that it
+/// waits for is cancelled, and what that operation was granted is given back. If tasks await each
+/// other, the innermost one is destroyed first, on a bounded stack.
+///
+/// If the body of a task<T> ends without co_return, and T is not void, the task has no value. To
+/// ask for the value terminates with a message. The C++ standard leaves such an end undefined. GCC
+/// 12 and clang 14 and 19 run the body to its end at every level of optimisation, and clang warns
+/// (-Wreturn-type).
 template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] task {
 public:
+    /// The promise of the coroutine; for the compiler.
     struct promise_type : detail::task_promise<T> {
+        /// Makes the task; called by the compiler.
         task get_return_object() noexcept {
             return task(std::coroutine_handle<promise_type>::from_promise(*this));
         }
     };
 
+    /// Takes the coroutine over; `other` is empty afterwards.
     task(task&& other) noexcept
         : frame_(std::exchange(other.frame_, nullptr)), name_(other.name_) {}
+    /// Takes the coroutine over, and destroys the one that this object had.
     task& operator=(task&& other) noexcept {
         task moved(std::move(other));
         std::swap(frame_, moved.frame_);
@@ -200,36 +205,43 @@ public:
         return *this;
     }
     task(const task&) = delete;
+    /// Destroys the coroutine, if it was neither awaited nor spawned.
     ~task() {
-        if (frame_) { // it has not begun, or has ended
+        if (frame_) { // it has not started, or has ended
             frame_.destroy();
         }
     }
 
-    // What it is called in dumps and traces when it is spawned. The text is not copied: it outlives
-    // the scheduler and its trace, as literals do.
+    /// Sets the name of the task in dumps and traces, if it is spawned.
+    /// Requires: the text outlives the scheduler and its trace, as a literal does; it is not
+    /// copied.
     task named(const char* name) && noexcept {
         name_ = name;
         return std::move(*this);
     }
 
+    /// Awaits the task; made by operator co_await.
     struct awaiter {
+        /// Takes the coroutine over.
         explicit awaiter(task&& t) noexcept : child_{std::exchange(t.frame_, nullptr)} {}
         awaiter(const awaiter&) = delete;
         awaiter& operator=(const awaiter&) = delete;
+        /// Destroys the coroutine, and the coroutines that it awaits.
         ~awaiter() {
             if (child_.handle) {
-                awaiting_.end(); // where await_resume() was left out
+                awaiting_.end(); // if await_resume() was not called
                 detail::destroy_frame(child_.handle, child().awaited_frames());
             }
         }
 
+        /// Returns false. Terminates if the task was moved from or has ended.
         bool await_ready() const noexcept {
             if (!child_.handle || child_.handle.done()) {
                 detail::fatal("task awaited that was moved from or has ended");
             }
             return false;
         }
+        /// Starts the task in the context and on the executor of the awaiting coroutine.
         template <class Promise>
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
             promise_type& p = child();
@@ -242,7 +254,8 @@ public:
             p.parent_ = parent;
             return transfer<native_platform>(child_.handle, p.node_);
         }
-        // Throws: what the task threw.
+        /// Returns the value of the task.
+        /// Throws: what the task threw.
         T await_resume() {
             awaiting_.end();
             return child().take();
@@ -257,13 +270,14 @@ public:
         detail::awaited_frame child_;
         detail::awaiting awaiting_;
     };
+    /// Starts the task and waits for its end.
     awaiter operator co_await() && noexcept { return awaiter(std::move(*this)); }
 
 private:
     friend promise_type;
     template <class U> friend U sync_wait(task<U>);
     template <executor S, class U> friend U sync_wait(S&, task<U>);
-    template <class U> friend class detail::owned_frame;
+    friend detail::task_access;
 
     explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
 
@@ -280,94 +294,38 @@ private:
 
 namespace detail {
 
-// Where a thread waits for a task, and runs what is posted to it meanwhile.
-class sync_loop final : basic_task_context<native_platform> {
-    using local = worker_local<native_platform>;
-    using turn = worker_turn<native_platform>;
-
-public:
-    sync_loop() noexcept {
-        finished_.run =
-            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
-        run_.run = waker(
-            [](void* self) noexcept {
-                resume<native_platform>(static_cast<sync_loop*>(self)->at_->leaf);
-            },
-            this);
+// Takes a task apart, for an object that runs it as the first of a chain.
+struct task_access {
+    template <class T>
+    static std::coroutine_handle<typename task<T>::promise_type> release(task<T>& t) noexcept {
+        return std::exchange(t.frame_, nullptr);
     }
-    sync_loop(const sync_loop&) = delete;
-    sync_loop& operator=(const sync_loop&) = delete;
-
-    // Runs `frame` here until its end.
-    void run(std::coroutine_handle<> frame, task_promise_base& promise) noexcept {
-        promise.begin(*this, queue_);
-        {
-            const turn now(local::get());
-            resume<native_platform>(frame);
-        }
-        drive();
-    }
-
-    // Runs it on `where`.
-    void run(executor_ref where, std::coroutine_handle<> frame,
-             task_promise_base& promise) noexcept {
-        promise.begin(*this, where);
-        start_.leaf = frame;
-        where.post(resumption(start_));
-        drive();
-    }
-
-private:
-    bool begin_wait(suspension& at) noexcept override {
-        at_ = &at;
-        return true;
-    }
-    void end_wait() noexcept override {}
-    void wake() noexcept override {
-        const executor_ref where = at_->where;
-        where.post(run_);
-    }
-    bool will_go_on(executor_ref) const noexcept override { return false; }
-    bool is_cancelled() noexcept override { return false; }
-    runnable& resumption(suspension& at) noexcept override {
-        at_ = &at;
-        return run_;
-    }
-    void ended() noexcept override { queue_.post(finished_); } // the last touch of the loop
-
-    void drive() noexcept {
-        while (!done_) {
-            runnable* const next = queue_.pop(deadline::never());
-            const turn now(local::get());
-            next->run.wake();
-        }
-    }
-
-    basic_ready_queue<native_platform> queue_;
-    suspension* at_ = nullptr; // where it goes on
-    suspension start_{};
-    runnable run_;
-    runnable finished_;
-    bool done_ = false;
+    template <class T> static const char* name_of(const task<T>& t) noexcept { return t.name_; }
 };
 
 } // namespace detail
 
-// Runs the task on this thread, to its end: what it awaits of bide's resumes it here, too. Inside a
-// scheduler's task that blocks that task: cancelling it does not reach what it waits for so.
-// Blocks: while the task waits. Throws: what it throws.
+/// Runs the task on this thread to its end. An operation of bide's that the task awaits resumes it
+/// on this thread, too.
+///
+/// In a task of a scheduler, this blocks that task; a cancellation of it does not reach the task
+/// that runs here.
+/// Blocks: while the task waits.
+/// Throws: what the task throws.
 template <class T> T sync_wait(task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
-    loop.run(t.frame_, promise);
+    loop.run(t.frame_);
     return promise.take();
 }
 
-// Runs the task on an executor and blocks this thread until its end. Throws: what it throws.
+/// Runs the task on an executor, and waits for its end.
+/// Blocks: until the task has ended.
+/// Throws: what the task throws.
 template <executor S, class T> T sync_wait(S& where, task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
-    loop.run(where, t.frame_, promise);
+    loop.run(where, t.frame_);
     return promise.take();
 }
 

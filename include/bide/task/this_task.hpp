@@ -1,11 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_THIS_TASK_HPP
 #define BIDE_TASK_THIS_TASK_HPP
 
-// What a task can ask and do about itself; and waits for a time, which any coroutine may use.
-//
-// A task is known here by the thread that runs it. One that awaits a coroutine of another type, which
-// waits, goes on without being known, until its own next wait: take the shield and the stop token
-// before.
+/// \file
+/// What a running task may ask and do about itself, and waits for a time, which any coroutine may
+/// use.
+///
+/// These functions find the running task through the thread that runs it. If a task awaits a
+/// coroutine of another library, and that coroutine waits, the thread that resumes it does not know
+/// the task until the next wait of the task's own. So make the shield and get the stop token before
+/// such an await.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -16,8 +20,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/task/detail/task_control.hpp>
-#include <bide/task/detail/time_wait.hpp>
-#include <bide/task/detail/yield.hpp>
+#include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/interval.hpp>
 
 #include <chrono>
@@ -28,49 +31,60 @@ namespace detail {
 
 using task_control = basic_task_control<native_platform>;
 
-// The task that runs on this thread, or nullptr.
+// Returns the task that runs on the calling thread, or nullptr.
 inline task_control* running_task() noexcept {
     return static_cast<task_control*>(worker_local<native_platform>::get().running);
 }
 
 } // namespace detail
 
+/// Operations on the task that runs on the calling thread.
 namespace this_task {
 
-// Lets what is queued run first: the task goes behind it, not into its worker's LIFO slot.
-// Cancel: a cancelled task goes behind the others, and then finds it stopped.
+/// Suspends the task and enqueues it behind the tasks that are queued. It does not use the LIFO
+/// slot of the worker.
+/// Cancellation: a cancelled task is enqueued, too. When it resumes, the operation is stopped.
 inline async_op<void> yield() noexcept { return detail::yield(); }
 
-// Waits that long; not at all if it is zero or negative, for ever if it is huge. Never shorter.
+/// Waits for the given time, or longer. Zero and negative times complete immediately. A time beyond
+/// the range of the clock never ends.
+/// Cancellation: the wait is stopped.
 template <class R, class P>
 async_op<void> sleep_for(const std::chrono::duration<R, P>& rest) noexcept {
     return detail::sleep_until(deadline::after(rest));
 }
 
-// Waits until then, on that time's own clock.
+/// Waits until the given time, as its own clock shows it.
+/// Cancellation: the wait is stopped.
 template <class C, class D>
 async_op<void> sleep_until(const std::chrono::time_point<C, D>& when) noexcept {
     return detail::sleep_until(deadline::at(when));
 }
 
-// The running task was cancelled, and is not shielded. False where no task runs.
+/// Returns true if the running task is cancelled and not shielded; false if no task runs.
 inline bool is_cancelled() noexcept {
     auto* const task = detail::running_task();
     return task != nullptr && task->is_cancelled();
 }
 
-// Stopped when the running task is cancelled, or comes out of its last shield cancelled. Empty where
-// no task runs.
-// Terminates where there is no memory for it, the first time.
+/// Returns a token that is stopped when the running task is cancelled and not shielded. If no task
+/// runs, the token is empty.
+///
+/// The first call in a task allocates, and terminates if there is no memory.
 inline std::stop_token get_stop_token() noexcept {
     auto* const task = detail::running_task();
     return task != nullptr ? task->get_stop_token() : std::stop_token();
 }
 
-// While one lives, a cancellation of the running task waits: it takes effect with the end of the
-// last. They nest, 65,535 deep; one more terminates with a message. It must not outlive the task.
+/// Keeps a cancellation of the running task from taking effect. The cancellation takes effect when
+/// the last shield of the task is destroyed.
+///
+/// Shields nest, up to 65,535 in one task; one more terminates with a message. If no task runs, a
+/// shield does nothing.
+/// Requires: the task outlives the shield.
 class [[nodiscard]] shield {
 public:
+    /// Adds a shield to the running task.
     shield() noexcept : task_(detail::running_task()) {
         if (task_ != nullptr && !task_->shield()) {
             detail::fatal("more than 65535 shields in one task");
@@ -78,6 +92,7 @@ public:
     }
     shield(const shield&) = delete;
     shield& operator=(const shield&) = delete;
+    /// Removes the shield.
     ~shield() {
         if (task_ != nullptr) {
             task_->unshield();

@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_ENDED_CHILDREN_HPP
 #define BIDE_SCHED_DETAIL_ENDED_CHILDREN_HPP
 
-// What is behind join_set::join_next(): the children that have ended and were not asked for, oldest
-// first, how many have not ended, and the waiters. All under one lock.
+// The state of join_set::join_next(): the list of the ended children that no call has taken, oldest
+// first, the number of children that have not ended, and the waiters. One lock guards all of it.
 //
-// A waiter that is granted has one of the ended children reserved for it, which it takes when it
-// goes on: there are never fewer in the list than are reserved. Waiters queue only while every one
-// is reserved, so a child that ends is for the first of them. What was reserved may be given up, and
-// is for the next then; so only where no child runs and none is reserved do waiters learn that it is
-// closed; until children are added again.
+// A granted waiter has one child of the list reserved, and takes it when it resumes. The list is
+// never shorter than the number of reservations. A waiter is enqueued only if every child in the
+// list is reserved, so a child that ends is for the first waiter. A waiter may give up its
+// reservation, which is then for the next waiter. So waiters learn that no child is left (`closed`)
+// only when no child runs and none is reserved. A later begin() ends that state.
 //
-// Once the children were cancelled the waiters wait until the last of them has ended: the waiting
-// task, which may be cancelled itself, destroys the set then without waiting for any.
+// If the children are cancelled, the waiters wait until the last child has ended. A waiting task
+// that is cancelled itself then destroys the set without a wait.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -44,21 +45,21 @@ public:
     basic_ended_children(const basic_ended_children&) = delete;
     basic_ended_children& operator=(const basic_ended_children&) = delete;
 
-    // One more that will end. Before it is posted.
+    // Counts a child. Requires: it is not posted yet.
     void begin() noexcept {
         lock::acquire(lock_);
         running_ = running_ + 1;
         lock::release(lock_);
     }
 
-    // One has ended. nullptr: with nothing to ask for.
+    // Counts an end. With nullptr, the child has no outcome.
     void end(child* c) noexcept {
         lock::acquire(lock_);
         running_ = running_ - 1;
         if (c != nullptr) {
             append(*c);
         }
-        tell_waiters();
+        wake_waiters();
     }
 
     void cancel() noexcept {
@@ -74,7 +75,7 @@ public:
         return was;
     }
 
-    // How many there are, ended or not, but for those that are reserved.
+    // Returns the number of children, running or ended, that are not reserved.
     std::size_t size() noexcept {
         lock::acquire(lock_);
         const std::size_t n = running_ + ended_ - reserved_;
@@ -82,7 +83,8 @@ public:
         return n;
     }
 
-    // granted: one is reserved for the caller. closed: there is none and none will come.
+    // Returns `granted` if a child was reserved for the caller, `waiting` if the caller must wait,
+    // and `closed` if no child is left.
     wait_status try_reserve() noexcept {
         lock::acquire(lock_);
         const wait_status what = reserve();
@@ -90,21 +92,22 @@ public:
         return what;
     }
 
-    // The one that was reserved; or gives it up.
+    // Takes the child that was reserved for the caller.
     child& take_reserved() noexcept {
         lock::acquire(lock_);
         reserved_ = reserved_ - 1;
         child& c = pop();
-        tell_waiters();
+        wake_waiters();
         return c;
     }
+    // Gives up the caller's reservation.
     void give_up() noexcept {
         lock::acquire(lock_);
         reserved_ = reserved_ - 1;
-        tell_waiters();
+        wake_waiters();
     }
 
-    // One that is not reserved; nullptr: none.
+    // Takes a child that is not reserved. Returns nullptr if there is none.
     child* take() noexcept {
         lock::acquire(lock_);
         child* const c = ended_ != reserved_ ? &pop() : nullptr;
@@ -122,7 +125,7 @@ public:
             if (what != wait_status::waiting) {
                 queue_.remove(w);
             }
-        } else if (w.claim()) { // else its choice fell on another wait
+        } else if (w.claim()) { // fails if the waiter's select chose another case
             w.commit();
             reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
         } else {
@@ -142,7 +145,7 @@ public:
     }
 
 private:
-    // Under the lock, all of them.
+    // Requires, for all below: the caller holds the lock.
     wait_status peek() const noexcept {
         if (cancelled_ && running_ != 0) {
             return wait_status::waiting;
@@ -179,8 +182,9 @@ private:
         return c;
     }
 
-    // And lets go of it. What came may be for the first waiters, or the last thing that comes.
-    void tell_waiters() noexcept {
+    // Grants what is not reserved to the first waiters. If no child is left, wakes all waiters.
+    // Releases the lock.
+    void wake_waiters() noexcept {
         wake_list granted;
         wake_list closed;
         while (!queue_.empty() && peek() != wait_status::waiting) {
@@ -194,12 +198,12 @@ private:
     }
 
     typename Platform::template atomic<std::uint32_t> lock_{0};
-    // Under it:
+    // Guarded by it:
     basic_waiter_queue<Platform> queue_;
     var<child*> first_{nullptr};
     var<child*> last_{nullptr};
     var<std::size_t> running_{0};
-    var<std::size_t> ended_{0}; // in the list
+    var<std::size_t> ended_{0}; // the length of the list
     var<std::size_t> reserved_{0};
     var<bool> cancelled_{false};
 };

@@ -1,26 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_GROUP_HPP
 #define BIDE_SCHED_DETAIL_GROUP_HPP
 
-// What is behind a task_group: how many children have not ended, which waiters wait for that, which
-// children can be cancelled, and what failed first. All under one lock.
+// The state of a task_group: the number of children that have not ended, the waiters for their end,
+// the members that can be cancelled, and the first failure. One lock guards all of it.
 //
-// A child is counted before it is posted, and counts itself down when its outcome stands and its
-// frame is gone. The last one takes the waiters out of the queue; to let go of the lock is its last
-// touch of the group, which may go as soon as one of these waits has returned.
+// A child is counted before it is posted. It counts itself down when its outcome is final and its
+// frame is destroyed. The last child takes the waiters out of the queue. The release of the lock is
+// its last access to the group, which may be destroyed as soon as one of these waits has returned.
 //
 // The body of task_group::run() is a member, too: it is cancelled as a child is, and its failure is
-// one of the group. But it may wait for the children, so there are two ends: that of the children,
-// and that of all, which is the body's as well.
+// a failure of the group. But the body may wait for the children. So a group has two ends: the end
+// of the children, and the end of all members.
 //
-// The members that are linked are those that have not been cancelled. Once the group is cancelled
-// none is linked any more, so one cancellation passes through the list once, with a reference to
-// the member that it is at and without the lock. A task that is told while it waits for a group of
-// its own has that group's members told in its turn, and so on, at any depth: such a group is
-// appended to what the first cancellation has still to tell, not told on top of it. Until its
-// members have been told a group stays, for that counts as a child.
+// The list links the members that have not been cancelled. A cancellation empties the list. It
+// takes a reference to one member at a time, and cancels it without the lock. A member may be a
+// task that waits for a group of its own. That group is then appended to the round of the first
+// cancellation (cancel_round), so the stack does not grow with the depth of groups in groups. The
+// round counts as a child of each group in it, so the group stays until its members have been
+// cancelled.
 //
-// Nor does the end of a group need a thread: a cancelled task that waits for its group goes on
-// waiting without one, until all members have ended (wait_steps::on_cancel).
+// The end of a group needs no thread. A cancelled task that waits for its group continues to wait,
+// without a thread, until all members have ended (wait_steps::on_cancel).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -33,8 +34,8 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/task/detail/cancel_round.hpp>
-#include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_header.hpp>
 
 #include <cstddef>
@@ -47,26 +48,29 @@ namespace detail {
 
 template <class Platform> class basic_group;
 
-template <class Platform> class basic_group_member : public basic_task_header<Platform> {
+// A field of the cell of each member.
+template <class Platform> class basic_group_member {
     using header = basic_task_header<Platform>;
 
-protected:
-    basic_group_member(basic_group<Platform>& g, typename header::home_type& home,
-                       const char* name) noexcept
-        : header(home, name, false), group_(g) {}
-    ~basic_group_member() = default;
+public:
+    basic_group_member(basic_group<Platform>& g, header& task) noexcept : group_(g), task_(task) {}
+    basic_group_member(const basic_group_member&) = delete;
+    basic_group_member& operator=(const basic_group_member&) = delete;
 
-    // What it threw, when its frame is gone; stopped: it never ran.
-    virtual std::exception_ptr failure(bool& stopped) noexcept = 0;
+    header& task() const noexcept { return task_; }
+
+    // Called when the task has ended and its frame is destroyed. `error` is its exception;
+    // `stopped` means that it never ran.
+    void end(std::exception_ptr error, bool stopped) noexcept {
+        group_.ended(*this, std::move(error), stopped);
+    }
 
 private:
     friend class basic_group<Platform>;
 
-    // Its end: there is no handle to ask for its outcome.
-    void discard_outcome() noexcept final { group_.ended(*this); }
-
     basic_group<Platform>& group_;
-    // Under the group's lock:
+    header& task_;
+    // Guarded by the group's lock:
     typename Platform::template var<basic_group_member*> next_{nullptr};
     typename Platform::template var<basic_group_member*> prev_{nullptr};
     typename Platform::template var<bool> linked_{false};
@@ -75,6 +79,7 @@ private:
 
 template <class Platform> class basic_group {
     using member = basic_group_member<Platform>;
+    using header = basic_task_header<Platform>;
     using node = basic_waiter<Platform>;
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
@@ -82,7 +87,7 @@ template <class Platform> class basic_group {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // What is waited for: that the children have ended, or all members.
+    // The end of the children, or of all members, which waiters wait for.
     class end {
     public:
         end(basic_group& g, bool of_all) noexcept : group_(g), of_all_(of_all) {}
@@ -107,38 +112,38 @@ public:
 
         static end& self(const wait_target& t) noexcept { return *static_cast<end*>(t.queue); }
 
-        // Under the lock.
+        // Requires: the caller holds the lock.
         bool is_here() const noexcept {
             return group_.left_ == 0 && !(of_all_ && group_.has_body_);
         }
 
         basic_group& group_;
         const bool of_all_;
-        basic_waiter_queue<Platform> queue_; // empty where the end is here
+        basic_waiter_queue<Platform> queue_; // empty if the end has come
     };
 
     basic_group() noexcept = default;
     basic_group(const basic_group&) = delete;
     basic_group& operator=(const basic_group&) = delete;
 
-    // Before it is posted.
+    // Adds a child. Requires: its task is not posted yet.
     void begin(member& m) noexcept { add(m, false); }
-    // The same for the body. Once.
+    // Adds the body. Called at most once.
     void begin_body(member& m) noexcept { add(m, true); }
 
-    // Tells all members.
+    // Cancels all members.
     void cancel() noexcept {
         if (start_cancel()) {
-            tell_members();
+            cancel_members();
         }
     }
-    // The same where this is called by a cancellation.
+    // The same, if a cancellation calls this: joins the round of the calling thread.
     void cancel_in_turn() noexcept;
 
     end& of_children() noexcept { return children_; }
     end& of_all() noexcept { return all_; }
 
-    // Throws: what failed first, if anything did.
+    // Throws: the first failure, if there is one.
     void rethrow_if_failed();
 
 private:
@@ -147,28 +152,28 @@ private:
     using round = cancel_round<Platform>;
 
     bool start_cancel() noexcept;
-    void tell_members() noexcept;
-    void tell_mine() noexcept;
+    void cancel_members() noexcept;
+    void cancel_own_members() noexcept;
 
     void add(member& m, bool is_body) noexcept;
-    void ended(member& m) noexcept;
+    void ended(member& m, std::exception_ptr error, bool stopped) noexcept;
     void leave(bool is_body) noexcept;
     void note_failure(std::exception_ptr error, bool stopped) noexcept;
     void link(member& m) noexcept;
     void unlink(member& m) noexcept;
 
     typename Platform::template atomic<word> lock_{0};
-    // Under it:
+    // Guarded by it:
     end children_{*this, false};
     end all_{*this, true};
     var<member*> first_{nullptr};
     var<std::size_t> left_{0};  // children that have not ended
-    var<bool> has_body_{false}; // that has not ended
+    var<bool> has_body_{false}; // a body that has not ended
     var<bool> cancelled_{false};
     var<bool> failed_{false};
-    std::exception_ptr error_; // where it failed; none: by a child that never ran
+    std::exception_ptr error_; // the first failure; empty if a child failed that never ran
 
-    basic_group* next_in_round_ = nullptr; // whose turn to be told comes after; the canceller's
+    basic_group* next_in_round_ = nullptr; // accessed only by the thread that cancels the group
 };
 
 template <class Platform> void basic_group<Platform>::add(member& m, bool is_body) noexcept {
@@ -185,13 +190,12 @@ template <class Platform> void basic_group<Platform>::add(member& m, bool is_bod
     }
     lock::release(lock_);
     if (too_late) {
-        m.cancel();
+        m.task_.cancel();
     }
 }
 
-template <class Platform> void basic_group<Platform>::ended(member& m) noexcept {
-    bool stopped = false;
-    std::exception_ptr error = m.failure(stopped);
+template <class Platform>
+void basic_group<Platform>::ended(member& m, std::exception_ptr error, bool stopped) noexcept {
     if (error || stopped) {
         note_failure(std::move(error), stopped);
     }
@@ -203,7 +207,7 @@ template <class Platform> void basic_group<Platform>::ended(member& m) noexcept 
     leave(is_body);
 }
 
-// Under the lock, which it lets go of.
+// Called with the lock held; releases it.
 template <class Platform> void basic_group<Platform>::leave(bool is_body) noexcept {
     if (is_body) {
         has_body_ = false;
@@ -221,7 +225,7 @@ template <class Platform> void basic_group<Platform>::leave(bool is_body) noexce
     passed.publish(wait_status::granted);
 }
 
-// ---- Its ends
+// ---- The two ends
 
 template <class Platform> bool basic_group<Platform>::end::has_come() noexcept {
     lock::acquire(group_.lock_);
@@ -239,7 +243,7 @@ template <class Platform> wait_status basic_group<Platform>::end::enqueue(node& 
         if (what != wait_status::waiting) {
             queue_.remove(w);
         }
-    } else if (w.claim()) { // else its choice fell on another wait
+    } else if (w.claim()) { // fails if the waiter's select chose another case
         w.commit();
         what = wait_status::granted;
     }
@@ -286,13 +290,13 @@ basic_async_op<void, Platform> basic_group<Platform>::end::async_wait() noexcept
 
 // ---- Cancellation
 
-// True: this call does it.
+// Returns true if the caller must cancel the members.
 template <class Platform> bool basic_group<Platform>::start_cancel() noexcept {
     lock::acquire(lock_);
     const bool mine = !cancelled_ && first_ != nullptr;
     cancelled_ = true;
     if (mine) {
-        left_ = left_ + 1; // it counts as a child: the group stays until all have been told
+        left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
     }
     lock::release(lock_);
     return mine;
@@ -306,27 +310,28 @@ template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept 
         (now->first == nullptr ? now->first : now->last->next_in_round_) = this;
         now->last = this;
     } else {
-        tell_members();
+        cancel_members();
     }
 }
 
-template <class Platform> void basic_group<Platform>::tell_members() noexcept {
+template <class Platform> void basic_group<Platform>::cancel_members() noexcept {
     round mine{this, this};
     const typename round::scope now(&mine);
     while (basic_group* const next = mine.first) {
         mine.first = next->next_in_round_;
-        next->tell_mine();
+        next->cancel_own_members();
     }
 }
 
-template <class Platform> void basic_group<Platform>::tell_mine() noexcept {
+template <class Platform> void basic_group<Platform>::cancel_own_members() noexcept {
     lock::acquire(lock_);
     while (member* const m = first_) {
         unlink(*m);
-        m->add_reference();
+        header& task = m->task_;
+        task.add_reference();
         lock::release(lock_);
-        m->cancel();
-        m->drop_reference();
+        task.cancel();
+        task.drop_reference();
         lock::acquire(lock_);
     }
     leave(false);

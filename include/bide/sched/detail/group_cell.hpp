@@ -1,17 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_GROUP_CELL_HPP
 #define BIDE_SCHED_DETAIL_GROUP_CELL_HPP
+
+// What task_group and join_set share: their groups on the native platform, the cells of their
+// members, and the access to the scheduler that runs these.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/group.hpp>
-#include <bide/task/detail/frame_memory.hpp>
-#include <bide/task/detail/owned_frame.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/scheduler.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_source.hpp>
-#include <bide/task/task.hpp>
 
-#include <coroutine>
-#include <exception>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -20,69 +22,49 @@ namespace detail {
 using group = basic_group<native_platform>;
 using group_member = basic_group_member<native_platform>;
 
-// The coroutine of a member of a group.
-template <class T> class group_coroutine : public group_member {
+// The outcome of a child of a task_group, or of its body: the group gets the exception. The value
+// is dropped.
+class group_outcome {
 public:
-    group_coroutine(group& g, task_home& home, task<T>&& t) noexcept
-        : group_member(g, home, owned_frame<T>::name_of(t)), frame_(std::move(t)) {}
+    group_outcome(task_header& task, group& g) noexcept : member_(g, task) {}
+    group_outcome(const group_outcome&) = delete;
+    group_outcome& operator=(const group_outcome&) = delete;
 
-protected:
-    ~group_coroutine() = default;
+    group_member& member() noexcept { return member_; }
 
-    std::coroutine_handle<> start() noexcept override {
-        return frame_.begin(*this, this->home().executor());
-    }
-    void never_start() noexcept override {
-        never_ran_ = true;
-        frame_.destroy();
-    }
-    void settle() noexcept override {
-        if (!never_ran_) {
-            error_ = std::move((*frame_).error());
-            frame_.destroy();
-        }
-    }
-
-    owned_frame<T> frame_; // until it has ended
-    std::exception_ptr error_;
-    bool never_ran_ = false;
-};
-
-// The same with the callable that it came from, if any.
-template <task_source S, class Coroutine>
-class group_cell final : task_origin<S>, public Coroutine, public recycled {
-public:
-    // Throws: what the callable throws.
-    template <class Group>
-    group_cell(Group& g, task_home& home, S&& source)
-        : Coroutine(g, home, this->open(std::move(source))) {}
+    kept_outcome<void>& kept() noexcept { return kept_; }
+    void settled(const task_home&) noexcept {}
+    void discard() noexcept { member_.end(std::move(kept_.error()), kept_.never_ran()); }
 
 private:
-    void destroy() noexcept override { delete this; }
-    void settle() noexcept override {
-        Coroutine::settle();
-        this->close();
-    }
-    void never_start() noexcept override {
-        Coroutine::never_start();
-        this->close();
-    }
+    group_member member_;
+    kept_outcome<void> kept_;
 };
 
-// A child of a task_group, or its body. Its value goes with its frame.
-template <class T> class task_group_coroutine : public group_coroutine<T> {
+template <task_source S> using group_cell = coroutine_cell<S, group_outcome>;
+
+class group_entry {
 public:
-    using group_coroutine<T>::group_coroutine;
-
-protected:
-    ~task_group_coroutine() = default;
-
-private:
-    std::exception_ptr failure(bool& stopped) noexcept override {
-        stopped = this->never_ran_;
-        return std::move(this->error_);
-    }
+    static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
 };
+
+// Blocks until that end of a group. If the calling thread belongs to a scheduler, that scheduler
+// may have one thread more than max_blocking_threads meanwhile. So a thread that the group's
+// members need is not missing.
+inline void block_until(group::end& until) noexcept {
+    if (until.has_come()) {
+        return;
+    }
+    scheduler* const here = scheduler::current();
+    worker_threads* const threads = here != nullptr ? &group_entry::core(*here).threads() : nullptr;
+    if (threads != nullptr) {
+        threads->raise_limit();
+    }
+    until.wait();
+    if (threads != nullptr) {
+        threads->lower_limit();
+    }
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

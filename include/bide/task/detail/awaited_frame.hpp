@@ -1,14 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
 #define BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
 
-// How suspended coroutines that await each other are destroyed before their end: the innermost
-// first, for it may refer to the locals of those above it, and on a bounded stack.
+// Destroys suspended coroutines that await each other, before their end. The innermost coroutine is
+// destroyed first, because it may refer to locals of the coroutines that await it. The stack that
+// this needs does not grow with the length of the chain.
 //
-// The owner of an awaited frame, which lies in the frame that awaits it, holds it by an
-// awaited_frame. The promise that awaits points to that, or to the first of several when_children: their
-// tree is put in order, and each is destroyed before the frame that its owner lies in. The owner
-// finds its handle empty then. A promise without awaited_frames() ends the tree; the owners in its
-// frame begin another one.
+// An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
+// awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the
+// first of several that are linked as siblings. So the frames form a tree. destroy_awaited() puts
+// the tree in order and destroys each frame before the frame that its owner lies in. It empties the
+// handle of the owner, so that the owner destroys nothing later.
+//
+// A promise without awaited_frames() is a leaf of this tree. An owner in the frame of such a
+// promise is the root of a tree of its own.
 
 #include <bide/core/config.hpp>
 
@@ -20,28 +25,29 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct awaited_frame {
-    std::coroutine_handle<> handle;         // empty: there is none any more
-    awaited_frame* const* awaits = nullptr; // in its promise: what it awaits
-    awaited_frame* next = nullptr;          // its sibling; in the order of destruction: the next
+    std::coroutine_handle<> handle; // empty after the frame was destroyed
+    awaited_frame* const* awaits =
+        nullptr;                   // in its promise: the first of the frames that it awaits
+    awaited_frame* next = nullptr; // the next sibling; then the next in destruction order
 };
 
-// Destroys what a coroutine awaits.
+// Destroys the tree of frames that a coroutine awaits.
 BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
-    awaited_frame* left = nullptr;  // to be looked at; those that come last in the order first
-    awaited_frame* order = nullptr; // those looked at, the last one in front
-    const auto look_at = [&left](awaited_frame* when_children) {
-        while (when_children != nullptr) {
-            awaited_frame* const one = std::exchange(when_children, when_children->next);
-            one->next = std::exchange(left, one);
+    awaited_frame* pending = nullptr; // a stack: the frames that are not in the order yet
+    awaited_frame* order = nullptr;   // a stack: children are pushed after their parent
+    const auto push_all = [&pending](awaited_frame* siblings) {
+        while (siblings != nullptr) {
+            awaited_frame* const one = std::exchange(siblings, siblings->next);
+            one->next = std::exchange(pending, one);
         }
     };
-    look_at(first);
-    while (left != nullptr) {
-        awaited_frame* const one = std::exchange(left, left->next);
-        // One that has ended awaits nothing; its owner destroys it.
+    push_all(first);
+    while (pending != nullptr) {
+        awaited_frame* const one = std::exchange(pending, pending->next);
+        // A coroutine that has ended awaits nothing, and its owner destroys it.
         if (one->handle && !one->handle.done()) {
             one->next = std::exchange(order, one);
-            look_at(*one->awaits);
+            push_all(*one->awaits);
         }
     }
     while (order != nullptr) {
@@ -50,7 +56,7 @@ BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
     }
 }
 
-// Destroys a suspended coroutine, after what it awaits.
+// Destroys a suspended coroutine, after the frames that it awaits.
 inline void destroy_frame(std::coroutine_handle<> frame, awaited_frame* awaits) noexcept {
     if (awaits != nullptr) {
         destroy_awaited(awaits);
@@ -58,7 +64,7 @@ inline void destroy_frame(std::coroutine_handle<> frame, awaited_frame* awaits) 
     frame.destroy();
 }
 
-// Tells a promise what its coroutine awaits, from begin() to end().
+// Tells a promise which frames its coroutine awaits, from begin() until end().
 class awaiting {
 public:
     awaiting() noexcept {}
@@ -75,7 +81,7 @@ public:
         }
     }
 
-    // First thing when the coroutine goes on, and before what it awaited goes.
+    // The first call after the coroutine resumes, and before the awaited frames are destroyed.
     void end() noexcept {
         if (promises_ != nullptr) {
             *promises_ = nullptr;

@@ -1,27 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_FRAME_MEMORY_HPP
 #define BIDE_TASK_DETAIL_FRAME_MEMORY_HPP
 
-// Memory for what a scheduler makes and drops all the time: coroutine frames and the heads of
-// tasks. Blocks are kept in classes of 16 bytes. Each thread has, of each class, a stack that it
-// takes from and returns to, and a second one, full or empty, in reserve: full stacks (batches) are
-// what threads exchange through the depot of the process, so that what one frees and another needs
-// travels at the price of a batch. (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
+// Recycles the memory of objects that a scheduler allocates and frees all the time: coroutine
+// frames and task cells.
 //
-// Bounded: two batches of each class for a thread, `most_kept` bytes in the depot; what is over
-// goes back to operator delete, and a thread that ends leaves nothing behind. Every block comes
-// from operator new alone, so one made by a translation unit that recycles may be released by one
-// that does not.
+// Blocks have size classes of 16 bytes. For each class, a thread has a stack of free blocks, and a
+// second stack in reserve, which is full or empty. A full stack is called a batch. Threads exchange
+// batches through the depot of the process. So a block that one thread frees and another allocates
+// costs a share of one exchange. (Bonwick and Adams, "Magazines and Vmem", 2001, section 3.)
+//
+// The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
+// in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps
+// nothing. Each block comes from operator new alone. So a translation unit that does not recycle
+// may release a block that another one has allocated, and the reverse.
+//
+// The depot has a lock that no thread sleeps on. A thread that finds it taken looks again a few
+// times, and then does without the depot. So a process that is forked while another thread holds
+// the lock continues with operator new.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/task/detail/frame_depot.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <utility>
 
-// Sanitizers find a use after the end where memory is not recycled.
+// Sanitizers find a use after free only where memory is not recycled.
 #if !defined(BIDE_RECYCLE_FRAMES)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BIDE_RECYCLE_FRAMES 0
@@ -39,12 +46,111 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// A free block. A batch is a list of batch() blocks that ends with nullptr.
+struct frame_block {
+    frame_block* next;
+    frame_block* next_batch; // set in the first block of a batch, while the depot has it
+};
+
+template <class Platform> class alignas(cache_line_pair) basic_frame_depot {
+public:
+    static constexpr std::size_t grain = 16; // class k has blocks of (k + 1) * grain bytes
+    static constexpr std::size_t kinds = 64;
+    static constexpr std::size_t largest = kinds * grain;
+
+    // The number of blocks in a batch of that class.
+    static constexpr std::uint32_t batch(std::size_t kind) noexcept {
+        constexpr std::size_t most = 64;
+        constexpr std::size_t bytes = 16 << 10;
+        const std::size_t n = bytes / ((kind + 1) * grain);
+        return static_cast<std::uint32_t>(n < most ? n : most);
+    }
+    static constexpr std::size_t batch_bytes(std::size_t kind) noexcept {
+        return batch(kind) * (kind + 1) * grain;
+    }
+
+    // Makes an empty depot for at most that many bytes.
+    constexpr explicit basic_frame_depot(std::size_t most) noexcept : most_(most) {}
+    basic_frame_depot(const basic_frame_depot&) = delete;
+    basic_frame_depot& operator=(const basic_frame_depot&) = delete;
+
+    // Returns a batch of that class; nullptr if there is none, or if the lock is taken.
+    frame_block* take(std::size_t kind) noexcept {
+        if (!enter()) {
+            return nullptr;
+        }
+        frame_block* const first = batches_[kind];
+        if (first != nullptr) {
+            batches_[kind] = first->next_batch;
+            bytes_ = bytes_ - batch_bytes(kind);
+        }
+        leave();
+        return first;
+    }
+
+    // Stores a batch. Returns false if there is no room for it, or if the lock is taken.
+    bool give(std::size_t kind, frame_block* first) noexcept {
+        if (!enter()) {
+            return false;
+        }
+        const bool fits = bytes_ + batch_bytes(kind) <= most_;
+        if (fits) {
+            first->next_batch = batches_[kind];
+            batches_[kind] = first;
+            bytes_ = bytes_ + batch_bytes(kind);
+        }
+        leave();
+        return fits;
+    }
+
+    // Returns the bytes in the depot, which may be old; the limit if the lock is taken.
+    std::size_t bytes() noexcept {
+        if (!enter()) {
+            return most_;
+        }
+        const std::size_t now = bytes_;
+        leave();
+        return now;
+    }
+
+private:
+    template <class T> using var = typename Platform::template var<T>;
+
+    bool enter() noexcept {
+        for (int looked = 0;; ++looked) {
+            // Order: relaxed; the CAS decides.
+            std::uint32_t seen = taken_.load(std::memory_order_relaxed);
+            // Order: acquire [frame_depot.lock]; the writes of the last holder, to the depot and
+            // to its blocks. Failure relaxed: look again.
+            if (seen == 0 && taken_.compare_exchange_strong(seen, 1, std::memory_order_acquire,
+                                                            std::memory_order_relaxed)) {
+                return true;
+            }
+            if (looked == Platform::lock_pauses) {
+                return false;
+            }
+            Platform::pause();
+        }
+    }
+    void leave() noexcept {
+        // Order: release [frame_depot.lock]; this holder's writes are visible to the next.
+        taken_.store(0, std::memory_order_release);
+    }
+
+    typename Platform::template atomic<std::uint32_t> taken_{0};
+    const std::size_t most_;
+
+    // Accessed only by the holder of `taken_`:
+    var<std::size_t> bytes_{0};
+    var<frame_block*> batches_[kinds] = {};
+};
+
 template <class Platform, bool Recycles = BIDE_RECYCLE_FRAMES != 0 && !Platform::model>
 class basic_frame_memory {
 public:
     static constexpr std::size_t most_kept = std::size_t{8} << 20;
 
-    // Aligned as operator new's.
+    // Returns memory with the alignment of operator new.
     // Throws: what operator new throws.
     static void* allocate(std::size_t size) {
         if constexpr (Recycles) {
@@ -63,7 +169,7 @@ public:
         return ::operator new(size);
     }
 
-    // `size` is what was asked for.
+    // Requires: the size that allocate() was called with.
     static void release(void* memory, std::size_t size) noexcept {
         if constexpr (Recycles) {
             if (size - 1 < largest) {
@@ -82,10 +188,10 @@ public:
         ::operator delete(memory);
     }
 
-    // Gives what is in the depot back to operator delete.
+    // Returns all blocks of the depot to operator delete.
     static void trim() noexcept;
 
-    // Bytes in the depot: a snapshot.
+    // Returns the bytes in the depot, which may be old.
     static std::size_t kept() noexcept { return shared.bytes(); }
 
 private:
@@ -98,20 +204,20 @@ private:
 
     struct bin {
         block* top = nullptr;
-        block* reserve = nullptr; // a full batch, or none
-        std::uint32_t room = 0;   // for how many more below `top`
+        block* reserve = nullptr; // a full batch, or nullptr
+        std::uint32_t room = 0;   // how many more blocks fit on `top`
     };
 
-    // A thread's. All zero until it is opened, so that every first use comes to refill() or
-    // make_room(); and again after it is closed.
+    // The free blocks of one thread. All fields are zero until it is opened, and again after it is
+    // closed. So the first use of each bin calls refill() or make_room().
     enum class stage : unsigned char { fresh, open, closed };
     struct cache {
         bin bins[kinds];
         stage now = stage::fresh;
     };
 
-    // Closes the cache when the thread ends. Not the cache's own destructor: what ends later on
-    // this thread may release frames still.
+    // Closes the cache when the thread ends. This is not the destructor of the cache, because
+    // destructors that run later on this thread may still release frames.
     struct closer {
         ~closer() { close(Platform::template local<cache>()); }
     };
@@ -148,7 +254,7 @@ void basic_frame_memory<Platform, Recycles>::open(cache& mine) noexcept {
     for (std::size_t kind = 0; kind < kinds; ++kind) {
         mine.bins[kind].room = depot::batch(kind);
     }
-    static_cast<void>(Platform::template local<closer>()); // it is destroyed from now on
+    static_cast<void>(Platform::template local<closer>()); // registers its destructor
 }
 
 template <class Platform, bool Recycles>
@@ -163,7 +269,7 @@ void basic_frame_memory<Platform, Recycles>::close(cache& mine) noexcept {
     }
 }
 
-// A block for a thread whose stack is empty.
+// Returns a block. Called when the thread's stack is empty.
 template <class Platform, bool Recycles>
 void* basic_frame_memory<Platform, Recycles>::refill(cache& mine, std::size_t kind) {
     if (mine.now == stage::fresh) {
@@ -184,7 +290,7 @@ void* basic_frame_memory<Platform, Recycles>::refill(cache& mine, std::size_t ki
     return ::operator new((kind + 1) * grain);
 }
 
-// Room for one more block on a thread whose stack is full; false: nothing is kept any more.
+// Makes room for one more block on a full stack. Returns false if this thread's cache is closed.
 template <class Platform, bool Recycles>
 bool basic_frame_memory<Platform, Recycles>::make_room(cache& mine, std::size_t kind) noexcept {
     if (mine.now == stage::fresh) {
@@ -205,7 +311,7 @@ bool basic_frame_memory<Platform, Recycles>::make_room(cache& mine, std::size_t 
 
 using frame_memory = basic_frame_memory<native_platform>;
 
-// A base whose operator new is that, for what needs no more than operator new's alignment.
+// A base class that allocates objects from frame_memory. An over-aligned object is not recycled.
 struct recycled {
     static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
     static void operator delete(void* p, std::size_t size) noexcept {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_NONVOID_HPP
 #define BIDE_TASK_DETAIL_NONVOID_HPP
 
@@ -8,7 +9,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What stands for the value of something that has none.
+/// The type that stands for T among values: std::monostate for void, else T.
 template <class T> using nonvoid_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 } // namespace bide::inline BIDE_ABI

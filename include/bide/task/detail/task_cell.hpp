@@ -1,25 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_TASK_CELL_HPP
 #define BIDE_TASK_DETAIL_TASK_CELL_HPP
 
-// The typed part of a spawned task: what computes its outcome, until it has ended, and the outcome.
+// The cells of spawned tasks. A cell is a header (task_header.hpp), a body, which is a coroutine or
+// a function, and an outcome (task_body.hpp) with its owner.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/task/detail/frame_memory.hpp>
-#include <bide/task/detail/owned_frame.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_source.hpp>
-#include <bide/task/detail/unhandled.hpp>
-#include <bide/task/task.hpp>
 
+#include <atomic>
 #include <coroutine>
-#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -27,27 +26,60 @@ namespace detail {
 
 using task_header = basic_task_header<native_platform>;
 
-inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
-#if BIDE_EXCEPTIONS
-    try {
-        std::rethrow_exception(error);
-    } catch (const stopped_error&) {
-        return true;
-    } catch (...) {
-        return false;
-    }
-#else
-    static_cast<void>(error);
-    return false;
-#endif
-}
+// The handler of exceptions that no join handle asks for. It is shared, because a handle may be
+// dropped after the scheduler is destroyed. It is one pointer, because every task has one.
+class unhandled {
+public:
+    using function = std::function<void(std::exception_ptr)>;
 
-// A home of tasks (task_header.hpp) that has a say in what becomes of such exceptions.
+    unhandled() noexcept = default;
+    explicit unhandled(function tell) : shared_(new shared{std::move(tell)}) {}
+    unhandled(const unhandled& other) noexcept : shared_(other.shared_) {
+        if (shared_ != nullptr) {
+            // Order: relaxed; `other` keeps it alive during the call.
+            shared_->users.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    unhandled& operator=(unhandled other) noexcept {
+        std::swap(shared_, other.shared_);
+        return *this;
+    }
+    ~unhandled() {
+        // Order: acq_rel; the accesses of all other users are over for the last one.
+        if (shared_ != nullptr && shared_->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete shared_;
+        }
+    }
+
+    // Calls the function with the exception. Without a function, prints the exception and
+    // terminates.
+    void tell(std::exception_ptr error) const noexcept {
+        if (shared_ != nullptr && shared_->tell) {
+            call_noexcept("on_unhandled", [&] { shared_->tell(std::move(error)); });
+            return;
+        }
+#if BIDE_EXCEPTIONS
+        call_noexcept("a task without on_unhandled", [&] { std::rethrow_exception(error); });
+#else
+        std::terminate();
+#endif
+    }
+
+private:
+    struct shared {
+        function tell;
+        native_platform::atomic<std::uint32_t> users{1};
+    };
+
+    shared* shared_ = nullptr;
+};
+
+// A home of tasks (task_header.hpp) that reports unhandled exceptions and runs blocking functions.
 class task_home : public basic_task_home<native_platform> {
 public:
     virtual const unhandled& handler() const noexcept = 0;
 
-    // This thread runs a blocking task of the scheduler's, from here on, and no longer.
+    // The calling thread runs a blocking function of this home from enter() until leave().
     virtual void enter() noexcept = 0;
     virtual void leave() noexcept = 0;
 
@@ -55,137 +87,94 @@ protected:
     ~task_home() = default;
 };
 
-template <class T> class outcome_cell : public task_header {
-public:
-    using task_header::task_header;
-
-    // Once it has ended, once. Throws: what the task threw; stopped_error if it never ran.
-    T take() {
-        if (never_ran_) {
-            throw_error(errc::stopped);
-        }
-#if BIDE_EXCEPTIONS
-        if (error_) {
-            std::rethrow_exception(std::exchange(error_, nullptr));
-        }
-#endif
-        if constexpr (!std::is_void_v<T>) {
-            return value_.take();
-        }
-    }
-
-    // take(), where that would throw stopped_error; false: it would not, and was not.
-    bool take_if_stopped() noexcept {
-        const bool stopped = never_ran_ || (error_ && is_stopped_error(error_));
-        if (stopped) {
-            error_ = nullptr;
-        }
-        return stopped;
-    }
-
-protected:
-    struct nothing {};
-
-    ~outcome_cell() = default;
-
-    void set_never_ran() noexcept { never_ran_ = true; }
-    bool was_never_run() const noexcept { return never_ran_; }
-
-    void set_error(std::exception_ptr error) noexcept {
-        error_ = std::move(error);
-        handler_ = static_cast<task_home&>(home()).handler();
-    }
-
-    // An exception that nobody has asked for and nobody will.
-    void discard_outcome() noexcept override {
-        if (error_ && !(this->was_cancelled() && is_stopped_error(error_))) {
-            handler_.tell(std::exchange(error_, nullptr));
-        }
-    }
-
-    std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
-
-private:
-    std::exception_ptr error_;
-    unhandled handler_; // where there is an error
-    bool never_ran_ = false;
+// The owner of a task's outcome: a join handle, a group (sched/detail/group_cell.hpp) or a
+// join_set.
+template <class E>
+concept task_end = requires(E& end, const task_home& home) {
+    end.kept();                     // the kept_outcome
+    { end.settled(home) } noexcept; // called when it is complete, while the home is alive
+    { end.discard() } noexcept;     // called when no join handle can ask for it
 };
 
-// A coroutine.
-template <class T> class coroutine_body : public outcome_cell<T>, public recycled {
+// The outcome of a task that a join handle may ask for.
+template <class T> class joined_outcome {
 public:
-    coroutine_body(task_home& home, task<T> t, bool kept) noexcept
-        : outcome_cell<T>(home, owned_frame<T>::name_of(t), kept), frame_(std::move(t)) {}
+    explicit joined_outcome(task_header& task) noexcept : task_(task) {}
+    joined_outcome(const joined_outcome&) = delete;
+    joined_outcome& operator=(const joined_outcome&) = delete;
 
-protected:
-    ~coroutine_body() = default;
+    task_header& task() const noexcept { return task_; }
 
+    kept_outcome<T>& kept() noexcept { return kept_; }
+    void settled(const task_home& home) noexcept {
+        if (kept_.error()) {
+            handler_ = home.handler();
+        }
+    }
+    // Reports an exception that no handle asked for, unless it is the stopped_error of a cancelled
+    // task.
+    void discard() noexcept {
+        std::exception_ptr& error = kept_.error();
+        if (error && !(task_.was_cancelled() && is_stopped_error(error))) {
+            handler_.tell(std::exchange(error, nullptr));
+        }
+    }
+
+private:
+    task_header& task_;
+    kept_outcome<T> kept_;
+    unhandled handler_; // set if there is an exception
+};
+
+// A task that runs a coroutine.
+template <task_source S, task_end End>
+class coroutine_cell final : public task_header, public recycled {
+public:
+    // Passes itself and `args` to the constructor of End.
+    // Throws: what a callable throws.
+    template <class... Args>
+    coroutine_cell(task_home& home, bool kept, S&& source, Args&... args)
+        : task_header(home, kept), outcome_(*this, args...) {
+        set_name(body_.open(std::move(source)));
+    }
+
+    End& outcome() noexcept { return outcome_; }
+
+private:
     std::coroutine_handle<> start() noexcept override {
-        return frame_.begin(*this, this->home().executor());
+        return body_.begin(*this, home().executor());
     }
-
-    void settle() noexcept override {
-        if (this->was_never_run()) {
-            return;
-        }
-        auto& promise = *frame_;
-        if (promise.error()) {
-            this->set_error(std::move(promise.error()));
-        } else if constexpr (!std::is_void_v<T>) {
-#if BIDE_EXCEPTIONS
-            try {
-                this->value_.set(promise.outcome().take());
-            } catch (...) {
-                this->set_error(std::current_exception());
-            }
-#else
-            this->value_.set(promise.outcome().take());
-#endif
-        }
-        frame_.destroy();
-    }
-
     void never_start() noexcept override {
-        this->set_never_ran();
-        frame_.destroy();
+        outcome_.kept().set_never_ran();
+        body_.destroy();
     }
-
-private:
-    owned_frame<T> frame_; // until it has ended
-};
-
-// The same with the callable that it came from, if any.
-template <task_source S>
-class coroutine_cell final : task_origin<S>, public coroutine_body<task_value_t<S>> {
-    using body = coroutine_body<task_value_t<S>>;
-
-public:
-    // Throws: what the callable throws.
-    coroutine_cell(task_home& home, S&& source, bool kept)
-        : body(home, this->open(std::move(source)), kept) {}
-
-private:
+    void settle() noexcept override {
+        if (!outcome_.kept().never_ran()) {
+            body_.end(outcome_.kept());
+            outcome_.settled(static_cast<task_home&>(home()));
+        }
+    }
+    void discard_outcome() noexcept override { outcome_.discard(); }
     void destroy() noexcept override { delete this; }
-    void settle() noexcept override {
-        body::settle();
-        this->close();
-    }
-    void never_start() noexcept override {
-        body::never_start();
-        this->close();
-    }
+
+    End outcome_;
+    task_body<S> body_;
 };
 
-// A plain function, on a worker or, if it blocks, on a thread for that.
-template <class F, class T> class function_cell final : public outcome_cell<T>, public recycled {
+template <task_source S>
+using joined_coroutine_cell = coroutine_cell<S, joined_outcome<task_value_t<S>>>;
+
+// A task that runs a function, on a worker, or, if the function blocks, on a thread for that.
+template <class F, class T> class function_cell final : public task_header, public recycled {
 public:
-    function_cell(task_home& home, F&& f, bool blocks, bool kept)
-        : outcome_cell<T>(home, nullptr, kept) {
+    function_cell(task_home& home, F&& f, bool blocks, bool kept) : task_header(home, kept) {
         std::construct_at(std::addressof(function_), std::move(f));
         if (blocks) {
-            this->to_run().run = waker(&run_apart, this);
+            to_run().run = waker(&run_apart, this);
         }
     }
+
+    joined_outcome<T>& outcome() noexcept { return outcome_; }
 
 private:
     ~function_cell() {}
@@ -198,37 +187,23 @@ private:
         home.leave();
     }
 
-    void destroy() noexcept override { delete this; }
-
     std::coroutine_handle<> start() noexcept override {
-#if BIDE_EXCEPTIONS
-        try {
-            compute();
-        } catch (...) {
-            this->set_error(std::current_exception());
-        }
-#else
-        compute();
-#endif
+        outcome_.kept().compute(std::move(function_));
+        outcome_.settled(static_cast<task_home&>(home()));
         std::destroy_at(std::addressof(function_));
         return {};
     }
-    void compute() {
-        if constexpr (std::is_void_v<T>) {
-            std::invoke(std::move(function_));
-        } else {
-            this->value_.set(std::invoke(std::move(function_)));
-        }
-    }
-
-    void settle() noexcept override {}
     void never_start() noexcept override {
-        this->set_never_ran();
+        outcome_.kept().set_never_ran();
         std::destroy_at(std::addressof(function_));
     }
+    void settle() noexcept override {}
+    void discard_outcome() noexcept override { outcome_.discard(); }
+    void destroy() noexcept override { delete this; }
 
+    joined_outcome<T> outcome_{*this};
     union {
-        F function_; // until it was called
+        F function_; // destroyed after its call
     };
 };
 

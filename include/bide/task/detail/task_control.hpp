@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 #define BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 
-// A chain of coroutines that can be cancelled: where it stands (task_state.hpp), what resumes it,
-// and what ends its wait. A spawned task is one (task_header.hpp), and so is each child of when_all
-// and when_any (compose.hpp).
+// A chain of coroutines that can be cancelled: its state (task_state.hpp), the runnable that
+// resumes it, and the waker that interrupts its wait. A spawned task is one (task_header.hpp), and
+// so is each child of when_all and when_any (when_state.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -12,7 +13,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/cancel_round.hpp>
 #include <bide/task/detail/task_state.hpp>
 
 #include <atomic>
@@ -23,6 +23,35 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+template <class Platform> class basic_group;
+
+// The groups (sched/detail/group.hpp) that a thread cancels, one after the other.
+template <class Platform> struct cancel_round {
+    basic_group<Platform>* first = nullptr;
+    basic_group<Platform>* last = nullptr;
+
+    // The round of the calling thread, or nullptr. It is nullptr in user code that a cancellation
+    // calls, because that code may wait for a group that it cancels itself.
+    static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
+
+    // Sets the round of the calling thread, and restores the outer one in its destructor.
+    class scope {
+    public:
+        explicit scope(cancel_round* round) noexcept : outer_(std::exchange(here(), round)) {}
+        scope(const scope&) = delete;
+        scope& operator=(const scope&) = delete;
+        ~scope() { here() = outer_; }
+
+    private:
+        cancel_round* const outer_;
+    };
+
+private:
+    struct current {
+        cancel_round* now = nullptr;
+    };
+};
+
 template <class Platform> class basic_task_control : public basic_task_context<Platform> {
     using local = worker_local<Platform>;
 
@@ -32,10 +61,10 @@ public:
     basic_task_control(const basic_task_control&) = delete;
     basic_task_control& operator=(const basic_task_control&) = delete;
 
-    // What a queue takes, to run it from the beginning, or from where it was left.
+    // The runnable that starts the task or resumes it.
     runnable& to_run() noexcept { return run_; }
 
-    // --- as the context of its coroutines
+    // --- The context of its coroutines
 
     bool begin_wait(suspension& at) noexcept override {
         at_ = &at;
@@ -45,7 +74,7 @@ public:
         }
         const bool may_wait = state_.begin_wait();
         if (!may_wait) {
-            request_stop(); // whoever cancels may not have come to that yet
+            request_stop(); // the canceller may not have done this yet
         }
         return may_wait;
     }
@@ -55,7 +84,7 @@ public:
     }
     void wake() noexcept override {
         if (state_.wake()) {
-            go_on();
+            post_there();
         }
     }
     bool has_begun_enough() noexcept override { return ++refused_ >= local::whole_budget; }
@@ -77,23 +106,23 @@ public:
         ended_ = true;
         local& here = local::get();
         if (here.running == this) {
-            here.running = nullptr; // run() finds it
+            here.running = nullptr; // run() reads this
         } else {
-            post_home(); // somebody else's thread resumed it
+            post_home(); // a thread resumed the chain without run()
         }
     }
 
-    // --- whoever may touch it
+    // --- Called by any thread
 
-    // False: it has ended.
+    // Requests cancellation. Returns false if the task has ended.
     bool cancel() noexcept {
         switch (state_.cancel()) {
         case state::cancelling::too_late: return false;
         case state::cancelling::claimed:
             at_->interrupt.wake();
-            request_stop(); // before it finds its wait stopped
+            request_stop(); // before the task learns that its wait is stopped
             if (state_.end_claim()) {
-                go_on();
+                post_there();
             }
             return true;
         case state::cancelling::noted:
@@ -109,12 +138,12 @@ public:
     bool is_waiting() const noexcept { return state_.is_waiting(); }
     bool was_cancelled() const noexcept { return state_.was_cancelled(); }
 
-    // For reports; nullptr: it has none.
+    // Returns the name for reports, or nullptr.
     virtual const char* name() const noexcept { return nullptr; }
 
-    // --- the task itself
+    // --- Called by the task itself
 
-    // False: there are too many.
+    // Adds a shield. Returns false if there are max_shields.
     bool shield() noexcept { return state_.shield(); }
     void unshield() noexcept {
         if (state_.unshield()) {
@@ -122,7 +151,7 @@ public:
         }
     }
 
-    // Terminates where there is no memory for it, the first time.
+    // Terminates if the first call finds no memory for the stop state.
     std::stop_token get_stop_token() noexcept;
 
 protected:
@@ -131,38 +160,39 @@ protected:
             waker([](void* self) noexcept { static_cast<basic_task_control*>(self)->run(); }, this);
     }
     ~basic_task_control() {
-        // Order: relaxed; whoever destroys it comes after all others.
+        // Order: relaxed; all accesses by other threads are over.
         delete stop_.load(std::memory_order_relaxed);
     }
 
-    // Its first coroutine, or, where it computes something else, none, when it has.
+    // Returns the first coroutine of the chain. A task that runs a function calls it, and returns
+    // an empty handle.
     virtual std::coroutine_handle<> start() noexcept = 0;
-    // Instead of start(): it was cancelled before.
+    // Called in the place of start(), if the task was cancelled before its first run.
     virtual void never_start() noexcept = 0;
-    // It has ended: takes over what it computed. Nothing of it is touched afterwards.
+    // Called when the chain has ended. Takes over its outcome. The last access to the task.
     virtual void finish() noexcept = 0;
-    // It is going to wait for the first time.
+    // Called before the first wait.
     virtual void first_wait() noexcept {}
-    // All that belongs to the same is being cancelled.
+    // Returns true if the owner of the task cancels all its tasks.
     virtual bool is_closing() const noexcept { return false; }
-    // finish() may be called on this thread.
+    // Returns true if this thread may call finish().
     virtual bool may_finish_here() const noexcept { return true; }
-    // Posts to_run() to where finish() may be called.
+    // Posts to_run() to a thread that may call finish().
     virtual void post_home() noexcept = 0;
 
-    // Runs it, on this thread, until it waits or ends.
+    // Runs the chain on this thread until it waits or ends.
     void run() noexcept;
 
     state state_;
 
 private:
-    void go_on() noexcept {
+    void post_there() noexcept {
         const executor_ref where = at_->where;
         where.post(run_);
     }
 
     void request_stop() noexcept {
-        // Order: seq_cst [K4]; see get_stop_token().
+        // Order: seq_cst [task.stop_token]; see get_stop_token().
         if (std::stop_source* const source = stop_.load(std::memory_order_seq_cst)) {
             const typename cancel_round<Platform>::scope none(nullptr);
             source->request_stop();
@@ -170,22 +200,22 @@ private:
     }
 
     runnable run_;
-    suspension* at_ = nullptr; // while it waits, or is queued to go on
+    suspension* at_ = nullptr; // valid while the chain waits, or is queued after a wait
     typename Platform::template atomic<std::stop_source*> stop_{nullptr};
-    unsigned refused_ = 0; // waits for children, since it was cancelled
-    bool fresh_ = true;
+    unsigned refused_ = 0; // the number of awaits of children since the cancellation
+    bool fresh_ = true;    // not started
     bool has_waited_ = false;
     bool ended_ = false;
 };
 
 template <class Platform> std::stop_token basic_task_control<Platform>::get_stop_token() noexcept {
-    // Order: relaxed; the task alone sets it.
+    // Order: relaxed; only the task sets it.
     std::stop_source* source = stop_.load(std::memory_order_relaxed);
     if (source == nullptr) {
         source =
             made_or_fatal("no memory for a task's stop token", [] { return new std::stop_source; });
-        // Order: seq_cst [K4]; set before `cancelled` is looked at; who cancels does it the other
-        // way round, so one of the two sees the other.
+        // Order: seq_cst [task.stop_token]; the task sets `stop_`, then looks for `cancelled`. The
+        // canceller sets `cancelled`, then looks for `stop_`. So one of the two sees the other.
         stop_.store(source, std::memory_order_seq_cst);
         if (state_.is_cancelled()) {
             source->request_stop();
@@ -201,7 +231,8 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
             return finish();
         }
         local& here = local::get();
-        // Also where no worker runs it. One that begins cancelled finds its first wait stopped.
+        // The turn gives the task a budget on any thread, also on one that is no worker. A task
+        // that starts cancelled gets none, so its first operation finds it stopped.
         const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
         basic_task_context<Platform>* const outer = here.running;
         here.running = this;
@@ -218,7 +249,7 @@ template <class Platform> void basic_task_control<Platform>::run() noexcept {
         }
         here.running = outer;
         if (!is_over) {
-            return; // it waits, or runs elsewhere, or is gone
+            return; // it waits, or another thread runs it, or it is destroyed
         }
         ended_ = true;
     }

@@ -1,10 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_TASK_HEADER_HPP
 #define BIDE_TASK_DETAIL_TASK_HEADER_HPP
 
-// A spawned task, whatever it computes: a chain of coroutines or a function (task_control.hpp), the
-// home that it ends in, and how its end is waited for. One allocation, which the typed cell
-// (task_cell.hpp) makes; it goes with the last reference: the scheduler's, until the task has ended,
-// and the join handle's.
+// A spawned task, without the type of its outcome: a chain of coroutines or a function
+// (task_control.hpp), the home in which it ends, and the gate that opens at its end. A cell
+// (task_cell.hpp, sched/detail/group_cell.hpp) adds what the task runs and what becomes of the
+// outcome. So there are three levels: control, header, cell.
+//
+// A task is one allocation. It is destroyed with its last reference. The scheduler has a reference
+// until the task has ended. A join handle has another one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -15,25 +19,27 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where tasks live: what a header needs of its scheduler.
+// What a task needs of its scheduler.
 template <class Platform> class basic_task_home {
 public:
+    // Runs `r` on a thread of this home.
     virtual void post(runnable& r) noexcept = 0;
 
-    // The same as an executor.
+    // Returns the same as an executor.
     virtual executor_ref executor() noexcept = 0;
 
-    // The list of tasks of the worker that this thread is, or of another one.
+    // Returns the list of waiting tasks for the calling thread: its worker's, if it is a worker.
     virtual basic_task_registry<Platform>& registry() noexcept = 0;
 
-    // Whether this thread may end tasks: it is one of this home's, and goes before it does.
+    // Returns true if the calling thread may end tasks: it belongs to this home, and ends before
+    // it.
     virtual bool is_here() const noexcept = 0;
 
-    // It takes no more tasks, and cancels those that it has.
+    // Returns true if the home accepts no more tasks and cancels those that it has.
     virtual bool is_closing() const noexcept = 0;
 
-    // One more task has ended, but for telling who joins it, which this thread does next; the last
-    // touch of the home.
+    // Counts a task that has ended. The thread wakes the joiners of the task next. The last access
+    // of a task to its home.
     virtual void task_ended() noexcept = 0;
 
 protected:
@@ -48,11 +54,12 @@ public:
     using home_type = basic_task_home<Platform>;
     using gate = basic_gate<Platform>;
 
-    // Kept: somebody has a reference and may ask for the outcome.
-    basic_task_header(home_type& home, const char* name, bool kept) noexcept
-        : control(kept ? 2 : 1, kept), home_(home), name_(name) {}
+    // If `kept`, the maker gets a reference and may ask for the outcome.
+    basic_task_header(home_type& home, bool kept) noexcept
+        : control(kept ? 2 : 1, kept), home_(home) {}
 
-    // It will not run: the scheduler is at its end. Instead of the first post().
+    // Ends the task without running it, because the scheduler has shut down. Replaces the first
+    // post().
     void refuse() noexcept {
         this->never_start();
         end();
@@ -67,10 +74,10 @@ public:
 
     const char* name() const noexcept override { return name_; }
 
-    // Opens at its end, if somebody may ask.
+    // The gate that opens when the task ends, if it is kept.
     gate& ended_gate() noexcept { return ended_gate_; }
 
-    // Nobody will ask for the outcome. Drops the reference.
+    // Gives up the right to ask for the outcome, and drops the reference.
     void forgo() noexcept {
         if (!state_.forgo()) {
             discard_outcome();
@@ -78,19 +85,20 @@ public:
         }
     }
 
-    // The list's (task_registry.hpp), under its lock:
+    // Links of the list in task_registry.hpp, guarded by its lock.
     typename Platform::template var<basic_task_header*> registry_next{nullptr};
     typename Platform::template var<basic_task_header*> registry_prev{nullptr};
 
 protected:
     ~basic_task_header() = default;
 
-    // What the typed part does at the end: takes the outcome over and destroys what computed it.
+    // Called at the end: takes over the outcome and destroys what computed it.
     virtual void settle() noexcept = 0;
-    // An exception that nobody asked for is reported.
+    // Called when no handle can ask for the outcome.
     virtual void discard_outcome() noexcept = 0;
     virtual void destroy() noexcept = 0;
 
+    void set_name(const char* name) noexcept { name_ = name; }
     home_type& home() noexcept { return home_; }
 
 private:
@@ -108,7 +116,8 @@ private:
         end();
     }
 
-    // Its outcome stands. It is counted before anybody is told: who has joined it finds it counted.
+    // Publishes the outcome. The task is counted as ended before its joiners are woken, so a joiner
+    // finds it counted.
     void end() noexcept {
         if (registry_ != nullptr) {
             registry_->remove(*this);
@@ -124,8 +133,9 @@ private:
 
     home_type& home_;
     gate ended_gate_{1};
-    basic_task_registry<Platform>* registry_ = nullptr;
-    const char* name_;
+    basic_task_registry<Platform>* registry_ =
+        nullptr; // that lists the task, from its first wait on
+    const char* name_ = nullptr;
 };
 
 } // namespace detail

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_TASK_REGISTRY_HPP
 #define BIDE_TASK_DETAIL_TASK_REGISTRY_HPP
 
-// The tasks that have waited, so that the end of the scheduler can end their waits, and a dump show
-// them. A task that never waits is never in here. One list for each worker, under a lock; a task
-// stands in that of the worker where it first waited, until its end.
+// A list of the tasks that have waited. The shutdown of the scheduler cancels them, and a dump
+// shows them. A task that never waits is never listed. Each worker has one list, with a lock. A
+// task is in the list of the worker on which it first waited, until the task ends.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -25,7 +26,8 @@ public:
     basic_task_registry(const basic_task_registry&) = delete;
     basic_task_registry& operator=(const basic_task_registry&) = delete;
 
-    // False: close() was called before, so nobody will cancel this one's waits: its own affair.
+    // Adds a task. Returns false if close() was called before: for_each() may have passed already,
+    // so the caller must cancel the task.
     bool add(header& t) noexcept {
         lock::acquire(lock_);
         push(t);
@@ -40,21 +42,22 @@ public:
         lock::release(lock_);
     }
 
-    // From now on add() answers false.
+    // Makes each later add() return false.
     void close() noexcept {
         lock::acquire(lock_);
         closed_ = true;
         lock::release(lock_);
     }
 
-    // Calls visit(header&) for each that is inside during the whole time, with a reference and
-    // without the lock. For one caller at a time.
+    // Calls visit(header&) for each task that is listed during the whole call. The visited task has
+    // a reference, and the lock is free.
+    // Requires: one caller at a time.
     template <class Visit> void for_each(Visit&& visit) {
         lock::acquire(lock_);
         for (std::size_t left = size_; left != 0 && first_ != nullptr; --left) {
             header& t = *first_;
             unlink(t);
-            push(t); // to the end: the next time round somebody else is the first
+            push(t); // to the end, so that the next iteration visits another task
             t.add_reference();
             lock::release(lock_);
             visit(t);
@@ -64,7 +67,7 @@ public:
         lock::release(lock_);
     }
 
-    // Adds all that are inside to `out`, each with a reference.
+    // Appends all listed tasks to `out`, each with a reference.
     // Throws: std::bad_alloc.
     template <class Vector> void snapshot(Vector& out) {
         std::size_t expected = 0;

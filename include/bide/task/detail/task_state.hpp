@@ -1,18 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_TASK_STATE_HPP
 #define BIDE_TASK_DETAIL_TASK_STATE_HPP
 
-// What a spawned task is doing, who wants what of it, and how long it lives, in one word:
+// The state of a task, the requests to it and its references, in one word:
 //
 //   bits    name        set while
-//   0       active      it is queued or runs; clear: it waits (but not where it waits for children
-//                       though it is cancelled: no interruption is to come then)
-//   1       claimed     somebody who cancels it is at its wait, which stays where it is
-//   2       notified    its wait was decided while claimed: who claimed it wakes it
-//   3       complete    it has ended; its outcome stands
+//   0       active      the task is queued or runs; clear while it waits. A cancelled task that
+//                       waits for its children stays active, because no interruption can follow.
+//   1       claimed     a canceller interrupts the wait, so the wait's node must stay where it is
+//   2       notified    the wait was decided while claimed, so the canceller wakes the task
+//   3       complete    the task has ended; its outcome does not change any more
 //   4       cancelled   cancel() was called; never cleared
-//   5       kept        somebody may still ask for the outcome: a join handle
-//   16..31  shields     how many keep a cancellation from taking effect
-//   32..63  references  who may still touch the header
+//   5       kept        a join handle may still ask for the outcome
+//   16..31  shields     the number of shields that keep a cancellation from taking effect
+//   32..63  references  the number of owners that may still access the task
 //
 //   active claimed notified complete
 //     1       0       0        0      queued or running
@@ -20,19 +21,22 @@
 //     0       1       0        0      waiting, being interrupted
 //     0       1       1        0      woken, still being interrupted
 //     1       0       0        1      ended
-//   (anything else: never)
+//   (all other rows are illegal)
 //
-// One suspension has one wake, by whoever decided the wait, so a wake never meets a queued task. It
-// may meet one that is on its way into its wait: the task has been made `waiting` before its node
-// was queued, so it is scheduled like any other and may run elsewhere before its old worker has
-// left it.
+// The decider of a wait is the thread that grants it, times it out or stops it.
 //
-// A cancellation [K1] must end a wait without a race for its node. Who sets `cancelled` and finds
-// the task waiting claims it in the same step. While claimed it is not resumed: the wake that a
-// decided wait brings is noted only. So the node outlives the interruption, and the interruption's
-// end schedules the task if it was decided by then, by itself or by others. A task that finds that
-// it need not wait (its node was refused or granted on the way into the queue) waits for the end of
-// a claim. Whoever is cancelled while active, or shielded, sees it when it begins its next wait.
+// Each suspension has one wake, by the decider of its wait, so a wake never meets a queued task. A
+// wake may meet a task that is still entering its wait. The task is marked as waiting before its
+// node is queued. So it is posted like any other task, and another worker may run it before the old
+// worker has left it.
+//
+// A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
+// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
+// is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
+// interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
+// canceller or by another thread. If a task need not wait after all, because its node was refused
+// or granted on the way into the queue, it waits until the claim has ended. A task that is
+// cancelled while it is active or shielded learns of the cancellation when it begins its next wait.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -48,29 +52,31 @@ template <class Platform> class basic_task_state {
 public:
     using word = std::uint64_t;
 
-    // Active; with so many references, and kept or not.
+    // Makes an active task.
     constexpr basic_task_state(word references, bool keep) noexcept
         : word_(references * reference | active | (keep ? kept : 0)) {}
     basic_task_state(const basic_task_state&) = delete;
     basic_task_state& operator=(const basic_task_state&) = delete;
 
-    // --- the task
+    // --- Called by the task
 
-    // It is going to wait. False: it is cancelled and not shielded; it stays active.
+    // Marks the task as waiting. Returns false, and leaves it active, if it is cancelled and not
+    // shielded.
     bool begin_wait() noexcept {
-        // Order: acquire [K1]; a cancellation that is seen brings what came before it.
+        // Order: acquire [task.claim]; the writes before the cancellation, if there is one.
         word seen = word_.load(std::memory_order_acquire);
         do {
             if (is_cancelled(seen)) {
                 return false;
             }
-            // Order: release [K1]; who claims it finds how to interrupt it. Failure: as above.
+            // Order: release [task.claim]; the canceller that claims the task sees how to interrupt
+            // it. Failure: as above.
         } while (!word_.compare_exchange_weak(seen, seen & ~active, std::memory_order_release,
                                               std::memory_order_acquire));
         return true;
     }
 
-    // It need not wait after all. Waits for who claimed it.
+    // Marks the task as active again, without a wake. Waits until no canceller claims it.
     void end_wait() noexcept {
         basic_backoff<Platform> backoff;
         // Order: relaxed; the CAS acquires.
@@ -80,7 +86,7 @@ public:
                 backoff();
                 // Order: relaxed; as above.
                 seen = word_.load(std::memory_order_relaxed);
-                // Order: acquire [K1]; the interruption is over. Failure: look again.
+                // Order: acquire [task.claim]; the interruption is over. Failure: look again.
             } else if (word_.compare_exchange_weak(seen, seen | active, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
                 return;
@@ -88,54 +94,56 @@ public:
         }
     }
 
-    // False: too many.
+    // Adds a shield. Returns false if there are max_shields.
     bool shield() noexcept {
-        // Order: relaxed; the task alone changes this field, and reads it back.
+        // Order: relaxed; only the task changes this field.
         const word seen = word_.load(std::memory_order_relaxed);
         if ((seen & shields) == shields) {
             return false;
         }
-        // Order: relaxed; who cancels either sees the shield or is seen at the next wait.
+        // Order: relaxed; the canceller sees the shield, or the next wait sees the cancellation.
         word_.fetch_add(one_shield, std::memory_order_relaxed);
         return true;
     }
 
-    // True: it was the last one, and a cancellation takes effect now.
+    // Removes a shield. Returns true if it was the last one and a cancellation takes effect.
     bool unshield() noexcept {
-        // Order: acquire [K1]; what came before the cancellation.
+        // Order: acquire [task.claim]; the writes before the cancellation.
         return is_cancelled(word_.fetch_sub(one_shield, std::memory_order_acquire) - one_shield);
     }
 
-    // It has ended. True: somebody may ask for the outcome.
+    // Marks the task as complete. Returns true if a join handle may ask for the outcome.
     bool finish() noexcept {
-        // Order: acq_rel [K2]; the outcome is seen by whoever sees `complete`; what the last handle
-        // did before it let go is seen here.
+        // Order: acq_rel [task.outcome]; the outcome is visible to each thread that sees
+        // `complete`. The writes of the handle's owner before forgo() are visible here.
         return (word_.fetch_or(complete, std::memory_order_acq_rel) & kept) != 0;
     }
 
-    // --- whoever decided its wait
+    // --- Called by the decider of the wait
 
-    // True: schedule it. False: who claimed it will.
+    // Returns true if the decider must post the task; false if the canceller will.
     [[nodiscard]] bool wake() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
         word next;
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
-            // Order: acq_rel [K1]; what the decider did is seen by the task, also where another
-            // wakes it; an interruption that ended without effect is over for it. Failure: again.
+            // Order: acq_rel [task.claim]; the decider's writes are visible to the task, also if
+            // the canceller posts it. An interruption without effect is over for the task.
+            // Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & claimed) == 0;
     }
 
-    // --- whoever cancels
+    // --- Called by the canceller
 
     enum class cancelling { too_late, noted, claimed };
 
-    // `claimed`: interrupt its wait, then call end_claim().
+    // Requests cancellation. If this returns `claimed`, the caller interrupts the wait and then
+    // calls end_claim().
     cancelling cancel() noexcept {
-        // Order: acquire [K2]; a `complete` that is seen brings the outcome.
+        // Order: acquire [task.outcome]; the outcome, if `complete` is set.
         word seen = word_.load(std::memory_order_acquire);
         word next;
         do {
@@ -149,14 +157,15 @@ public:
             if ((seen & (active | shields)) == 0) {
                 next |= claimed;
             }
-            // Order: acq_rel [K1]; how to interrupt its wait; what came before the cancellation is
-            // seen by the task. Failure: as above.
+            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The
+            // writes before the cancellation are visible to the task. Failure: as above.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_acquire));
         return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
     }
 
-    // The interruption is over. True: the wait was decided meanwhile, schedule it.
+    // Ends the claim. Returns true if the wait was decided meanwhile, so that the caller must post
+    // the task.
     [[nodiscard]] bool end_claim() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
@@ -164,17 +173,18 @@ public:
         do {
             next = seen & ~(claimed | notified);
             next |= (seen & notified) != 0 ? active : 0;
-            // Order: acq_rel [K1]; what the decider did; the interruption's touches of the node are
-            // over for the task. Failure: look again.
+            // Order: acq_rel [task.claim]; the decider's writes. The canceller's accesses to the
+            // node are over for the task. Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & notified) != 0;
     }
 
-    // --- whoever has a reference
+    // --- Called by the owner of a reference
 
-    // Nobody will ask for the outcome any more. True: the reference is dropped, others have one.
-    // False: it is not; the outcome stands and is the caller's to discard.
+    // Gives up the right to ask for the outcome. Returns true if this dropped the reference, and
+    // the task has another one. Returns false if the task is complete: the caller still has its
+    // reference, and discards the outcome.
     bool forgo() noexcept {
         // Order: relaxed; the CAS acquires.
         word seen = word_.load(std::memory_order_relaxed);
@@ -184,55 +194,60 @@ public:
             if ((seen & complete) == 0) {
                 next -= reference;
             }
-            // Order: acq_rel [K2]; the outcome, where it stands; what the handle did, to the task.
+            // Order: acq_rel [task.outcome]; the outcome, if the task is complete. The writes of
+            // the handle's owner are visible to the task. Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & complete) == 0;
     }
 
-    // Nobody else has a reference, or will ask for the outcome.
+    // Returns true if the caller has the only reference, and no handle may ask for the outcome.
     bool is_alone() const noexcept {
-        // Order: acquire [K2] [K3]; what the last handle did before it let go.
+        // Order: acquire [task.outcome] [task.references]; the writes of the last handle's owner.
         const word seen = word_.load(std::memory_order_acquire);
         return (seen & kept) == 0 && seen / reference == 1;
     }
 
     void add_reference() noexcept {
-        // Order: relaxed; the caller has one.
+        // Order: relaxed; the caller has a reference.
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
-    // True: it was the last one.
+    // Drops a reference. Returns true if it was the last one, so that the caller destroys the task.
     bool drop_reference() noexcept {
-        // Order: acquire [K3]; what all others did is over for the last one, which destroys.
+        // Order: acquire [task.references]; the accesses of all other owners are over for the last
+        // one.
         if (word_.load(std::memory_order_acquire) / reference == 1) {
-            return true; // nobody is left who could add one
+            return true; // no other owner can add a reference
         }
-        // Order: acq_rel [K3]; as above; and what this one did is over for the last.
+        // Order: acq_rel [task.references]; as above. The caller's accesses are over for the last
+        // owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
-    // Order: acquire [K2]; the outcome, where true.
     bool is_complete() const noexcept {
+        // Order: acquire [task.outcome]; the outcome, if this returns true.
         return (word_.load(std::memory_order_acquire) & complete) != 0;
     }
 
-    // And not shielded.
+    // Returns true if the task is cancelled and not shielded.
     bool is_cancelled() const noexcept {
-        // Order: seq_cst [K1]; what came before the cancellation. seq_cst for [K4]: the task asks after
-        // it has set its stop source, who cancels before it looks for that.
+        // Order: seq_cst [task.claim]; the writes before the cancellation. seq_cst for
+        // [task.stop_token]: the task asks after it has set its stop source, and the canceller
+        // looks for the stop source after it has set `cancelled`.
         return is_cancelled(word_.load(std::memory_order_seq_cst));
     }
 
-    // Though it may be shielded.
+    // Returns true if cancel() was called; the task may be shielded.
     bool was_cancelled() const noexcept {
-        // Order: relaxed; for reports, and for who has the outcome.
+        // Order: relaxed; for reports, and for the owner of the outcome.
         return (word_.load(std::memory_order_relaxed) & cancelled) != 0;
     }
 
-    // A snapshot for reports.
+    // Returns true if the task waits. If a thread calls this that does not run the task, the answer
+    // may be old.
     bool is_waiting() const noexcept {
-        // Order: relaxed; it is old when it is read.
+        // Order: relaxed; for reports, and for the task, which sees its own changes.
         return (word_.load(std::memory_order_relaxed) & (active | complete)) == 0;
     }
 

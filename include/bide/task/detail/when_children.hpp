@@ -1,23 +1,20 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_WHEN_CHILDREN_HPP
 #define BIDE_TASK_DETAIL_WHEN_CHILDREN_HPP
 
-// The children of when_all and when_any with their outcomes: a state (when_state.hpp) of tasks, or of
-// callables that return them.
+// The children of when_all and when_any, with their bodies and outcomes (task_body.hpp), and the
+// state that they share (when_state.hpp).
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/owned_frame.hpp>
-#include <bide/task/detail/task_source.hpp>
+#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/when_state.hpp>
-#include <bide/task/task.hpp>
 
 #include <coroutine>
 #include <cstddef>
-#include <exception>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -33,67 +30,38 @@ using task_when_state = basic_when_state<native_platform>;
 template <task_source S> class task_child final : public basic_when_child<native_platform> {
     using T = task_value_t<S>;
 
-    struct nothing {};
-
 public:
     task_child() noexcept {}
 
     // Throws: what a callable throws.
-    void take(S&& source) { frame_.take(origin_.open(std::move(source))); }
-    awaited_frame& frame() noexcept { return frame_.as_awaited(); }
+    void open(S&& source) { body_.open(std::move(source)); }
+    awaited_frame& frame() noexcept { return body_.frame(); }
 
-    // Once it has ended:
-    void rethrow_if_failed() {
-#if BIDE_EXCEPTIONS
-        if (error_) {
-            std::rethrow_exception(std::move(error_));
-        }
-#endif
-    }
+    // Requires, for both: the child has ended.
+    void rethrow_if_failed() { outcome_.rethrow_if_failed(); }
     nonvoid_t<T> value() {
         if constexpr (std::is_void_v<T>) {
             return {};
         } else {
-            return value_.take();
+            return outcome_.value();
         }
     }
 
 private:
     std::coroutine_handle<> begin(executor_ref where) noexcept override {
-        has_begun_ = true;
-        return frame_.begin(*this, where);
+        return body_.begin(*this, where);
     }
 
     void settle() noexcept override {
-        if (has_begun_) {
-            error_ = std::move((*frame_).error());
-            if constexpr (!std::is_void_v<T>) {
-                if (!error_) {
-                    keep_value();
-                }
-            }
+        if (has_begun()) {
+            body_.end(outcome_);
+        } else {
+            body_.destroy();
         }
-        frame_.destroy();
-        origin_.close();
     }
 
-    void keep_value() noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-            value_.set((*frame_).outcome().take());
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#else
-        value_.set((*frame_).outcome().take());
-#endif
-    }
-
-    [[no_unique_address]] task_origin<S> origin_;
-    owned_frame<T> frame_; // until it has ended
-    std::exception_ptr error_;
-    [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
-    bool has_begun_ = false;
+    task_body<S, awaited_frame> body_;
+    [[no_unique_address]] kept_outcome<T> outcome_;
 };
 
 template <task_source... Ss> class when_children {
@@ -118,7 +86,7 @@ public:
 
 private:
     template <class S> void add(task_child<S>& c, S&& source) {
-        c.take(std::move(source));
+        c.open(std::move(source));
         state_.add(c, &c.frame());
     }
 
@@ -149,7 +117,7 @@ public:
     when_children_vector(task_when_state::until what, std::vector<S>& sources)
         : state_(what), children_(sources.size()) {
         for (std::size_t i = 0; i < sources.size(); ++i) {
-            children_[i].take(std::move(sources[i]));
+            children_[i].open(std::move(sources[i]));
             state_.add(children_[i], &children_[i].frame());
         }
     }

@@ -1,22 +1,25 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_TASK_DETAIL_WHEN_STATE_HPP
 #define BIDE_TASK_DETAIL_WHEN_STATE_HPP
 
-// The children of one when_all or when_any, each a chain of coroutines of its own, and their
-// parent's wait for them. All lie in the parent's frame.
+// The state of one when_all or when_any: its children, each a chain of coroutines of its own, and
+// the parent's wait for them. All of this lies in the parent's frame.
 //
-// `left_` counts the children that have not ended, and the parent while it starts them. Whoever
-// counts down last [J1] sends the parent on its way, and touches nothing afterwards. Everybody else
-// who touches a child from outside does so before he counts down himself: the parent, who starts
-// them, and the winner, who cancels the others. Or he cancels the parent, which is held in its wait
-// meanwhile.
+// `left_` counts the children that have not ended. The parent counts as one while it starts them.
+// The thread that counts down to zero resumes the parent [when.ended], and accesses the state no
+// more. Each thread that accesses a child from outside does so before its own count-down: the
+// parent, which starts the children, and the winner, which cancels the other children. A canceller
+// of the parent has no count. It holds the parent in its wait meanwhile, by a claim
+// (task_state.hpp).
 //
-// The parent's wait does not end before the children have. Where the parent is cancelled, they are
-// cancelled instead, and the wait goes on. A parent that is cancelled and not shielded when it
-// comes here may not begin a wait; it goes on as if it had not waited, by resumption().
+// The parent's wait does not end before the children have ended. If the parent is cancelled, the
+// children are cancelled, and the wait continues. If the parent is cancelled and not shielded when
+// it comes here, it may not begin a wait. It then starts the children, cancelled, without a wait of
+// its context, and is resumed by resumption().
 //
-// The children of a cancelled parent begin all the same, as a task does that it awaits, and find
-// their first wait stopped. One that lost before it began never begins. A cancelled parent that comes
-// here again and again, with children that never wait, is stopped in the end.
+// The children of a cancelled parent start, as a task starts that a cancelled task awaits, and find
+// their first wait stopped. A child that lost before it started never starts. A cancelled parent
+// that awaits children in a loop, none of which waits, is stopped in the end (has_begun_enough()).
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
@@ -38,7 +41,8 @@ namespace detail {
 
 template <class Platform> class basic_when_state;
 
-// Resumes on this thread, as a release does whose waiters have no executor (core/resume.hpp).
+// An executor that resumes on the calling thread, as a releaser resumes a waiter without executor
+// (core/resume.hpp).
 template <class Platform> class on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
@@ -56,15 +60,17 @@ template <class Platform> class basic_when_child : public basic_task_control<Pla
 protected:
     basic_when_child() noexcept : control(1, true) {}
     ~basic_when_child() {
-        if (!this->is_complete()) { // its parent is destroyed before its time
+        if (!this->is_complete()) { // the parent is destroyed before its end
             wake_scope<Platform>::forget(this->to_run());
         }
     }
 
-    // Its first coroutine, if it has one, with `where` as its executor, which may be empty.
+    // Returns its first coroutine, with `where` as its executor, which may be empty.
     virtual std::coroutine_handle<> begin(executor_ref where) noexcept = 0;
-    // It has ended: takes over what it computed.
+    // Called at its end: takes over its outcome.
     virtual void settle() noexcept = 0;
+
+    bool has_begun() const noexcept { return begun_; }
 
 private:
     friend class basic_when_state<Platform>;
@@ -75,7 +81,7 @@ private:
         }
         return control::begin_wait(at);
     }
-    // Though it is cancelled, it begins, unless it has lost.
+    // A cancelled child starts, unless it has lost.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
@@ -100,7 +106,7 @@ template <class Platform> class basic_when_state {
     template <class T> using atomic = typename Platform::template atomic<T>;
 
 public:
-    enum class until { all, first }; // all: nobody wins
+    enum class until { all, first }; // with `all` there is no winner
 
     explicit basic_when_state(until what) noexcept : first_wins_(what == until::first) {
         run_.run = waker(
@@ -112,12 +118,13 @@ public:
     basic_when_state(const basic_when_state&) = delete;
     basic_when_state& operator=(const basic_when_state&) = delete;
     ~basic_when_state() {
-        if (waits_) { // the parent is destroyed before its time
+        if (waits_) { // the parent is destroyed before its end
             wake_scope<Platform>::forget(run_);
         }
     }
 
-    // Before it is awaited, in order. The frame is the child's, and may go before it does.
+    // Adds a child. `frame` is the frame of the child, which may be destroyed before the child.
+    // Requires: this is not awaited yet.
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
         c.when_ = this;
         c.index_ = size_++;
@@ -136,14 +143,14 @@ public:
         awaiter& operator=(const awaiter&) = delete;
 
         bool await_ready() const noexcept { return state_.first_ == nullptr; }
-        // Out of line: once the last child has ended, the parent's frame may be gone.
+        // Not inlined, because the parent's frame may be destroyed when the last child has ended.
         template <class Promise>
         BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
             state_.awaiting_.begin(h, state_.first_frame_);
             return state_.start(h, task_context_of<Platform>(h.promise()),
                                 executor_of(h.promise()));
         }
-        // Throws: stopped_error where the parent was cancelled and has come here too often since.
+        // Throws: stopped_error, if the parent is cancelled and has_begun_enough().
         void await_resume() {
             state_.awaiting_.end();
             state_.waits_ = false;
@@ -155,22 +162,22 @@ public:
     private:
         basic_when_state& state_;
     };
-    // Once, when all children were added.
+    // Starts the children and waits for them. Requires: all children were added; called once.
     awaiter operator co_await() noexcept { return awaiter(*this); }
 
-    // The first that ended, afterwards.
-    // Order: relaxed; the parent comes after all children by [J1].
+    // Returns the index of the child that ended first. Requires: the await is over.
+    // Order: relaxed; the children have ended, by [when.ended].
     std::size_t winner() const noexcept { return winner_.load(std::memory_order_relaxed); }
 
 private:
     friend child;
 
-    static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+    static constexpr std::size_t no_winner = static_cast<std::size_t>(-1);
 
     bool start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
                executor_ref where) noexcept;
     void ended(child& c) noexcept;
-    void go_on() noexcept;
+    void resume_parent() noexcept;
 
     void cancel_all() noexcept {
         for (child* c = first_; c != nullptr; c = c->next_child_) {
@@ -178,15 +185,17 @@ private:
         }
     }
 
-    // True: it was the last.
+    // Returns true if this was the last count.
     bool count_down() noexcept {
-        // Order: acq_rel [J1]; what each child did, and what was done to it, is over for the last
-        // one and for the parent.
+        // Order: acq_rel [when.ended]; the accesses of each child, and the accesses to it, are over
+        // for the thread that counts down last, and for the parent.
         return left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
-    // Order: relaxed; a child that the winner has cancelled sees it by that.
-    bool is_decided() const noexcept { return winner_.load(std::memory_order_relaxed) != nobody; }
+    // Order: relaxed; a child that the winner cancelled sees the winner by [task.claim].
+    bool is_decided() const noexcept {
+        return winner_.load(std::memory_order_relaxed) != no_winner;
+    }
 
     executor_ref where() const noexcept { return where_; }
     executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
@@ -199,20 +208,20 @@ private:
     awaited_frame* last_frame_ = nullptr;
     awaiting awaiting_;
 
-    // The parent, and where it goes on. Set before the first child starts.
+    // The parent, and where it resumes. Set before the first child starts.
     suspension parent_{};
     basic_task_context<Platform>* context_ = nullptr;
     executor_ref where_;
-    runnable run_;               // resumes it, where it has no context
-    bool interruptible_ = false; // it has begun a wait of its context
+    runnable run_;               // resumes the parent if it has no context
+    bool interruptible_ = false; // the parent has begun a wait of its context
     bool waits_ = false;
     bool stopped_ = false;
 
     atomic<std::size_t> left_{0};
-    atomic<std::size_t> winner_{nobody}; // its index
+    atomic<std::size_t> winner_{no_winner}; // an index
 };
 
-// False: all have ended already.
+// Returns false if all children have ended already.
 template <class Platform>
 bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
                                        basic_task_context<Platform>* context,
@@ -224,20 +233,21 @@ bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
         waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->cancel_all(); },
               this)};
     waits_ = true;
-    // Order: relaxed; the children are told by the post.
+    // Order: relaxed; the post publishes it to the children.
     left_.store(size_ + 1, std::memory_order_relaxed);
     if (context_ != nullptr) {
         interruptible_ = context_->begin_wait(parent_);
         if (!interruptible_) {
             stopped_ = context_->has_begun_enough();
             if (stopped_) {
-                return false; // no child has begun
+                return false; // no child has started
             }
             cancel_all();
         }
     }
     {
-        const wake_scope<Platform> together; // on this thread they begin when all are queued
+        // On this thread, the children start when all of them are queued.
+        const wake_scope<Platform> together;
         const executor_ref queue = home();
         for (child* c = first_; c != nullptr; c = c->next_child_) {
             queue.post(c->to_run());
@@ -252,13 +262,14 @@ bool basic_when_state<Platform>::start(std::coroutine_handle<> h,
     return false;
 }
 
-// The last touch of the child.
+// The last access to the child.
 template <class Platform> void basic_when_state<Platform>::ended(child& c) noexcept {
-    std::size_t none = nobody;
-    // Order: relaxed; whom it cancels sees it by that, the parent by [J1]. Failure: somebody else won.
+    std::size_t none = no_winner;
+    // Order: relaxed; the children that the winner cancels see it by [task.claim], the parent by
+    // [when.ended]. Failure: another child has won.
     if (first_wins_ && winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
                                                        std::memory_order_relaxed)) {
-        // What is to go on on this thread does so when all have been told.
+        // The children that resume on this thread do so when all of them are cancelled.
         wake_scope<Platform> later;
         for (child* other = first_; other != nullptr; other = other->next_child_) {
             if (other != &c) {
@@ -267,11 +278,11 @@ template <class Platform> void basic_when_state<Platform>::ended(child& c) noexc
         }
     }
     if (count_down()) {
-        go_on();
+        resume_parent();
     }
 }
 
-template <class Platform> void basic_when_state<Platform>::go_on() noexcept {
+template <class Platform> void basic_when_state<Platform>::resume_parent() noexcept {
     if (context_ == nullptr) {
         home().post(run_);
     } else if (interruptible_) {

@@ -1,5 +1,8 @@
-#ifndef BIDE_TASK_DETAIL_TIME_WAIT_HPP
-#define BIDE_TASK_DETAIL_TIME_WAIT_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_DETAIL_UNQUEUED_WAIT_HPP
+#define BIDE_TASK_DETAIL_UNQUEUED_WAIT_HPP
+
+// Waits that stand in no queue: a wait for a time, and the yield.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -15,8 +18,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A wait for a time: in no queue, ended by its time-out (or something else). The target is that time
-// (`amount`) and the function that reads its clock (`queue`, nullptr: the steady clock).
+// A wait for a time. It is ended by its own time-out, or by a stop, or by a time-out of the caller.
+// In the target, `amount` is the time in ns, and `queue` is the function that reads the clock of
+// that time; nullptr means the steady clock.
 struct time_wait {
     using node = basic_waiter<native_platform>;
 
@@ -34,7 +38,7 @@ struct time_wait {
         return w.end_alone(why);
     }
 
-    // It was this wait's own time that ended it, or it has passed meanwhile.
+    // Returns true if the wait was ended by its own time, or if its time has passed meanwhile.
     static bool is_over(const wait_target& t, wait_status what) noexcept {
         return what == wait_status::granted || (what == wait_status::timed_out && has_passed(t));
     }
@@ -60,6 +64,19 @@ inline async_op<void> sleep_until(deadline until) noexcept {
         ops,
         wait_target{reinterpret_cast<void*>(other_clock), nullptr, static_cast<std::ptrdiff_t>(at)},
         until};
+}
+
+// Completes immediately, but enqueues the coroutine behind what is queued where it resumes.
+inline async_op<void> yield() noexcept {
+    using node = basic_waiter<native_platform>;
+    static constexpr auto ops =
+        wait_ops<result<void>, native_platform>(
+            [](const wait_target&) noexcept { return wait_status::granted; },
+            [](const wait_target&, node&) noexcept { return true; },
+            [](const wait_target&, node&, wait_status) noexcept { return false; },
+            [](const wait_target&, wait_status what) { return result_of(what); }, nullptr, true)
+            .standing_alone();
+    return {ops, wait_target{}};
 }
 
 } // namespace detail

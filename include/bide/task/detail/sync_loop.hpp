@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_DETAIL_SYNC_LOOP_HPP
+#define BIDE_TASK_DETAIL_SYNC_LOOP_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/waker.hpp>
+
+#include <coroutine>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Blocks a thread until a task has ended, and runs what is posted to the thread meanwhile.
+class sync_loop final : basic_task_context<native_platform> {
+    using local = worker_local<native_platform>;
+    using turn = worker_turn<native_platform>;
+
+public:
+    sync_loop() noexcept {
+        finished_.run =
+            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
+        run_.run = waker(
+            [](void* self) noexcept {
+                resume<native_platform>(static_cast<sync_loop*>(self)->at_->leaf);
+            },
+            this);
+    }
+    sync_loop(const sync_loop&) = delete;
+    sync_loop& operator=(const sync_loop&) = delete;
+
+    // Runs the coroutine of a task on this thread until its end.
+    template <class Promise> void run(std::coroutine_handle<Promise> frame) noexcept {
+        frame.promise().begin(*this, queue_);
+        {
+            const turn now(local::get());
+            resume<native_platform>(frame);
+        }
+        drive();
+    }
+
+    // Runs the coroutine of a task on `where`.
+    template <class Promise>
+    void run(executor_ref where, std::coroutine_handle<Promise> frame) noexcept {
+        frame.promise().begin(*this, where);
+        start_.leaf = frame;
+        where.post(resumption(start_));
+        drive();
+    }
+
+private:
+    bool begin_wait(suspension& at) noexcept override {
+        at_ = &at;
+        return true;
+    }
+    void end_wait() noexcept override {}
+    void wake() noexcept override {
+        const executor_ref where = at_->where;
+        where.post(run_);
+    }
+    bool will_go_on(executor_ref) const noexcept override { return false; }
+    bool is_cancelled() noexcept override { return false; }
+    runnable& resumption(suspension& at) noexcept override {
+        at_ = &at;
+        return run_;
+    }
+    void ended() noexcept override { queue_.post(finished_); } // the last access to the loop
+
+    void drive() noexcept {
+        while (!done_) {
+            runnable* const next = queue_.pop(deadline::never());
+            const turn now(local::get());
+            next->run.wake();
+        }
+    }
+
+    basic_ready_queue<native_platform> queue_;
+    suspension* at_ = nullptr; // where the chain resumes
+    suspension start_{};
+    runnable run_;
+    runnable finished_;
+    bool done_ = false;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif

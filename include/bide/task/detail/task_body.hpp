@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_TASK_DETAIL_TASK_BODY_HPP
+#define BIDE_TASK_DETAIL_TASK_BODY_HPP
+
+// The two parts that every cell of a task is made of, whether the task is spawned, in a group or a
+// child of when_all: its body, which runs, and its outcome, which is kept when the body is
+// destroyed.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/task/detail/awaited_frame.hpp>
+#include <bide/task/task.hpp>
+
+#include <coroutine>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// ---- The source of a task: the task itself, or a callable that returns one
+
+template <class T> inline constexpr bool is_task = false;
+template <class T> inline constexpr bool is_task<task<T>> = true;
+
+template <class S> struct task_source_traits {};
+template <class T> struct task_source_traits<task<T>> {
+    using value = T;
+};
+template <class F>
+    requires(std::is_invocable_v<F&> && is_task<std::invoke_result_t<F&>>)
+struct task_source_traits<F> : task_source_traits<std::invoke_result_t<F&>> {};
+
+// The type of the task's value.
+template <class S> using task_value_t = typename task_source_traits<S>::value;
+
+template <class S>
+concept task_source = requires { typename task_value_t<S>; };
+
+// ---- The outcome
+
+inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        std::rethrow_exception(error);
+    } catch (const stopped_error&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+#else
+    static_cast<void>(error);
+    return false;
+#endif
+}
+
+// The outcome of a task that has ended: a value, an exception, or the fact that it never ran. With
+// T void, the outcome of a task of any type without its value.
+template <class T> class kept_outcome {
+    struct nothing {};
+
+public:
+    kept_outcome() noexcept {}
+
+    void set_never_ran() noexcept { never_ran_ = true; }
+
+    // Moves the outcome out of the promise of a coroutine that has ended. If the move of the value
+    // throws, that exception is the outcome.
+    template <class Promise> void keep(Promise& from) noexcept {
+        error_ = std::move(from.error());
+        if constexpr (!std::is_void_v<T>) {
+            if (!error_) {
+                compute([&]() -> T { return from.outcome().take(); });
+            }
+        }
+    }
+
+    // Calls a function. Its value or exception is the outcome.
+    template <class F> void compute(F&& function) noexcept {
+#if BIDE_EXCEPTIONS
+        try {
+            set(std::forward<F>(function));
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+#else
+        set(std::forward<F>(function));
+#endif
+    }
+
+    bool never_ran() const noexcept { return never_ran_; }
+    std::exception_ptr& error() noexcept { return error_; }
+
+    // Returns true if the task never ran, or ended by stopped_error.
+    bool is_stopped() const noexcept { return never_ran_ || (error_ && is_stopped_error(error_)); }
+
+    // Throws: the exception, if there is one.
+    void rethrow_if_failed() {
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::exchange(error_, nullptr));
+        }
+#endif
+    }
+
+    // Moves the value out.
+    // Requires: there is one.
+    T value() {
+        if constexpr (!std::is_void_v<T>) {
+            return value_.take();
+        }
+    }
+
+    // Moves the outcome out.
+    // Throws: the exception of the task; stopped_error if it never ran.
+    T take() {
+        if (never_ran_) {
+            throw_error(errc::stopped);
+        }
+        rethrow_if_failed();
+        return value();
+    }
+
+private:
+    template <class F> void set(F&& function) {
+        if constexpr (std::is_void_v<T>) {
+            std::invoke(std::forward<F>(function));
+        } else {
+            value_.set(std::invoke(std::forward<F>(function)));
+        }
+    }
+
+    std::exception_ptr error_;
+    [[no_unique_address]] std::conditional_t<std::is_void_v<T>, nothing, task_outcome<T>> value_;
+    bool never_ran_ = false;
+};
+
+// ---- The body
+
+// Owns a frame that no coroutine awaits.
+struct lone_frame {
+    std::coroutine_handle<> handle;
+};
+
+// What a task runs: its coroutine, and the callable that it came from. A lambda coroutine uses the
+// captures until its end, so the callable is destroyed after the frame.
+//
+// Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
+// other tasks.
+template <task_source S, class Frame = lone_frame> class task_body {
+    using value = task_value_t<S>;
+    using promise_type = typename task<value>::promise_type;
+    struct nothing {};
+
+public:
+    task_body() noexcept {}
+    task_body(const task_body&) = delete;
+    task_body& operator=(const task_body&) = delete;
+    ~task_body() { destroy(); }
+
+    // Takes the source. A callable is called in its final place. Returns the name of the task.
+    // Throws: what the move of a callable throws; what its call throws.
+    // Requires: a task that was not moved from; terminates otherwise.
+    const char* open(S&& source) {
+        if constexpr (is_task<S>) {
+            return adopt(source);
+        } else {
+            callable_.emplace(std::move(source));
+            task<value> made = std::invoke(*callable_);
+            return adopt(made);
+        }
+    }
+
+    // Prepares the coroutine to be the first of a chain, and returns it.
+    std::coroutine_handle<> begin(basic_task_context<native_platform>& context,
+                                  executor_ref where) noexcept {
+        promise().begin(context, where);
+        return frame_.handle;
+    }
+
+    // Moves the outcome into `outcome`, and destroys the coroutine and the callable.
+    // Requires: the coroutine has ended.
+    template <class T> void end(kept_outcome<T>& outcome) noexcept {
+        outcome.keep(promise());
+        destroy();
+    }
+
+    void destroy() noexcept {
+        if (frame_.handle) {
+            awaited_frame* const awaits = promise().awaited_frames();
+            destroy_frame(std::exchange(frame_.handle, nullptr), awaits);
+        }
+        if constexpr (!is_task<S>) {
+            callable_.reset();
+        }
+    }
+
+    Frame& frame() noexcept { return frame_; }
+
+private:
+    promise_type& promise() const noexcept {
+        return std::coroutine_handle<promise_type>::from_address(frame_.handle.address()).promise();
+    }
+
+    const char* adopt(task<value>& t) noexcept {
+        frame_.handle = task_access::release(t);
+        if (!frame_.handle) {
+            fatal("a task was spawned or composed after it was moved from");
+        }
+        if constexpr (std::is_same_v<Frame, awaited_frame>) {
+            frame_.awaits = &promise().awaited_frames();
+        }
+        return task_access::name_of(t);
+    }
+
+    [[no_unique_address]] std::conditional_t<is_task<S>, nothing, std::optional<S>> callable_;
+    Frame frame_;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
