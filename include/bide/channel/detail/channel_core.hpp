@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_CHANNEL_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_CHANNEL_CORE_HPP
 
@@ -27,8 +28,8 @@
 // publish, and whom the second wakes finds the first slot unpublished and sleeps again.
 //
 // What an index claims and no stamp has published yet is neither there nor gone: who meets it
-// (attempt::busy) leaves the lock and looks again soon, coroutine or thread: its claimer is between two
-// of a few instructions.
+// (attempt::busy) leaves the lock and looks again soon, coroutine or thread: its claimer is between
+// two of a few instructions.
 //
 // Last touches. The flags are read between the claim and the publication of a slot. If they are
 // down, the publication is the operation's last touch of the channel; if not, it takes the lock
@@ -106,7 +107,8 @@ public:
     wait_status enqueue(node& w, side which) noexcept;
 
     // An item that came to a receiver which is not there any more: gives it to the next receiver
-    // that waits, or puts it in, behind all that are inside. False: full or closed; it is untouched.
+    // that waits, or puts it in, behind all that are inside. False: full or closed; it is
+    // untouched.
     bool pass_on(T& item) noexcept;
 
     bool is_closed() const noexcept { return ring_.is_closed(); }
@@ -124,7 +126,7 @@ public:
     }
 
     // With little room each item is waited for, and soon there.
-    std::int64_t patience_ns() const noexcept { return capacity() > small ? 0 : 25'000; }
+    std::int64_t spin_budget_ns() const noexcept { return capacity() > small ? 0 : 25'000; }
 
 private:
     using base::anybody;

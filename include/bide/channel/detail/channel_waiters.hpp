@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
 #define BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
 
@@ -74,8 +75,8 @@ protected:
         return which == side::sending ? senders_ : receivers_;
     }
 
-    // Order: seq_cst [C1]; after an index was moved. Acquire [C2]; a flag that was lowered brings the
-    // indices that were moved for its waiters.
+    // Order: seq_cst [C1]; after an index was moved. Acquire [C2]; a flag that was lowered brings
+    // the indices that were moved for its waiters.
     bool anybody(side which) const noexcept {
         return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
