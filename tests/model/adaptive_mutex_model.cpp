@@ -214,7 +214,7 @@ struct late_platform : platform {
 
 } // namespace
 
-TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it", "[adaptive_mutex]") {
     REQUIRE(most_overtakes > 2); // or it is handed the mutex anyway
     model::check("adaptive_mutex: overtaken twice is enough", random(10'000), [] {
         bide::detail::basic_adaptive_lock<late_platform> l;
@@ -227,7 +227,7 @@ TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex", "
             served = true;
             l.unlock(&l);
         });
-        // Woken once, and its patience begins; woken twice, and it is over.
+        // The first wake begins its max_overtake_time; at the second wake it is over.
         for (int overtakes = 0; !served; ++overtakes) {
             MODEL_REQUIRE(overtakes <= 2);
             until_asleep(head);

@@ -399,12 +399,12 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a head that sleeps is overtaken so often onl
     }
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a head whose patience is at its end is handed it", "",
+TEMPLATE_TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it", "",
                    test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
     const test::watchdog guard;
-    const std::int64_t patience = std::chrono::nanoseconds(mutex::patience).count();
+    const std::int64_t overdue = std::chrono::nanoseconds(mutex::max_overtake_time).count();
     mutex m;
     bool locked = false;
     m.lock();
@@ -420,7 +420,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a head whose patience is at its end is hande
         m.unlock();
         REQUIRE(m.try_lock());
         REQUIRE(late::are_asleep(0));
-        late::ahead = late::ahead + (look == 0 ? 0 : patience);
+        late::ahead = late::ahead + (look == 0 ? 0 : overdue);
         late::stay = false;
         REQUIRE(late::are_asleep(1));
     }
