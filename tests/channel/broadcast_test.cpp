@@ -106,7 +106,7 @@ TEST_CASE("broadcast: each subscriber receives all that is sent after it subscri
     const test::watchdog guard;
     broadcast b(4);
     CHECK(b.capacity() == 4);
-    CHECK(b.send(1) == 0); // to nobody
+    CHECK(b.send(1) == 0); // there is no subscriber
     auto first = b.subscribe();
     CHECK(b.subscribers() == 1);
     CHECK(b.send(2) == 1);
@@ -125,7 +125,8 @@ TEST_CASE("broadcast: each subscriber receives all that is sent after it subscri
     CHECK(number(first.recv()) == 5);
 }
 
-TEST_CASE("broadcast: who lags is told once how many it missed, and goes on with the oldest") {
+TEST_CASE(
+    "broadcast: a subscriber that lags learns once how many it missed, then receives the oldest") {
     const std::size_t capacity = GENERATE(1u, 2u, 3u, 5u, 8u);
     const int sent = GENERATE(1, 2, 3, 4, 5, 9, 40);
     CAPTURE(capacity, sent);
@@ -208,7 +209,7 @@ TEST_CASE("broadcast: a capacity of 0 is refused") {
 
 // ---- Waiting
 
-TEST_CASE("broadcast: one send reaches all who wait, of every kind, in the order they came") {
+TEST_CASE("broadcast: one send reaches every waiter, of every kind, in the order they came") {
     const test::watchdog guard;
     broadcast b(2);
     std::vector<subscriber> subscribers;
@@ -250,7 +251,7 @@ TEST_CASE("broadcast: one send reaches all who wait, of every kind, in the order
     CHECK(ends[1] == expected);
 }
 
-TEST_CASE("broadcast: those who wait go on in the order in which they came") {
+TEST_CASE("broadcast: waiters resume in the order in which they came") {
     broadcast b(2);
     auto first = b.subscribe();
     auto second = b.subscribe();
@@ -292,7 +293,7 @@ TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
     CHECK(ends[1] == 4);
 }
 
-TEST_CASE("broadcast: who gives up leaves no trace, and misses nothing") {
+TEST_CASE("broadcast: a wait that is cancelled has no effect, and its subscriber misses nothing") {
     const test::watchdog guard;
     broadcast b(2);
     auto s = b.subscribe();
@@ -375,7 +376,7 @@ TEST_CASE("broadcast: subscribers receive what there is after close(), and are t
 
 // ---- Select
 
-TEST_CASE("broadcast: a wait whose choice fell elsewhere receives nothing") {
+TEST_CASE("broadcast: a wait whose choice selected another receives nothing") {
     broadcast b(2);
     broadcast other(2);
     auto s = b.subscribe();
@@ -525,7 +526,7 @@ TEST_CASE("broadcast: no wait and no receive allocates") {
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("broadcast: a subscriber that goes while somebody waits on it terminates") {
+TEST_CASE("broadcast: destroying a subscriber while it waits terminates") {
     const std::string said = test::dies([] {
         bide::broadcast<int> b(1);
         auto other = b.subscribe();
@@ -543,7 +544,7 @@ TEST_CASE("broadcast: a subscriber that goes while somebody waits on it terminat
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("broadcast: to move a subscriber or to assign to it while somebody waits terminates") {
+TEST_CASE("broadcast: moving a subscriber, or assigning to it, while it waits terminates") {
     const bool moved = GENERATE(true, false);
     const std::string said = test::dies([moved] {
         bide::broadcast<int> b(1);
@@ -558,7 +559,7 @@ TEST_CASE("broadcast: to move a subscriber or to assign to it while somebody wai
     CHECK(test::contains(said, moved ? "moved from" : "1 waiting"));
 }
 
-TEST_CASE("broadcast: a subscriber whose waits are over goes in peace") {
+TEST_CASE("broadcast: a subscriber whose waits are over can be destroyed") {
     CHECK(test::contains(test::dies([] {
                              bide::broadcast<int> b(1);
                              std::optional s(b.subscribe());
@@ -577,7 +578,7 @@ TEST_CASE("broadcast: a subscriber whose waits are over goes in peace") {
 
 #endif
 
-TEST_CASE("broadcast: who received may let everything go at once, whatever the sender does") {
+TEST_CASE("broadcast: a subscriber that received may destroy all before the send returns") {
     struct all {
         bide::broadcast<int> b{1};
         bide::broadcast_subscriber<int> s = b.subscribe();
@@ -606,7 +607,8 @@ TEST_CASE("broadcast: who received may let everything go at once, whatever the s
 
 // ---- Storm
 
-TEST_CASE("broadcast: everybody receives or misses each value, and knows how many") {
+TEST_CASE(
+    "broadcast: each subscriber receives or misses each value, and learns how many it missed") {
     using storm = bide::basic_broadcast<int, test::jittery>;
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());

@@ -22,7 +22,8 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-TEST_CASE("channel: a sender that leaves the queue is not received, and the others are, in order") {
+TEST_CASE(
+    "channel: the item of a sender that leaves the queue is not received, all other items are") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
     const int leaves = GENERATE(0, 1, 2);
@@ -60,7 +61,8 @@ TEST_CASE("channel: a sender that leaves the queue is not received, and the othe
     }
 }
 
-TEST_CASE("channel: a receiver that leaves the queue takes nothing, and the others do, in order") {
+TEST_CASE(
+    "channel: a receiver that leaves the queue takes nothing, all other receivers do, in order") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
     const int leaves = GENERATE(0, 1, 2);
@@ -86,7 +88,7 @@ TEST_CASE("channel: a receiver that leaves the queue takes nothing, and the othe
     }
     CHECK(ch.try_send(0));
     CHECK(ch.try_send(1));
-    CHECK(ch.try_send(2).has_value() == (capacity > 0)); // nobody waits any more
+    CHECK(ch.try_send(2).has_value() == (capacity > 0)); // there are no waiters any more
     CHECK(later.run_all() == 2);
     int next = 0;
     for (int i = 0; i < 3; ++i) {
@@ -97,7 +99,7 @@ TEST_CASE("channel: a receiver that leaves the queue takes nothing, and the othe
     }
 }
 
-TEST_CASE("channel: with the last who waited gone it is as it was before") {
+TEST_CASE("channel: after its last waiter has left, it is as it was before") {
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
     recv_ending none;
@@ -133,7 +135,7 @@ ints numbers_inside(bide::channel<test::counted_once>& ch) {
     return out;
 }
 
-// A coroutine that waits for an item, or for many, and does not go on when it has got one.
+// A coroutine that waits for an item, or for many, and does not resume when it is granted one.
 class granted_receiver {
 public:
     granted_receiver(bide::channel<test::counted_once>& ch, std::vector<test::counted_once>& out,
@@ -159,8 +161,7 @@ private:
 
 } // namespace
 
-TEST_CASE(
-    "channel: an item that came to a coroutine which was destroyed goes to the next who waits") {
+TEST_CASE("channel: an item granted to a coroutine that is destroyed goes to the next waiter") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     test::tally in;
@@ -490,7 +491,7 @@ TEST_CASE("channel: a counted value in a co_await is constructed and destroyed o
 
 namespace {
 
-// Uses the channel when it dies.
+// Uses the channel in its destructor.
 class meddler {
 public:
     meddler(bide::channel<meddler>& ch, int& died) noexcept : home_(&ch), died_(&died) {}

@@ -23,10 +23,9 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-TEMPLATE_TEST_CASE(
-    "channel: close wakes everybody: who waits to send gets the value back, who waits "
-    "to receive nothing",
-    "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("channel: close wakes every waiter: a sender gets its value back, a receiver "
+                   "to receive nothing",
+                   "", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
@@ -74,7 +73,7 @@ TEMPLATE_TEST_CASE(
     CHECK(take_all(full) == numbers(0, static_cast<int>(capacity))); // what was inside stays
 }
 
-TEST_CASE("channel: who was served before close, and has not gone on, stays served") {
+TEST_CASE("channel: a waiter that was granted before close, and has not resumed, stays granted") {
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
     test::manual_executor later;

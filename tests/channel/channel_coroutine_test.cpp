@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
 TEST_CASE(
-    "channel: a coroutine goes on where it asked to, else where its promise says, else inside "
+    "channel: a coroutine resumes where it asked to, else where its promise says, else inside "
     "the call that served it") {
     test::manual_executor asked;
     test::manual_executor named;
@@ -48,7 +48,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("channel: who need not wait does not suspend") {
+TEST_CASE("channel: a coroutine that need not wait does not suspend") {
     test::manual_executor later;
     channel ch(2);
     send_ending send;
@@ -89,7 +89,7 @@ TEST_CASE("channel: a coroutine receives many at once, at most as many as it ask
     CHECK(ch.size() == 3 - first);
 }
 
-TEST_CASE("channel: who is served may send, receive, close and destroy the channel there") {
+TEST_CASE("channel: a coroutine that is resumed may send, receive, close and destroy the channel") {
     SECTION("send and receive") {
         channel ch(1);
         ints seen;
@@ -148,7 +148,7 @@ TEST_CASE("channel: who is served may send, receive, close and destroy the chann
 
 // ---- Chains
 
-TEST_CASE("channel: a chain of a thousand channels passes a value on, and costs no stack") {
+TEST_CASE("channel: a chain of a thousand channels passes a value on in constant stack space") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     constexpr int length = 1'000;
@@ -183,7 +183,7 @@ TEST_CASE("channel: a sieve of coroutines finds the primes") {
     ints primes;
     for (int i = 0; i < 60; ++i) {
         channel& last = between.back();
-        const auto prime = last.try_recv(); // there is one: everybody has run until he waits
+        const auto prime = last.try_recv(); // there is one: every coroutine has run until it waits
         REQUIRE(prime);
         primes.push_back(*prime);
         channel& next = between.emplace_back(capacity);
@@ -215,6 +215,6 @@ TEST_CASE("channel: a sieve of coroutines finds the primes") {
     }
     CHECK(primes == expected);
     for (channel& ch : between) {
-        take_all(ch); // and nobody is left in any
+        take_all(ch); // and no coroutine waits in any
     }
 }

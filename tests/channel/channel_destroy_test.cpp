@@ -32,7 +32,8 @@ using namespace test::channel_waits;
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("channel: to destroy it while somebody waits terminates with its name and the count") {
+TEST_CASE(
+    "channel: destroying it while there are waiters terminates with its name and their number") {
     const bool sends = GENERATE(false, true);
     const std::string said = test::dies([sends] {
         const std::size_t capacity = 2;
@@ -55,7 +56,7 @@ TEST_CASE("channel: to destroy it while somebody waits terminates with its name 
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("channel: to destroy it in peace is nobody's business, whatever is inside") {
+TEST_CASE("channel: destroying it without waiters is allowed, with and without items in it") {
     CHECK(test::contains(test::dies([] {
                              std::optional<channel> ch(std::in_place, 2u);
                              recv_ending none;
@@ -72,7 +73,7 @@ TEST_CASE("channel: to destroy it in peace is nobody's business, whatever is ins
 
 #endif
 
-TEMPLATE_TEST_CASE("channel: who received what was sent may destroy it, whatever the senders do",
+TEMPLATE_TEST_CASE("channel: a receiver of what was sent may destroy it before the sends return",
                    "", test::native, test::jittery) {
     using any_channel = bide::basic_channel<int, TestType>;
     constexpr int senders = 2;
@@ -110,7 +111,7 @@ TEMPLATE_TEST_CASE("channel: who received what was sent may destroy it, whatever
     CHECK(test::late_touches<any_channel>(senders, 1'500, make, help, receive) == 0);
 }
 
-TEMPLATE_TEST_CASE("channel: who knows that its item was received may destroy it, whatever the "
+TEMPLATE_TEST_CASE("channel: a sender that knows its item was received may destroy it before the "
                    "receivers do",
                    "", test::native, test::jittery) {
     using any_channel = bide::basic_channel<int, TestType>;
@@ -156,7 +157,7 @@ TEMPLATE_TEST_CASE("channel: who knows that its item was received may destroy it
 }
 
 // The same at every step: one thread pauses after its n-th step on an atomic, and meanwhile the other
-// does all that is left to do, and frees the channel, for a sanitizer to see who comes back.
+// does all that is left to do, and frees the channel, for a sanitizer to see a late access.
 namespace {
 
 struct pausing : test::native {
@@ -299,7 +300,7 @@ TEST_CASE("channel: no step of a receive comes after its sender can know of it a
     CHECK(went);
 }
 
-TEST_CASE("channel: no step of close comes after who is told can free the channel") {
+TEST_CASE("channel: no step of close comes after a waiter that is told can free the channel") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
     const auto close = [](pausing_channel& ch) { ch.close(); };
@@ -314,8 +315,9 @@ TEST_CASE("channel: no step of close comes after who is told can free the channe
 }
 
 // One receiver waits, so both senders see that; the one serves it, and the other comes with an item
-// that nobody waits for any more: it can be received while its sender is still at work.
-TEST_CASE("channel: no step of a send comes after its item is there for who does not wait") {
+// that no receiver waits for: it can be received before its send has returned.
+TEST_CASE(
+    "channel: no step of a send comes after a receiver that does not wait can have its item") {
     const test::watchdog guard;
     for (int at = 1; at <= 6; ++at) {
         for (int then = 1; then <= 8; ++then) {

@@ -24,10 +24,9 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-TEMPLATE_TEST_CASE(
-    "channel: those who wait to send get in in the order in which they came, threads "
-    "and coroutines",
-    "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("channel: waiting senders send in the order in which they came, threads "
+                   "and coroutines",
+                   "", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
@@ -66,7 +65,7 @@ TEMPLATE_TEST_CASE(
     CHECK(ch.empty());
 }
 
-TEMPLATE_TEST_CASE("channel: those who wait to receive are served in the order in which they came, "
+TEMPLATE_TEST_CASE("channel: waiting receivers receive in the order in which they came, "
                    "threads and coroutines",
                    "", test::native, test::portable) {
     using platform = test::observing<TestType>;
@@ -87,7 +86,7 @@ TEMPLATE_TEST_CASE("channel: those who wait to receive are served in the order i
         coroutines.back().start();
     }
     for (int i = 0; i < 2 * forms_of_recv; ++i) {
-        REQUIRE(ch.try_send(i)); // each finds somebody who waits
+        REQUIRE(ch.try_send(i)); // each finds a waiter
         REQUIRE(ch.empty());
     }
     for (test::team& t : threads) {
@@ -128,7 +127,7 @@ TEST_CASE("channel: receivers that come again and again get the same share") {
     }
 }
 
-TEST_CASE("channel: who is served resumes in the order of the items") {
+TEST_CASE("channel: waiters resume in the order of the items") {
     const test::watchdog guard;
     channel ch(8);
     test::journal notes;
@@ -185,7 +184,7 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE("channel: what came before a send is seen by who receives", "", test::native) {
+TEMPLATE_TEST_CASE("channel: what came before a send is seen by the receiver", "", test::native) {
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     constexpr int n = 300;
     bide::basic_channel<int, TestType> ch(capacity);

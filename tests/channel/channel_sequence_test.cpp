@@ -25,8 +25,8 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-// A channel beside a model of it: what is inside, and two lines of those who wait. One thread, so
-// everybody who waits is a coroutine, with an executor of its own that keeps what is posted.
+// A channel beside a model of it: its items, and two queues of waiters. One thread, so
+// every waiter is a coroutine, with an executor of its own that keeps what is posted.
 namespace {
 
 class mailbox {
@@ -43,9 +43,9 @@ class walk {
     using item = test::counted_once;
     using what = bide::wait_status;
 
-    // One who waits; below, what the model expects of it.
-    struct guest {
-        guest(bool sender, int n) : sends(sender), value(n), stop(test::new_stop()) {}
+    // A waiter; below, what the model expects of it.
+    struct one_wait {
+        one_wait(bool sender, int n) : sends(sender), value(n), stop(test::new_stop()) {}
         const bool sends;
         mailbox post;
         ending<sent<item>> went;
@@ -93,13 +93,13 @@ public:
         case 12: close_seldom(); break;
         default: good = go_on(); break;
         }
-        for (const auto& g : guests_) {
+        for (const auto& g : waiters_) {
             good = good && g->post.is_posted() == (g->state != what::waiting);
         }
         return good && ch_.size() == inside_.size();
     }
 
-    ~walk() { guests_.clear(); } // those who wait leave before the channel goes
+    ~walk() { waiters_.clear(); } // the waiters leave before the channel is destroyed
 
     test::tally in;
 
@@ -140,11 +140,11 @@ private:
     }
 
     bool come(bool sends) {
-        if (guests_.size() > 10) {
+        if (waiters_.size() > 10) {
             return true;
         }
-        guests_.push_back(std::make_unique<guest>(sends, sends ? next_++ : 0));
-        guest& g = *guests_.back();
+        waiters_.push_back(std::make_unique<one_wait>(sends, sends ? next_++ : 0));
+        one_wait& g = *waiters_.back();
         const std::stop_token token = g.stop.get_token();
         bool waits = false;
         if (sends) {
@@ -170,7 +170,7 @@ private:
             g.state = closed_ ? what::closed : what::granted;
         }
         const bool good = g.is_done() && g.is_as_expected();
-        guests_.pop_back();
+        waiters_.pop_back();
         return good;
     }
 
@@ -218,15 +218,15 @@ private:
         return good;
     }
 
-    // By its end, or by a stop, which is too late for one who has been served.
+    // A waiter leaves by its destruction, or by a stop, which is too late after the grant.
     bool leave(bool stops) {
-        if (guests_.empty()) {
+        if (waiters_.empty()) {
             return true;
         }
         const auto at =
-            guests_.begin() +
-            static_cast<std::ptrdiff_t>(chance_.below(static_cast<std::uint32_t>(guests_.size())));
-        guest& g = **at;
+            waiters_.begin() +
+            static_cast<std::ptrdiff_t>(chance_.below(static_cast<std::uint32_t>(waiters_.size())));
+        one_wait& g = **at;
         if (g.state == what::waiting) {
             auto& line = g.sends ? senders_ : receivers_;
             line.erase(std::find(line.begin(), line.end(), &g));
@@ -237,17 +237,17 @@ private:
             g.state = g.state == what::waiting ? what::stopped : g.state;
             g.stop.request_stop();
         } else {
-            guests_.erase(at);
+            waiters_.erase(at);
         }
         return true;
     }
 
     bool go_on() {
-        for (auto at = guests_.begin(); at != guests_.end(); ++at) {
+        for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
             if ((*at)->state != what::waiting) {
                 (*at)->post.run();
                 const bool good = (*at)->is_done() && (*at)->is_as_expected();
-                guests_.erase(at);
+                waiters_.erase(at);
                 return good;
             }
         }
@@ -259,7 +259,7 @@ private:
             return;
         }
         for (auto* line : {&senders_, &receivers_}) {
-            for (guest* g : *line) {
+            for (one_wait* g : *line) {
                 g->state = what::closed;
             }
             line->clear();
@@ -273,9 +273,9 @@ private:
     int next_ = 0;
     bool closed_ = false;
     std::deque<int> inside_;
-    std::deque<guest*> senders_;
-    std::deque<guest*> receivers_;
-    std::vector<std::unique_ptr<guest>> guests_;
+    std::deque<one_wait*> senders_;
+    std::deque<one_wait*> receivers_;
+    std::vector<std::unique_ptr<one_wait>> waiters_;
 };
 
 } // namespace

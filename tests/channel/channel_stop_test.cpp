@@ -83,7 +83,7 @@ TEMPLATE_TEST_CASE(
     CHECK(came_back(*by_thread[0], errc::stopped, 0));
     CHECK(by_thread[1]->has_value());
     CHECK(is(*to_thread[0], errc::stopped));
-    CHECK(to_thread[1]->value() == 0); // the first of those who were left
+    CHECK(to_thread[1]->value() == 0); // the first of the waiters that were left
     CHECK(recv[1].out->value() == 1);
     ints expected = numbers(0, static_cast<int>(capacity));
     expected.insert(expected.end(), {1, 11});
@@ -126,7 +126,7 @@ TEST_CASE("channel: a stop that was requested before ends what has to wait, and 
     CHECK(is_back(closed, errc::closed, 3));
 }
 
-TEST_CASE("channel: who was served stays served, whatever is stopped or late afterwards") {
+TEST_CASE("channel: a stop or a time-out after the grant changes nothing") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);

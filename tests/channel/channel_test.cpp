@@ -232,7 +232,7 @@ TEMPLATE_TEST_CASE("channel: without a capacity it is empty and full at any time
     auto sender = send_one(ch, 5, ok);
     sender.start();
     CHECK(nothing_inside());
-    CHECK(came_back(ch.try_send(1), errc::full, 1)); // another sender is nobody to meet
+    CHECK(came_back(ch.try_send(1), errc::full, 1)); // another sender is no receiver
     CHECK(ch.try_recv().value() == 5);
     CHECK(ok);
     CHECK(nothing_inside());
@@ -249,7 +249,7 @@ TEMPLATE_TEST_CASE("channel: without a capacity a try_send succeeds if a receive
     auto other = recv_one(ch, second);
     receiver.start();
     other.start();
-    CHECK(is(ch.try_recv(), errc::empty)); // another receiver is nobody to meet
+    CHECK(is(ch.try_recv(), errc::empty)); // another receiver is no sender
     CHECK(ch.try_send(1));
     CHECK(first == 1);
     CHECK_FALSE(second);
@@ -357,7 +357,7 @@ TEST_CASE("channel: closed comes before stopped") {
 
 // ---- Batches
 
-TEMPLATE_TEST_CASE("channel: try_send_n moves a prefix and leaves the others alone", "",
+TEMPLATE_TEST_CASE("channel: try_send_n moves a prefix and leaves the rest unchanged", "",
                    test::native, test::portable) {
     for (std::size_t capacity = 1; capacity <= 5; ++capacity) {
         for (std::size_t before = 0; before < 2 * capacity; ++before) { // where in the ring
@@ -430,7 +430,8 @@ TEMPLATE_TEST_CASE("channel: recv_n takes what there is, too, and none of none",
     CHECK(ch.recv_n(out, 0) == 0);
 }
 
-TEMPLATE_TEST_CASE("channel: batches meet those who wait", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("channel: batches serve the waiters of the other side", "", test::native,
+                   test::portable) {
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
     bide::basic_channel<int, TestType> ch(capacity);
     ints got;
@@ -576,7 +577,7 @@ TEMPLATE_TEST_CASE("channel: attempts and sends of elements of every size succee
         }
         CHECK(is(ch.try_recv(), errc::empty));
 
-        std::optional<TestType> out; // to one who waits
+        std::optional<TestType> out; // to a waiter
         auto waiting = recv_one(ch, out);
         waiting.start();
         CHECK(ch.try_send(value));
@@ -781,7 +782,7 @@ TEST_CASE("channel: the destructor of an item that came out, or back, may use th
 
 // A coroutine that sends all the time finds the channel full at each position in turn, one that
 // receives finds it empty there.
-TEST_CASE("channel: those who wait are served at every position, also when 16-bit stamps wrap") {
+TEST_CASE("channel: waiters are served at every position, also when 16-bit stamps wrap") {
     const test::watchdog guard;
     for (std::size_t capacity = 0; capacity <= 9; ++capacity) {
         CAPTURE(capacity);

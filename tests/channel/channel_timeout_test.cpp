@@ -80,10 +80,10 @@ TEMPLATE_TEST_CASE("channel: a time-out is not early, by its own clock, and leav
     CHECK(is_back(send, errc::timeout, 6));
     CHECK(is(*recv.out, errc::timeout));
     CHECK(take_all(ch) == numbers(0, static_cast<int>(capacity)));
-    CHECK(is(ch.try_recv(), errc::empty)); // nobody's value came in later
+    CHECK(is(ch.try_recv(), errc::empty)); // no value came in later
     if (capacity > 0) {
         CHECK(none.try_send(1));
-        CHECK(none.size() == 1); // nobody took it
+        CHECK(none.size() == 1); // it was not received
     } else {
         CHECK(came_back(none.try_send(1), errc::full, 1)); // nobody waits
     }
@@ -160,8 +160,9 @@ TEMPLATE_TEST_CASE("channel: a huge time is for ever, and the wait ends by an it
     CHECK(full.size() == 1);
 }
 
-TEMPLATE_TEST_CASE("channel: who times out and tries again loses nothing and keeps the order", "",
-                   test::native) {
+TEMPLATE_TEST_CASE(
+    "channel: a waiter that times out and tries again loses nothing and keeps the order", "",
+    test::native) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (const std::size_t capacity : {0u, 1u, 2u}) {
         bide::basic_channel<int, TestType> ch(capacity);

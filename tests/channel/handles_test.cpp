@@ -302,8 +302,8 @@ TEMPLATE_TEST_CASE("handles: close() by any of them is for all", "", bounded, un
     CHECK_FALSE(rx2.recv());
 }
 
-TEMPLATE_TEST_CASE("handles: who waits to receive is told when the last sender goes", "", bounded,
-                   unbounded) {
+TEMPLATE_TEST_CASE("handles: a waiting receiver learns that the last sender is destroyed", "",
+                   bounded, unbounded) {
     using platform = test::observing<test::native>;
     const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int, platform>();
@@ -330,7 +330,7 @@ TEMPLATE_TEST_CASE("handles: who waits to receive is told when the last sender g
     CHECK(closed[1]);
 }
 
-TEST_CASE("handles: who waits to send gets the item back when the last receiver goes") {
+TEST_CASE("handles: a waiting sender gets its item back when the last receiver is destroyed") {
     using platform = test::observing<test::native>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);

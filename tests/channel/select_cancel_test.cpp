@@ -349,7 +349,7 @@ TEST_CASE("select: what was granted stays granted, whatever ends come after") {
     CHECK(ch.try_recv().value() == 2);
 }
 
-TEST_CASE("select: a stop resumes nobody on the thread that requests it") {
+TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") {
     const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(2);
@@ -430,7 +430,7 @@ TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing b
     CHECK(all->out.empty());
     CHECK(all->value == 7);
     CHECK(is_left_alone(hand));
-    all.reset(); // nobody waits
+    all.reset(); // there are no waiters
 }
 
 TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, or back") {
@@ -544,7 +544,7 @@ TEST_CASE("select: of all items that go through, or do not, none is left, and no
     CHECK(tally.copied == 0);
 }
 
-TEMPLATE_TEST_CASE("select: whoever was chosen for may destroy what it waited for, whatever the "
+TEMPLATE_TEST_CASE("select: a select may destroy what it waited for, whatever the "
                    "other side still does",
                    "", test::native, test::portable) {
     using items = bide::basic_channel<int, TestType>;
@@ -769,7 +769,7 @@ TEST_CASE("select: a waker may destroy a select that its release has decided") {
     CHECK(first.is_complete());
     CHECK_FALSE(ran);
     CHECK(s.available() == 1);
-    REQUIRE(ch.try_send(1)); // nobody waits for it any more
+    REQUIRE(ch.try_send(1)); // no receiver waits any more
     CHECK(ch.size() == 1);
 }
 

@@ -191,7 +191,7 @@ TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves n
         REQUIRE(value == 3);
         REQUIRE(is_left_alone(hand));
     }
-    REQUIRE(all.in.try_send(1)); // nobody takes it
+    REQUIRE(all.in.try_send(1)); // no receiver takes it
     CHECK(all.in.size() == 1);
 }
 
@@ -974,7 +974,7 @@ TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", 
     CHECK(ints(asked, asked + 4) == ints(4, 1));
 }
 
-TEST_CASE("select: an exception while a case is evaluated leaves the others usable") {
+TEST_CASE("select: an exception while a case is evaluated leaves all other cases usable") {
     const test::watchdog guard;
     channel hand(0);
     channel ch(1);
@@ -1511,7 +1511,7 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
     constexpr int rounds = 5;
     bide::basic_channel<int, TestType> hand(0);
     test::rendezvous all(threads);
-    std::vector<ints> met(threads); // whom; -1: it has sent
+    std::vector<ints> met(threads); // the partner of each; -1: it has sent
     test::run_threads(threads, [&](int i) {
         ints& mine = met[static_cast<std::size_t>(i)];
         mine.reserve(rounds);
@@ -1519,7 +1519,7 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
             int value = i;
             auto got = bide::select(on_send(hand, value), on_recv(hand));
             mine.push_back(got.index() == 0 ? -1 : got.template get<1>().value_or(-2));
-            all.meet(); // nobody is left over
+            all.meet(); // no thread is left over
         }
     });
     int sent = 0;

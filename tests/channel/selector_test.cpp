@@ -182,7 +182,7 @@ TEST_CASE("selector: an index is a case's own until that is removed") {
     CHECK_FALSE(any.remove(4));
     CHECK(any.size() == 3);
     REQUIRE(inboxes[1].try_send(1));
-    CHECK_FALSE(any.try_select().has_value()); // nobody asks for it
+    CHECK_FALSE(any.try_select().has_value()); // no receiver asks for it
     REQUIRE(inboxes[3].try_send(1));
     CHECK(any.select() == 3);
     CHECK(from == 3);

@@ -305,7 +305,7 @@ TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the t
 
 // ---- Waiting
 
-TEST_CASE("watch: a version reaches all who wait, of every kind; so does the end") {
+TEST_CASE("watch: a version reaches every waiter, of every kind; so does the close") {
     const test::watchdog guard;
     watch w(1);
     std::vector<receiver> receivers(7, w.subscribe());
@@ -346,7 +346,7 @@ TEST_CASE("watch: a version reaches all who wait, of every kind; so does the end
     }
 }
 
-TEST_CASE("watch: those who wait go on in the order in which they came") {
+TEST_CASE("watch: waiters resume in the order in which they came") {
     watch w;
     auto first = w.subscribe();
     auto second = first;
@@ -388,7 +388,7 @@ TEST_CASE("watch: times that have passed are one look; ready comes first") {
     CHECK(end == what::changed);
 }
 
-TEST_CASE("watch: who gives up leaves no trace, and has seen nothing") {
+TEST_CASE("watch: a wait that is cancelled has no effect, and its receiver has seen nothing") {
     const test::watchdog guard;
     watch w;
     auto r = w.subscribe();
@@ -476,7 +476,7 @@ TEST_CASE("watch: the last version is seen after the end, then changed() says cl
 
 // ---- Select
 
-TEST_CASE("watch: a wait whose choice fell elsewhere has seen nothing") {
+TEST_CASE("watch: a wait whose choice selected another has seen nothing") {
     watch w;
     watch other;
     auto r = w.subscribe();
@@ -505,7 +505,7 @@ TEST_CASE("watch: a wait whose choice fell elsewhere has seen nothing") {
 
 // ---- Elements
 
-TEST_CASE("watch: one value is kept, and a copy is made for who asks") {
+TEST_CASE("watch: one value is kept, and each get() makes a copy") {
     test::tally count;
     {
         bide::watch<test::counted> w(test::counted(count, 1));
@@ -632,7 +632,7 @@ TEST_CASE("watch: a function that modify() runs must not write to the watch or d
     CHECK(test::contains(destroyed, "destroyed during a modify()"));
 }
 
-TEST_CASE("watch: a receiver that goes while somebody waits on it terminates") {
+TEST_CASE("watch: destroying a receiver while it waits terminates") {
     const std::string said = test::dies([] {
         bide::watch<int> w;
         auto other = w.subscribe();
@@ -653,7 +653,7 @@ TEST_CASE("watch: a receiver that goes while somebody waits on it terminates") {
 
 #endif
 
-TEST_CASE("watch: who has seen a version may let everything go, whatever the sender does") {
+TEST_CASE("watch: a receiver that has seen a version may destroy all before the send returns") {
     struct all {
         bide::watch<int> w{0};
         bide::watch_receiver<int> r = w.subscribe();
@@ -682,7 +682,7 @@ TEST_CASE("watch: who has seen a version may let everything go, whatever the sen
 
 // ---- Storm
 
-TEST_CASE("watch: no modification is lost, and everybody sees the last version") {
+TEST_CASE("watch: no modification is lost, and every receiver sees the last version") {
     using storm = bide::basic_watch<std::uint64_t, test::jittery>;
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());

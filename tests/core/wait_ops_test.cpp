@@ -76,8 +76,7 @@ TEST_CASE("wait_ops: a target carries a cargo where there is one, and is the sam
     CHECK(target.amount == 3);
 }
 
-TEST_CASE(
-    "wait_ops: what nobody collects is given back, by collecting where there is no other way") {
+TEST_CASE("wait_ops: an outcome that is not collected is given back, by collecting if need be") {
     const bide::wait_target target{nullptr, nullptr, 7};
     collected = returned = 0;
     CHECK(collecting.collect(target, bide::wait_status::granted).value() == 7);

@@ -1,4 +1,4 @@
-// Events and latches: nobody is left behind a gate that has opened, and whoever comes through may
+// Events and latches: no waiter is left behind a gate that has opened, and a waiter let through may
 // destroy it.
 
 #include "support/catch.hpp"
@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("latch: all come through when the last has arrived, and none 
     CHECK_FALSE(early);
 }
 
-TEST_CASE("latch: who comes through may destroy it, whatever the last to arrive still does") {
+TEST_CASE("latch: a waiter that is let through may destroy it before the last arrival returns") {
     const test::stress_time time;
     std::atomic<bide::latch*> of_round{nullptr};
     std::atomic<bool> over{false};

@@ -166,8 +166,8 @@ TEMPLATE_TEST_CASE("event and latch: a stop ends the waits it is for and no othe
     other.request_stop(); // too late for anything
 }
 
-TEMPLATE_TEST_CASE("event and latch: a stop resumes nobody on the thread that requests it", "",
-                   an_event<test::native>, a_latch<test::native>) {
+TEMPLATE_TEST_CASE("event and latch: a stop resumes no coroutine on the thread that requests it",
+                   "", an_event<test::native>, a_latch<test::native>) {
     const test::watchdog guard;
     gate_of<TestType> g;
     std::stop_source stop;
@@ -287,7 +287,7 @@ TEMPLATE_TEST_CASE("event and latch: one that is let through may destroy another
 }
 
 TEMPLATE_TEST_CASE(
-    "event and latch: a coroutine goes on where it asked to, else inside the opening", "",
+    "event and latch: a coroutine resumes where it asked to, else inside the opening", "",
     an_event<test::native>, a_latch<test::native>) {
     test::manual_executor later;
     gate_of<TestType> g;
@@ -376,8 +376,9 @@ TEMPLATE_TEST_CASE("event and latch: no wait allocates", "", an_event<test::nati
 
 // ---- Destruction
 
-TEMPLATE_TEST_CASE("event and latch: who is let through inside the opening may destroy it there",
-                   "", an_event<test::native>, a_latch<test::native>) {
+TEMPLATE_TEST_CASE(
+    "event and latch: a coroutine that is let through by the opening may destroy it there", "",
+    an_event<test::native>, a_latch<test::native>) {
     auto g = std::make_unique<gate_of<TestType>>();
     int through = 0;
     // The first of three: the others are through, too, and have not run.

@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("event: it is set from set() to reset(), however often each i
     CHECK_FALSE(begun_set.is_set());
 }
 
-TEMPLATE_TEST_CASE("event: who comes while it is set does not wait", "", test::native,
+TEMPLATE_TEST_CASE("event: a wait while it is set returns at once", "", test::native,
                    test::portable) {
     const test::watchdog guard;
     bide::basic_event<TestType> e(true);
@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE("event: who comes while it is set does not wait", "", test::n
     CHECK(e.is_set()); // by hand alone
 }
 
-TEMPLATE_TEST_CASE("event: set() lets through all who wait, of every kind", "", test::native,
+TEMPLATE_TEST_CASE("event: set() lets every waiter through, of every kind", "", test::native,
                    test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
@@ -142,7 +142,7 @@ TEMPLATE_TEST_CASE("event: set() lets through all who wait, of every kind", "", 
     }
 }
 
-TEMPLATE_TEST_CASE("event: whoever was let through stays let through, however soon the reset", "",
+TEMPLATE_TEST_CASE("event: a waiter that was let through stays let through after a reset", "",
                    test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
@@ -176,12 +176,12 @@ TEMPLATE_TEST_CASE("event: whoever was let through stays let through, however so
         REQUIRE_FALSE(resumed);
         REQUIRE(later.run_all() == 1);
         REQUIRE(resumed);
-        REQUIRE_FALSE(e.wait_for(0s)); // who comes now waits
+        REQUIRE_FALSE(e.wait_for(0s)); // a later wait has to wait
     }
 }
 
-TEMPLATE_TEST_CASE("event: a reset lets nobody through and turns nobody away", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("event: a reset neither lets waiters through nor ends their waits", "",
+                   test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_event<TestType> e;
     bool through = false;
@@ -197,7 +197,7 @@ TEMPLATE_TEST_CASE("event: a reset lets nobody through and turns nobody away", "
     CHECK(e.is_set());
 }
 
-TEST_CASE("event: who waits again after a reset inside set() waits for the next") {
+TEST_CASE("event: a coroutine that resets it inside set() waits for the next set()") {
     const test::watchdog guard;
     bide::event e;
     int passed = 0;
@@ -246,7 +246,7 @@ TEMPLATE_TEST_CASE("event: each set ends a round of two threads that reset for e
     CHECK(ball == 2 * rounds);
 }
 
-TEMPLATE_TEST_CASE("event: nobody is left behind by sets and resets that race", "", test::native,
+TEMPLATE_TEST_CASE("event: sets and resets that race leave no waiter behind", "", test::native,
                    test::portable) {
     using event = bide::basic_event<TestType>;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -287,8 +287,9 @@ TEMPLATE_TEST_CASE("event: nobody is left behind by sets and resets that race", 
     }
 }
 
-TEMPLATE_TEST_CASE("event: what came before set() is seen by who was let through, or saw it set",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "event: what came before set() is seen by a waiter that it lets through, or that sees it set",
+    "", test::native, test::portable) {
     for (int round = 0; round < 200; ++round) {
         bide::basic_event<TestType> e;
         int news = 0;
@@ -365,7 +366,7 @@ TEST_CASE("event: with the last of its waiters gone it is set and reset as befor
     CHECK_FALSE(through);
 }
 
-TEST_CASE("event: a chain of sets costs no stack") {
+TEST_CASE("event: a chain of sets takes constant stack space") {
     constexpr std::size_t length = 20'000;
     std::vector<bide::event> chain(length + 1);
     for (std::size_t i = 0; i < length; ++i) {
@@ -382,7 +383,8 @@ TEST_CASE("event: a chain of sets costs no stack") {
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("event: to destroy it while somebody waits terminates with its name and the count") {
+TEST_CASE(
+    "event: destroying it while there are waiters terminates with its name and their number") {
     const std::string said = test::dies([] {
         bool through = false;
         std::optional<bide::event> e(std::in_place);
@@ -400,7 +402,7 @@ TEST_CASE("event: to destroy it while somebody waits terminates with its name an
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("event: to destroy it in peace is nobody's business, set or not") {
+TEST_CASE("event: destroying it without waiters is allowed, set or not") {
     CHECK(test::contains(test::dies([] {
                              bool through = false;
                              std::optional<bide::event> e(std::in_place);
@@ -420,7 +422,7 @@ TEST_CASE("event: to destroy it in peace is nobody's business, set or not") {
 
 #endif
 
-TEMPLATE_TEST_CASE("event: who saw it set may destroy it at once, whatever the setter does", "",
+TEMPLATE_TEST_CASE("event: a thread that sees it set may destroy it before set() returns", "",
                    test::native, test::portable) {
     using event = bide::basic_event<TestType>;
     const auto make = [](void* at, int) { return ::new (at) event; };

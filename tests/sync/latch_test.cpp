@@ -188,7 +188,7 @@ TEMPLATE_TEST_CASE("latch: it counts down from max()", "", test::native, test::p
 
 // ---- Waiting
 
-TEMPLATE_TEST_CASE("latch: the last to arrive lets through all who wait, of every kind", "",
+TEMPLATE_TEST_CASE("latch: the last arrival lets every waiter through, of every kind", "",
                    test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
@@ -231,7 +231,7 @@ TEMPLATE_TEST_CASE("latch: the last to arrive lets through all who wait, of ever
     }
 }
 
-TEMPLATE_TEST_CASE("latch: each arrival counts, whoever arrives, waits and gives up meanwhile", "",
+TEMPLATE_TEST_CASE("latch: each arrival counts, while other threads arrive, wait and give up", "",
                    test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -259,8 +259,9 @@ TEMPLATE_TEST_CASE("latch: each arrival counts, whoever arrives, waits and gives
     }
 }
 
-TEMPLATE_TEST_CASE("latch: what came before an arrival is seen by who saw the count at zero", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "latch: what came before an arrival is seen by a thread that sees the count at zero", "",
+    test::native, test::portable) {
     for (int round = 0; round < 200; ++round) {
         bide::basic_latch<TestType> l(2);
         int parts[2] = {};
@@ -322,7 +323,8 @@ TEMPLATE_TEST_CASE("latch: threads and sync_wait pass it together", "", test::na
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("latch: to destroy it while somebody waits terminates with its name and the count") {
+TEST_CASE(
+    "latch: destroying it while there are waiters terminates with its name and their number") {
     const std::string said = test::dies([] {
         bool through = false;
         std::optional<bide::latch> l(std::in_place, 2);
@@ -340,7 +342,7 @@ TEST_CASE("latch: to destroy it while somebody waits terminates with its name an
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("latch: to destroy it in peace is nobody's business, open or not") {
+TEST_CASE("latch: destroying it without waiters is allowed, open or not") {
     CHECK(test::contains(test::dies([] {
                              bool through = false;
                              std::optional<bide::latch> l(std::in_place, 2);
@@ -366,7 +368,7 @@ TEST_CASE("latch: a coroutine that was let through does not come back to it, how
     what end = what::nothing_yet;
     alignas(bide::latch) unsigned char place[sizeof(bide::latch)];
     unsigned char pattern[sizeof place];
-    std::memset(pattern, 0x5a, sizeof pattern); // as a lock that is free, with somebody asleep
+    std::memset(pattern, 0x5a, sizeof pattern); // as a lock that is free, with a sleeper
     auto* const l = ::new (static_cast<void*>(place)) bide::latch(1);
     auto c = pass_on_until_stopped(later, *l, stop.get_token(), end);
     c.start();
@@ -387,9 +389,10 @@ TEST_CASE("latch: a coroutine that was let through does not come back to it, how
     CHECK(std::memcmp(place, pattern, sizeof place) == 0);
 }
 
-TEMPLATE_TEST_CASE("latch: who saw it at zero may destroy it at once, whatever those who counted "
-                   "down do",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "latch: a thread that sees it at zero may destroy it before the threads that counted "
+    "down do",
+    "", test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
     constexpr int arriving = 3;
     const auto make = [](void* at, int round) {

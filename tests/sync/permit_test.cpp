@@ -93,7 +93,7 @@ TEST_CASE("permit: a try takes all or nothing") {
     CHECK(s.available() == 0);
 }
 
-TEST_CASE("permit: an adopted one gives back what somebody else acquired") {
+TEST_CASE("permit: an adopted one gives back what its maker acquired") {
     semaphore s(3);
     s.acquire(3);
     {
@@ -300,7 +300,7 @@ TEST_CASE("permit: of a count outside [0, max()] nothing is adopted") {
     CHECK(s.available() == 1);
 }
 
-TEST_CASE("permit: what it gives back goes to who waits") {
+TEST_CASE("permit: what it gives back goes to the waiters") {
     semaphore s(2);
     permit held(s, 2);
     test::foreign next(s, 1);

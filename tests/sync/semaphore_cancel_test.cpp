@@ -181,8 +181,8 @@ TEMPLATE_TEST_CASE("semaphore: the last to be cancelled leaves its part in the c
     CHECK(s.try_acquire(3));
 }
 
-TEMPLATE_TEST_CASE("semaphore: who is cancelled behind the head leaves no trace", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a wait that is cancelled behind the head has no effect", "",
+                   test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const int leaves = GENERATE(1, 2, 3);
     CAPTURE(leaves);
@@ -254,7 +254,7 @@ TEST_CASE("semaphore: a coroutine that was granted stays granted") {
         REQUIRE(later.run_all() == 1);
         CHECK(c.done());
     }
-    SECTION("whoever closes after the grant") {
+    SECTION("closed after the grant") {
         auto c = hold_on(later, s, end);
         c.start();
         s.release();
@@ -536,7 +536,7 @@ TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited 
     CHECK(got);
 }
 
-TEST_CASE("semaphore: a stop resumes nobody on the thread that requests it") {
+TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it") {
     const test::watchdog guard;
     bide::semaphore s(1);
     std::stop_source stop;
@@ -591,7 +591,7 @@ TEST_CASE("semaphore: a coroutine without an executor goes on inside release, ou
     CHECK(seen == 1);
 }
 
-TEST_CASE("semaphore: with an executor nobody runs before release returns") {
+TEST_CASE("semaphore: with an executor no coroutine runs before release returns") {
     test::manual_executor later;
     bide::semaphore s(0);
     what ends[2] = {};

@@ -272,7 +272,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind
     test::journal turns;
     std::atomic<int> error{0};
     std::stop_source stop;
-    test::manual_executor later; // whoever lets them in, they run here
+    test::manual_executor later; // they run here, on every path
     auto r1 = read_later(m, later, turns, 1);
     auto r2 = read_later(m, later, turns, 2);
     m.lock_shared();
@@ -450,8 +450,9 @@ TEMPLATE_TEST_CASE("shared_mutex: no wait allocates", "", test::native, test::po
 
 // ---- Destruction and misuse
 
-TEMPLATE_TEST_CASE("shared_mutex: who has locked it may destroy it, whatever the last owners do",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "shared_mutex: its owner may destroy it before the unlocks of the last owners return", "",
+    test::native, test::portable) {
     using mutex = bide::basic_shared_mutex<TestType>;
     const auto make = [](void* at, int) {
         auto* const m = ::new (at) mutex;
@@ -494,7 +495,8 @@ TEST_CASE("shared_mutex: to unlock what is not locked terminates and names it") 
     CHECK(test::contains(said, "not locked"));
 }
 
-TEST_CASE("shared_mutex: to destroy it while somebody waits terminates with name and count") {
+TEST_CASE("shared_mutex: destroying it while there are waiters terminates with its name and their "
+          "number") {
     const std::string said = test::dies([] {
         test::journal turns;
         std::optional<bide::shared_mutex> m(std::in_place);

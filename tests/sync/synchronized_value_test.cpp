@@ -332,7 +332,7 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its 
     add_one(v);
     CHECK(*held == 1);
     held.unlock();
-    CHECK_FALSE(v.try_lock()); // it is the first's, who has not run yet
+    CHECK_FALSE(v.try_lock()); // it is the first's, which has not run yet
     CHECK(later.run_all() == 1);
     CHECK(c.done());
     CHECK(*v.lock() == 3);
@@ -391,7 +391,7 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine destroyed while it waits lea
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE(
-    "synchronized_value: to destroy it while somebody waits terminates with the mutex's name") {
+    "synchronized_value: destroying it while there are waiters terminates with the mutex's name") {
     const std::string said = test::dies([] {
         test::manual_executor later;
         std::optional<number> v(std::in_place, 0);
