@@ -1,12 +1,9 @@
 #include "support/alloc.hpp"
 #include "support/catch.hpp"
-#include "support/contested.hpp"
 #include "support/coroutines.hpp"
 #include "support/counted.hpp"
-#include "support/death.hpp"
 #include "support/gate.hpp"
 #include "support/jitter.hpp"
-#include "support/last_touch.hpp"
 #include "support/observing.hpp"
 #include "support/platforms.hpp"
 #include "support/stop.hpp"
@@ -19,23 +16,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
-#include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
-
-static_assert(!std::is_copy_constructible_v<bide::broadcast<int>>);
-static_assert(!std::is_move_constructible_v<bide::broadcast<int>>);
-static_assert(std::is_nothrow_copy_constructible_v<bide::broadcast_subscriber<int>>);
-static_assert(std::is_nothrow_move_constructible_v<bide::broadcast_subscriber<int>>);
-static_assert(std::is_copy_assignable_v<bide::broadcast_subscriber<int>>);
 
 namespace {
 
@@ -251,25 +238,6 @@ TEST_CASE("broadcast: one send reaches every waiter, of every kind, in the order
     CHECK(ends[1] == expected);
 }
 
-TEST_CASE("broadcast: waiters resume in the order in which they came") {
-    broadcast b(2);
-    auto first = b.subscribe();
-    auto second = b.subscribe();
-    auto third = b.subscribe();
-    test::journal turns;
-    const auto wait = [&turns](subscriber& s, int name) {
-        [](subscriber& from, test::journal& to, int who) -> test::detached {
-            const auto got = co_await from.async_recv();
-            to.add(got ? who : -1);
-        }(s, turns, name);
-    };
-    wait(third, 3);
-    wait(first, 1);
-    wait(second, 2);
-    b.send(7);
-    CHECK(turns.entries() == values{3, 1, 2});
-}
-
 TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
     const test::watchdog guard(20s);
     broadcast b(2);
@@ -291,45 +259,6 @@ TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
     CHECK(number(s.recv(stop.get_token())) == 3);
     take_until(s, stop.get_token(), ends[1]);
     CHECK(ends[1] == 4);
-}
-
-TEST_CASE("broadcast: a wait that is cancelled has no effect, and its subscriber misses nothing") {
-    const test::watchdog guard;
-    broadcast b(2);
-    auto s = b.subscribe();
-    int got = nothing_yet;
-    test::manual_executor later;
-    std::stop_source stop = test::new_stop();
-    std::atomic<int> end{nothing_yet};
-    SECTION("stopped") {
-        take_until(s, stop.get_token(), end);
-        stop.request_stop();
-        REQUIRE(test::eventually([&] { return end != nothing_yet; }));
-        CHECK(end == stopped);
-        b.send(7);
-    }
-    SECTION("timed out") {
-        take_for(s, 1ms, end);
-        REQUIRE(test::eventually([&] { return end != nothing_yet; }));
-        CHECK(end == late);
-        b.send(7);
-    }
-    SECTION("destroyed while it waits") {
-        auto c = take(s, got);
-        c.start();
-        c.destroy();
-        b.send(7);
-    }
-    SECTION("destroyed when the value had come") {
-        auto c = take_on(later, s, got);
-        c.start();
-        b.send(7);
-        CHECK(later.size() == 1);
-        c.destroy();
-        later.drop_all();
-    }
-    CHECK(got == nothing_yet);
-    CHECK(number(s.try_recv()) == 7);
 }
 
 TEST_CASE("broadcast: one that waited and is slow to go on lags like any other") {
@@ -372,40 +301,6 @@ TEST_CASE("broadcast: subscribers receive what there is after close(), and are t
     CHECK(is(s.recv(), errc::closed));
     CHECK(is(s.try_recv(), errc::closed));
     CHECK(number(other.recv()) == 3);
-}
-
-// ---- Select
-
-TEST_CASE("broadcast: a wait whose choice selected another receives nothing") {
-    broadcast b(2);
-    broadcast other(2);
-    auto s = b.subscribe();
-    auto t = other.subscribe();
-    bide::basic_choice<watched> choice;
-    test::contested first(s.async_recv().as_case(), choice);
-    test::contested second(t.async_recv().as_case(), choice);
-    CHECK_FALSE(first.start());
-    SECTION("queued in both") {
-        CHECK_FALSE(second.start());
-        b.send(1);
-        other.send(2);
-        CHECK_FALSE(second.is_complete());
-        CHECK_FALSE(second.cancel());
-    }
-    SECTION("queued in both, and taken out of one") {
-        CHECK_FALSE(second.start());
-        b.send(1);
-        CHECK(second.cancel());
-        other.send(2);
-    }
-    SECTION("on its way into the second") {
-        other.send(2);
-        b.send(1);
-        CHECK_FALSE(second.start());
-    }
-    CHECK(first.is_complete());
-    CHECK(number(first.collect()) == 1);
-    CHECK(number(t.try_recv()) == 2);
 }
 
 // ---- Elements
@@ -522,87 +417,6 @@ TEST_CASE("broadcast: no wait and no receive allocates") {
     CHECK(values{first, second, third} == values{1, 2, late});
     b.send(3);
     CHECK(got == 3);
-}
-
-#if BIDE_TESTS_CAN_DIE
-
-TEST_CASE("broadcast: destroying a subscriber while it waits terminates") {
-    const std::string said = test::dies([] {
-        bide::broadcast<int> b(1);
-        auto other = b.subscribe();
-        std::optional s(b.subscribe());
-        int got[3] = {};
-        auto first = take(*s, got[0]);
-        auto second = take(*s, got[1]);
-        auto third = take(other, got[2]);
-        first.start();
-        second.start();
-        third.start();
-        s.reset();
-    });
-    CHECK(test::contains(said, "broadcast subscriber"));
-    CHECK(test::contains(said, "2 waiting"));
-}
-
-TEST_CASE("broadcast: moving a subscriber, or assigning to it, while it waits terminates") {
-    const bool moved = GENERATE(true, false);
-    const std::string said = test::dies([moved] {
-        bide::broadcast<int> b(1);
-        auto s = b.subscribe();
-        int got = 0;
-        auto c = take(s, got);
-        c.start();
-        auto other = moved ? std::move(s) : b.subscribe();
-        s = other;
-    });
-    CHECK(test::contains(said, "broadcast subscriber"));
-    CHECK(test::contains(said, moved ? "moved from" : "1 waiting"));
-}
-
-TEST_CASE("broadcast: a subscriber whose waits are over can be destroyed") {
-    CHECK(test::contains(test::dies([] {
-                             bide::broadcast<int> b(1);
-                             std::optional s(b.subscribe());
-                             int got = 0;
-                             auto c = take(*s, got);
-                             c.start();
-                             c.destroy();
-                             auto d = take(*s, got);
-                             d.start();
-                             b.send(1);
-                             static_cast<void>(s->try_recv_for(1ms));
-                             s.reset();
-                         }),
-                         "[it lives on]"));
-}
-
-#endif
-
-TEST_CASE("broadcast: a subscriber that received may destroy all before the send returns") {
-    struct all {
-        bide::broadcast<int> b{1};
-        bide::broadcast_subscriber<int> s = b.subscribe();
-    };
-    const auto make = [](void* at, int) { return ::new (at) all; };
-    const auto send = [](all& a) { a.b.send(1); };
-    const auto wait = [](all& a, int round) {
-        switch (round % 4) {
-        case 0: static_cast<void>(a.s.recv()); break;
-        case 1: static_cast<void>(a.s.recv(std::stop_token())); break;
-        case 2:
-            while (!a.s.try_recv()) {
-                bide::native_platform::pause();
-            }
-            break;
-        default:
-            bide::sync_wait([](all& of) -> bide::task<void> {
-                const auto got = co_await of.s.async_recv();
-                static_cast<void>(got);
-            }(a));
-        }
-    };
-    INFO("BIDE_TEST_SEED=" << test::run_seed());
-    CHECK(test::late_touches<all>(1, 2'000, make, send, wait) == 0);
 }
 
 // ---- Storm
