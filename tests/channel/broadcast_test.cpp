@@ -134,7 +134,7 @@ TEST_CASE(
     CHECK(all_of(s) == expected);
 }
 
-TEST_CASE("broadcast: try_iter() gives what is there and passes over what was missed") {
+TEST_CASE("broadcast: try_iter() gives the values that are kept and passes over missed ones") {
     broadcast b(2);
     auto s = b.subscribe();
     for (int i = 1; i <= 5; ++i) {
@@ -154,7 +154,7 @@ TEST_CASE("broadcast: try_iter() gives what is there and passes over what was mi
     CHECK(got == values{4, 5, 6});
 }
 
-TEST_CASE("broadcast: one that lags again is told again, with the values missed since") {
+TEST_CASE("broadcast: a subscriber that lags again learns again how many it missed since") {
     const test::watchdog guard;
     broadcast b(2);
     auto s = b.subscribe();
@@ -169,7 +169,7 @@ TEST_CASE("broadcast: one that lags again is told again, with the values missed 
     CHECK(is(s.try_recv(), errc::empty));
 }
 
-TEST_CASE("broadcast: a copy of a subscriber goes on from the same place by itself") {
+TEST_CASE("broadcast: a copy of a subscriber receives the same values from then on") {
     const test::watchdog guard;
     broadcast b(4);
     auto first = b.subscribe();
@@ -238,7 +238,7 @@ TEST_CASE("broadcast: one send reaches every waiter, of every kind, in the order
     CHECK(ends[1] == expected);
 }
 
-TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
+TEST_CASE("broadcast: a time that has passed is one attempt, which succeeds if a value is there") {
     const test::watchdog guard(20s);
     broadcast b(2);
     auto s = b.subscribe();
@@ -261,7 +261,7 @@ TEST_CASE("broadcast: times that have passed are one look; ready comes first") {
     CHECK(ends[1] == 4);
 }
 
-TEST_CASE("broadcast: one that waited and is slow to go on lags like any other") {
+TEST_CASE("broadcast: a waiter that resumes late lags like every other subscriber") {
     broadcast b(1);
     auto s = b.subscribe();
     int got = nothing_yet;
@@ -277,7 +277,7 @@ TEST_CASE("broadcast: one that waited and is slow to go on lags like any other")
 
 // ---- Close
 
-TEST_CASE("broadcast: subscribers receive what there is after close(), and are told then") {
+TEST_CASE("broadcast: after close() subscribers receive the values that are left, then closed") {
     const test::watchdog guard;
     std::optional<broadcast> b(std::in_place, 3u);
     auto s = b->subscribe();
@@ -305,7 +305,7 @@ TEST_CASE("broadcast: subscribers receive what there is after close(), and are t
 
 // ---- Elements
 
-TEST_CASE("broadcast: a send makes no copy, a receive one, and each value goes in the end") {
+TEST_CASE("broadcast: a send makes no copy, a receive makes one, and each value is destroyed") {
     const test::watchdog guard;
     test::tally count;
     {
@@ -376,7 +376,7 @@ TEST_CASE("broadcast: a value whose copy throws is not received yet") {
     CHECK(is(s.try_recv(), errc::empty));
 }
 
-TEST_CASE("broadcast: a value may use it when it is copied and when it is destroyed") {
+TEST_CASE("broadcast: the copy constructor and the destructor of a value may use it") {
     const test::watchdog guard;
     int calls = 0;
     bide::broadcast<reentrant>* self = nullptr;

@@ -206,8 +206,8 @@ TEST_CASE("channel: an item granted to a coroutine that is destroyed goes to the
     CHECK(in.copied == 0);
 }
 
-TEST_CASE("channel: an item that came to a destroyed coroutine goes back in while there is room, "
-          "behind what is inside") {
+TEST_CASE(
+    "channel: an item of a destroyed coroutine goes back while there is room, behind all items") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u);
     const bool many = GENERATE(false, true); // async_recv_n()
@@ -245,7 +245,7 @@ TEST_CASE("channel: an item that came to a destroyed coroutine goes back in whil
     CHECK(in.copied == 0);
 }
 
-TEST_CASE("channel: an item that comes back while senders wait takes none of their places") {
+TEST_CASE("channel: an item that goes back while senders wait does not overtake them") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(1u, 2u);
     const bool many = GENERATE(false, true);
@@ -273,7 +273,7 @@ TEST_CASE("channel: an item that comes back while senders wait takes none of the
     CHECK(in.alive() == 0);
 }
 
-TEST_CASE("channel: nothing comes back into a closed channel") {
+TEST_CASE("channel: no item goes back into a closed channel") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     const bool many = GENERATE(false, true);
@@ -294,7 +294,7 @@ TEST_CASE("channel: nothing comes back into a closed channel") {
     CHECK(in.alive() == 0);
 }
 
-TEST_CASE("channel: of a coroutine that received many, the first item alone is passed on") {
+TEST_CASE("channel: of a coroutine that received many items, only the first is passed on") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     test::tally in;
@@ -365,7 +365,7 @@ test::held recv_many(Channel& ch, ints& out, std::size_t most, bool& failed) {
 
 } // namespace
 
-TEST_CASE("channel: where memory runs out, each item is in the vector or inside, in order") {
+TEST_CASE("channel: if memory runs out, each item is in the vector or in the channel, in order") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -442,7 +442,7 @@ TEST_CASE("channel: what a coroutine sent, or put in its vector, outlives it") {
     CHECK(out == ints{7, 8});
 }
 
-TEST_CASE("channel: a value that a destroyed coroutine could not send is destroyed with it") {
+TEST_CASE("channel: a value that was not sent is destroyed with its coroutine") {
     test::tally in;
     bide::channel<test::counted_once> ch(0);
     ending<sent<test::counted_once>> none;

@@ -23,9 +23,9 @@
 using namespace std::chrono_literals;
 using namespace test::channel_waits;
 
-TEMPLATE_TEST_CASE("channel: close wakes every waiter: a sender gets its value back, a receiver "
-                   "to receive nothing",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "channel: close wakes every waiter: a sender gets its value back, a receiver gets nothing", "",
+    test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);

@@ -111,9 +111,9 @@ TEMPLATE_TEST_CASE("channel: a receiver of what was sent may destroy it before t
     CHECK(test::late_touches<any_channel>(senders, 1'500, make, help, receive) == 0);
 }
 
-TEMPLATE_TEST_CASE("channel: a sender that knows its item was received may destroy it before the "
-                   "receivers do",
-                   "", test::native, test::jittery) {
+TEMPLATE_TEST_CASE(
+    "channel: a sender that knows its item was received may destroy it before the receives return",
+    "", test::native, test::jittery) {
     using any_channel = bide::basic_channel<int, TestType>;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     const auto make = [](void* at, int round) {

@@ -280,7 +280,8 @@ private:
 
 } // namespace
 
-TEST_CASE("channel: any sequence of steps does what a queue with two lines of waiters does") {
+TEST_CASE(
+    "channel: a random sequence of steps gives what a model with two queues of waiters gives") {
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (std::uint32_t round = 0; round < 60; ++round) {

@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE(
     other.request_stop(); // too late for anything
 }
 
-TEST_CASE("channel: a stop that was requested before ends what has to wait, and nothing else") {
+TEST_CASE("channel: a stop that was requested before ends only operations that have to wait") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
     channel ch(capacity);
@@ -155,10 +155,9 @@ TEST_CASE("channel: a stop or a time-out after the grant changes nothing") {
     CHECK(is_sent(send));
 }
 
-TEMPLATE_TEST_CASE(
-    "channel: a stop, a time-out and an item at once end a wait once, and the item is "
-    "received or still inside",
-    "", test::native, test::jittery) {
+TEMPLATE_TEST_CASE("channel: a stop, a time-out and an item at once end a wait once, and the item "
+                   "is received or left",
+                   "", test::native, test::jittery) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 300; ++round) {
         const auto capacity = static_cast<std::size_t>(round % 3);

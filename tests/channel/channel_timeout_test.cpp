@@ -120,8 +120,7 @@ TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE("channel: a huge time is for ever, and the wait ends by an item", "",
-                   test::native) {
+TEMPLATE_TEST_CASE("channel: a huge time-out never ends the wait, an item does", "", test::native) {
     using platform = test::observing<TestType>;
     using seconds = std::chrono::duration<double>;
     const test::watchdog guard;

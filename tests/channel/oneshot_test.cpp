@@ -274,7 +274,7 @@ TEST_CASE("oneshot: a value that was not received is destroyed with the last end
     CHECK(count.copied == 0);
 }
 
-TEST_CASE("oneshot: the sender can wait for the receiver to go") {
+TEST_CASE("oneshot: the sender can wait for the end of the receiver") {
     const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::stop_source stop = test::new_stop();
@@ -313,7 +313,8 @@ TEST_CASE("oneshot: the sender can wait for the receiver to go") {
 
 // ---- Giving up
 
-TEST_CASE("oneshot: zero, negative and past times are one look, and a value is there in any case") {
+TEST_CASE(
+    "oneshot: zero, negative and past times are one attempt, which gets a value that is there") {
     const test::watchdog guard(20s);
     auto [to, from] = oneshot<int>();
     CHECK(is(from.try_recv_for(0s), bide::errc::timeout));
@@ -410,7 +411,7 @@ TEST_CASE(
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
+TEST_CASE("oneshot: its memory stays until the wait of the receiver is over") {
     using mortal = test::observing<test::mortal>;
     const test::watchdog guard;
     std::optional ends(bide::oneshot<int, mortal>());
@@ -575,7 +576,7 @@ TEST_CASE("oneshot: an end that received, or was told, may destroy all while the
 
 // ---- Storm
 
-TEST_CASE("oneshot: whatever both ends do at once, what was sent is received, or goes with them") {
+TEST_CASE("oneshot: whatever both ends do at once, a sent value is received or destroyed") {
     using platform = test::jittery;
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());

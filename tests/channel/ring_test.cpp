@@ -378,7 +378,7 @@ TEST_CASE("ring: elements may be move-only, without a default constructor, align
     }
 }
 
-TEST_CASE("ring: it constructs nothing and destroys nothing itself") {
+TEST_CASE("ring: it neither constructs nor destroys items") {
     test::tally in;
     alignas(test::counted) std::byte last[sizeof(test::counted)];
     {

@@ -55,7 +55,7 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 
 // ---- Time-outs
 
-TEST_CASE("select: zero, negative and past times mean one look; not a number, too") {
+TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
     const test::watchdog guard(20s);
     using std::chrono::duration;
     channel ch(1);
@@ -83,7 +83,7 @@ TEST_CASE("select: zero, negative and past times mean one look; not a number, to
     CHECK(late_async(-1s) == 0);
 }
 
-TEST_CASE("select: a huge time is for ever, and the wait ends by an item") {
+TEST_CASE("select: a huge time-out never ends the wait, an item does") {
     const test::watchdog guard;
     auto each = [](auto when) {
         channel ch(1);
@@ -312,7 +312,7 @@ TEST_CASE("select: async_select takes limits as every operation does") {
     CHECK(ch.size() == 1); // nobody waits
 }
 
-TEST_CASE("select: what was granted stays granted, whatever ends come after") {
+TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
     const test::watchdog guard;
     channel ch(1);
     channel other(1);
@@ -384,7 +384,7 @@ TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") 
     }
 }
 
-TEST_CASE("select: it goes on where it is told to, else where it was let go on") {
+TEST_CASE("select: a coroutine resumes on its executor, else inside the call that granted it") {
     const test::watchdog guard;
     channel ch(1);
     test::manual_executor on;
@@ -717,7 +717,7 @@ TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is s
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("select: to ask for the result of another case is the end") {
+TEST_CASE("select: get() of a case that was not chosen terminates") {
     const std::string said = test::dies([] {
         channel ch(1);
         static_cast<void>(ch.try_send(1));
@@ -728,7 +728,7 @@ TEST_CASE("select: to ask for the result of another case is the end") {
     CHECK(test::contains(said, "not chosen"));
 }
 
-TEST_CASE("select: to destroy a channel that a select waits on is the end") {
+TEST_CASE("select: destroying a channel that a select waits on terminates") {
     const std::string said = test::dies([] {
         channel other(1);
         std::optional<channel> ch(std::in_place, 1);

@@ -172,7 +172,7 @@ TEMPLATE_TEST_CASE("select: closed is ready", "", BIDE_EACH_FORM) {
     }
 }
 
-TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves no trace", "",
+TEMPLATE_TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect", "",
                    trying<false>, trying<true>) {
     const test::watchdog guard;
     each_kind all;
@@ -195,7 +195,7 @@ TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves n
     CHECK(all.in.size() == 1);
 }
 
-TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one that waits", "",
+TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting select", "",
                    trying<false>, awaiting<false>) {
     const test::watchdog guard;
     channel a(0);
@@ -702,8 +702,9 @@ TEST_CASE("select: over channels of every capacity each item comes once, in its 
 
 // ---- What is not chosen leaves no trace
 
-TEMPLATE_TEST_CASE("select: what loses holds no permit and no item, and its value stays", "",
-                   blocking<false>, awaiting<false>) {
+TEMPLATE_TEST_CASE(
+    "select: a case that is not chosen holds no permit and no item, and its value stays", "",
+    blocking<false>, awaiting<false>) {
     const test::watchdog guard;
     bide::channel<std::string> out(1);
     bide::channel<std::string> in(1);
@@ -741,8 +742,9 @@ TEMPLATE_TEST_CASE("select: what loses holds no permit and no item, and its valu
     }
 }
 
-TEMPLATE_TEST_CASE("select: what a losing case had in part goes to those behind", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE(
+    "select: what a case that is not chosen had in part goes to the waiters behind it", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using items = bide::basic_channel<int, TestType>;
     const test::watchdog guard;
@@ -908,7 +910,7 @@ template <class Make, class Behind, class Act> void pass_over(Make first, Behind
 
 } // namespace
 
-TEST_CASE("select: whatever comes passes over those that have left, to the next that waits") {
+TEST_CASE("select: a grant passes over selects that have ended, to the next waiter") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     channel ch(capacity);
@@ -997,7 +999,7 @@ TEST_CASE("select: an exception while a case is evaluated leaves all other cases
     CHECK(bide::select(on_recv(hand), on_recv(ch)).get<1>() == 5);
 }
 
-TEST_CASE("select: one that was made and never awaited leaves no trace") {
+TEST_CASE("select: an async_select that is never awaited has no effect") {
     each_kind all;
     {
         const auto unused = all.async();

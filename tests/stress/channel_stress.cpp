@@ -475,7 +475,7 @@ TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutin
     storms<native_channel>({2, 2, 2, 60});
 }
 
-TEST_CASE("channel: nothing is lost or doubled in storms on a bad day") {
+TEST_CASE("channel: nothing is lost or doubled in storms with random delays and spurious wakes") {
     storms<jittery_channel>({2, 2, 2, 30});
 }
 
@@ -541,7 +541,7 @@ TEST_CASE("channel: four senders and four receivers: each value is seen as often
 }
 
 // No other thread comes that could wake a waiter that a lost wakeup left asleep.
-TEMPLATE_TEST_CASE("channel: every question is answered, by a thread or by a coroutine", "",
+TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a coroutine", "",
                    test::native, test::jittery) {
     using any_channel = bide::basic_channel<parcel, TestType>;
     const test::stress_time time;
@@ -587,7 +587,7 @@ TEMPLATE_TEST_CASE("channel: every question is answered, by a thread or by a cor
     } while (time.is_left());
 }
 
-TEST_CASE("channel: ten thousand fresh ones pass one value each") {
+TEST_CASE("channel: ten thousand new channels pass one value each") {
     std::optional<bide::channel<int>> ch;
     test::rendezvous both(2);
     int good = 0;

@@ -325,8 +325,8 @@ TEMPLATE_TEST_CASE(
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken so often only, too", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overtakes times, too",
+                   "", test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
     const test::watchdog guard;
@@ -365,8 +365,9 @@ TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken so often only, to
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a head that sleeps is overtaken so often only, by whomever", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: a sleeping head is overtaken at most max_overtakes times by "
+                   "all threads together",
+                   "", test::native, test::portable) {
     using platform = test::observing<TestType>;
     using mutex = bide::basic_adaptive_mutex<platform>;
     for (int round = 0; round < 20; ++round) {
@@ -589,7 +590,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a time-out is not early, by its own clock", 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a huge time is for ever, and the wait ends by an unlock", "",
+TEMPLATE_TEST_CASE("adaptive_mutex: a huge time-out never ends the wait, an unlock does", "",
                    test::native, test::portable) {
     using platform = test::observing<TestType>;
     bide::basic_adaptive_mutex<platform> m;
@@ -778,7 +779,7 @@ TEST_CASE("adaptive_mutex: a stop or a time-out that comes after the grant is to
     m.unlock();
 }
 
-TEST_CASE("adaptive_mutex: a chain of unlocks costs no stack") {
+TEST_CASE("adaptive_mutex: a chain of unlocks takes constant stack space") {
     bide::adaptive_mutex m;
     int passed = 0;
     m.lock();
@@ -868,7 +869,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: no wait allocates", "", test::native, test::
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("adaptive_mutex: to unlock it unlocked terminates with its name") {
+TEST_CASE("adaptive_mutex: unlocking it while it is not locked terminates with its name") {
     const std::string said = test::dies([] {
         bide::adaptive_mutex m;
         m.lock();

@@ -52,7 +52,7 @@ template <class Kind> using gate_of = typename Kind::template gate<typename Kind
 
 // ---- Deadlines
 
-TEMPLATE_TEST_CASE("event and latch: zero, negative and past times mean one look", "",
+TEMPLATE_TEST_CASE("event and latch: zero, negative and past times mean one attempt", "",
                    an_event<test::native>, an_event<test::portable>, a_latch<test::native>,
                    a_latch<test::portable>) {
     using std::chrono::duration;
@@ -96,7 +96,7 @@ TEMPLATE_TEST_CASE("event and latch: a time-out is not early, by its own clock",
     CHECK(steady_clock::now() >= before + 15ms);
 }
 
-TEMPLATE_TEST_CASE("event and latch: a huge time is for ever, and the wait ends by the opening", "",
+TEMPLATE_TEST_CASE("event and latch: a huge time-out never ends the wait, the opening does", "",
                    an_event<test::native>, an_event<test::portable>, a_latch<test::native>,
                    a_latch<test::portable>) {
     using platform = test::observing<typename TestType::platform>;
@@ -250,9 +250,8 @@ TEMPLATE_TEST_CASE(
 
 // ---- Coroutines
 
-TEMPLATE_TEST_CASE(
-    "event and latch: a coroutine that is destroyed while it waits is not waited for", "",
-    an_event<test::native>, a_latch<test::native>) {
+TEMPLATE_TEST_CASE("event and latch: a coroutine that is destroyed while it waits leaves the queue",
+                   "", an_event<test::native>, a_latch<test::native>) {
     const test::watchdog guard;
     const int leaves = GENERATE(0, 1, 2);
     CAPTURE(leaves);

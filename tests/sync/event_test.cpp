@@ -310,8 +310,9 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE("event: two that set are both seen by one that resets, looks and waits", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "event: a consumer that resets, looks and waits misses no set() of two producers", "",
+    test::native, test::portable) {
     constexpr int items = 2'000;
     bide::basic_event<TestType> e;
     std::atomic<int> stored[2] = {};
@@ -350,7 +351,7 @@ TEMPLATE_TEST_CASE("event: two that set are both seen by one that resets, looks 
 
 // ---- Coroutines
 
-TEST_CASE("event: with the last of its waiters gone it is set and reset as before") {
+TEST_CASE("event: after its last waiter has left, it is set and reset as before") {
     const test::watchdog guard;
     bide::event e;
     bool through = false;

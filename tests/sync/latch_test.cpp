@@ -96,7 +96,8 @@ TEMPLATE_TEST_CASE("latch: it opens when the count is zero, and not before", "",
     CHECK(l.try_wait());
 }
 
-TEMPLATE_TEST_CASE("latch: of none it is open at once", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("latch: with a count of 0 it is open at once", "", test::native,
+                   test::portable) {
     const test::watchdog guard;
     bide::basic_latch<TestType> l(0);
     CHECK(l.try_wait());
@@ -284,7 +285,7 @@ TEMPLATE_TEST_CASE(
 
 // ---- Coroutines
 
-TEST_CASE("latch: with the last of its waiters gone it counts as before") {
+TEST_CASE("latch: after its last waiter has left, it counts as before") {
     const test::watchdog guard;
     bide::latch l(2);
     bool through = false;
@@ -361,7 +362,7 @@ TEST_CASE("latch: destroying it without waiters is allowed, open or not") {
 
 #endif
 
-TEST_CASE("latch: a coroutine that was let through does not come back to it, however it goes on") {
+TEST_CASE("latch: a coroutine that was let through does not access it again, wherever it resumes") {
     const test::watchdog guard;
     test::manual_executor later;
     std::stop_source stop;
@@ -390,8 +391,7 @@ TEST_CASE("latch: a coroutine that was let through does not come back to it, how
 }
 
 TEMPLATE_TEST_CASE(
-    "latch: a thread that sees it at zero may destroy it before the threads that counted "
-    "down do",
+    "latch: a thread that sees it at zero may destroy it before the calls of count_down() return",
     "", test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
     constexpr int arriving = 3;

@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("mutex: it is locked until it is unlocked", "", test::native,
     const std::scoped_lock lock(m);
 }
 
-TEMPLATE_TEST_CASE("mutex: one thread at a time is inside", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("mutex: one thread at a time has it", "", test::native, test::portable) {
     bide::basic_mutex<TestType> m;
     constexpr int each = 5'000;
     int count = 0;
@@ -198,8 +198,8 @@ TEST_CASE("mutex: std::condition_variable_any waits with it") {
 
 // ---- Deadlines and stops
 
-TEMPLATE_TEST_CASE("mutex: a time-out is false, not early, and leaves no trace", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("mutex: a time-out returns false, is not early, and has no effect", "",
+                   test::native, test::portable) {
     using mutex = bide::basic_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -317,7 +317,8 @@ TEST_CASE("mutex: a coroutine holds it over suspensions and changes of thread") 
     m.unlock();
 }
 
-TEST_CASE("mutex: a coroutine that ends while it waits, or holds it, leaves no trace") {
+TEST_CASE("mutex: a coroutine that is destroyed while it waits, or holds it, leaves the queue, or "
+          "unlocks") {
     bide::mutex m;
     bool first_locked = false;
     bool second_locked = false;
@@ -406,7 +407,7 @@ TEMPLATE_TEST_CASE("mutex: its owner may destroy it before the unlock of the las
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("mutex: to unlock it while it is not locked terminates and names it") {
+TEST_CASE("mutex: unlocking it while it is not locked terminates and names it") {
     bide::mutex m;
     const std::string said = test::dies([&] { m.unlock(); });
     char name[64];

@@ -167,7 +167,7 @@ TEMPLATE_TEST_CASE("semaphore: a cancelled head passes its partial grant on", ""
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: the last to be cancelled leaves its part in the count", "",
+TEMPLATE_TEST_CASE("semaphore: the part of the last waiter that is cancelled goes to the count", "",
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(1);
@@ -362,8 +362,9 @@ TEMPLATE_TEST_CASE("semaphore: a waker cancels another waiter that its release h
     two.reset(); // nothing touches it any more
 }
 
-TEMPLATE_TEST_CASE("semaphore: cancelling a waiter that does not wait is true, and changes nothing",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "semaphore: cancelling a waiter that does not wait returns true and changes nothing", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(0);
@@ -440,8 +441,8 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 }
 #endif
 
-TEMPLATE_TEST_CASE("semaphore: what can be had at once is, even stopped or past the deadline", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: free permits are acquired even after a stop or past the deadline",
+                   "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(5);
@@ -500,7 +501,7 @@ TEMPLATE_TEST_CASE("semaphore: a time-out is not early, by its own clock", "", t
     CHECK(steady_clock::now() >= start + 15ms);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a huge time is for ever, and the wait ends by a release", "",
+TEMPLATE_TEST_CASE("semaphore: a huge time-out never ends the wait, a release does", "",
                    test::native, test::portable) {
     bide::basic_semaphore<TestType> s(0);
     bool got[4] = {};
@@ -565,7 +566,7 @@ TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it
 
 // ---- Where a coroutine resumes
 
-TEST_CASE("semaphore: a coroutine without an executor goes on inside release, out of every lock") {
+TEST_CASE("semaphore: a coroutine without an executor resumes inside release, under no lock") {
     const test::watchdog guard;
     bide::semaphore s(0);
     std::thread::id on;
@@ -610,7 +611,7 @@ TEST_CASE("semaphore: with an executor no coroutine runs before release returns"
     CHECK(ends[1] == what::granted);
 }
 
-TEST_CASE("semaphore: a coroutine in sync_wait goes on there") {
+TEST_CASE("semaphore: a coroutine in sync_wait resumes there") {
     bide::semaphore s(0);
     std::thread::id id;
     const std::thread::id mine = test::this_thread();
@@ -629,7 +630,7 @@ TEST_CASE("semaphore: a coroutine in sync_wait goes on there") {
     CHECK(where != id);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a chain of releases costs no stack", "", test::native,
+TEMPLATE_TEST_CASE("semaphore: a chain of releases takes constant stack space", "", test::native,
                    test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);

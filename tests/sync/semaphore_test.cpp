@@ -51,8 +51,8 @@ TEST_CASE("semaphore: it can be constant-initialised") {
     ready_at_start.release(3);
 }
 
-TEMPLATE_TEST_CASE("semaphore: what is acquired is gone until it is released", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: an acquired permit is not free until it is released", "",
+                   test::native, test::portable) {
     bide::basic_semaphore<TestType> s(5);
     CHECK(s.available() == 5);
     CHECK(s.waiters() == 0);
@@ -75,8 +75,7 @@ TEMPLATE_TEST_CASE("semaphore: what is acquired is gone until it is released", "
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: it counts up to max() and not further", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: it counts up to max()", "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     constexpr std::ptrdiff_t max = semaphore::max();
     STATIC_REQUIRE(max >= std::numeric_limits<std::int32_t>::max() / 4);
@@ -206,8 +205,9 @@ TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: a large request is served in part, and the small behind it wait", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "semaphore: a large request is served in part, and smaller requests behind it wait", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     test::journal turns;
@@ -373,7 +373,7 @@ TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants retu
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: close is true the first time only", "", test::native,
+TEMPLATE_TEST_CASE("semaphore: only the first close() returns true", "", test::native,
                    test::portable) {
     bide::basic_semaphore<TestType> s(1);
     STATIC_REQUIRE(noexcept(s.close()));

@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("shared_mutex: one writer xor any number of readers", "", tes
     const std::scoped_lock writer(m);
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: readers are inside at the same time", "", test::native,
+TEMPLATE_TEST_CASE("shared_mutex: readers have it at the same time", "", test::native,
                    test::portable) {
     bide::basic_shared_mutex<TestType> m;
     std::atomic<int> inside{0};
@@ -330,7 +330,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up leaves no trace", "", test::native,
+TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up has no effect", "", test::native,
                    test::portable) {
     using mutex = bide::basic_shared_mutex<TestType>;
     mutex m;
@@ -349,7 +349,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up leaves no trace", "", t
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a writer comes to its turn though readers are always inside", "",
+TEMPLATE_TEST_CASE("shared_mutex: a writer gets it although new readers keep coming", "",
                    test::native, test::portable) {
     // The readers do their best not to leave the mutex to itself: each waits until the other is in
     // again, as long as no writer keeps it out.
@@ -471,7 +471,7 @@ TEMPLATE_TEST_CASE(
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("shared_mutex: to unlock what is not locked terminates and names it") {
+TEST_CASE("shared_mutex: unlocking it while it is not locked terminates and names it") {
     bide::shared_mutex m;
     char name[64];
     std::snprintf(name, sizeof name, "shared_mutex %p", static_cast<void*>(&m));
