@@ -85,7 +85,7 @@ TEMPLATE_TEST_CASE("channel: a time-out is not early, by its own clock, and leav
         CHECK(none.try_send(1));
         CHECK(none.size() == 1); // it was not received
     } else {
-        CHECK(came_back(none.try_send(1), errc::full, 1)); // nobody waits
+        CHECK(came_back(none.try_send(1), errc::full, 1)); // there are no waiters
     }
 }
 

@@ -762,9 +762,9 @@ TEST_CASE("handles: a select takes them, and an unbounded channel, as it takes a
     auto closed = bide::select(bide::on_recv(ch), bide::on_recv(rx));
     CHECK(closed.index() == 1);
     CHECK_FALSE(closed.template get<1>());
-    auto nobody = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
-    CHECK(nobody.index() == 0);
-    CHECK(is(nobody.template get<0>(), errc::closed));
+    auto none = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
+    CHECK(none.index() == 0);
+    CHECK(is(none.template get<0>(), errc::closed));
 }
 
 // ---- Many

@@ -309,7 +309,7 @@ TEST_CASE("select: async_select takes limits as every operation does") {
         CHECK(ready.got()->get<0>() == 2);
     }
     REQUIRE(ch.try_send(3));
-    CHECK(ch.size() == 1); // nobody waits
+    CHECK(ch.size() == 1); // there are no waiters
 }
 
 TEST_CASE("select: a stop or a time-out after the grant changes nothing") {

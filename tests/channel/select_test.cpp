@@ -1527,21 +1527,21 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
     int sent = 0;
     ints times(threads);
     for (int i = 0; i < threads; ++i) {
-        for (const int whom : met[static_cast<std::size_t>(i)]) {
-            REQUIRE(whom >= -1);
-            REQUIRE(whom != i); // not itself
-            if (whom == -1) {
+        for (const int partner : met[static_cast<std::size_t>(i)]) {
+            REQUIRE(partner >= -1);
+            REQUIRE(partner != i); // not itself
+            if (partner == -1) {
                 ++sent;
             } else {
-                ++times[static_cast<std::size_t>(whom)];
+                ++times[static_cast<std::size_t>(partner)];
             }
         }
     }
     CHECK(sent == threads * rounds / 2);
     for (int i = 0; i < threads; ++i) {
         int mine = 0;
-        for (const int whom : met[static_cast<std::size_t>(i)]) {
-            mine += whom == -1 ? 1 : 0;
+        for (const int partner : met[static_cast<std::size_t>(i)]) {
+            mine += partner == -1 ? 1 : 0;
         }
         REQUIRE(times[static_cast<std::size_t>(i)] == mine);
     }

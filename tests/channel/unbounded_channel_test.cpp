@@ -587,7 +587,7 @@ TEST_CASE(
     auto second = granted(2);
     second.destroy();
     CHECK(ch.size() == 1);
-    auto nobody = recv_later(later, ch, told); // never started
+    auto none = recv_later(later, ch, told); // never started
     CHECK(ch.recv() == 2);
 
     // Before the others, whatever the place of those in their segment.

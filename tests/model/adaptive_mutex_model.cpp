@@ -1,5 +1,5 @@
-// adaptive_mutex: one at a time; the head of the queue is overtaken only so often, and never
-// forgotten.
+// adaptive_mutex: one owner at a time. The head of the queue is overtaken a bounded number of times
+// and never forgotten.
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/adaptive_mutex.hpp>

@@ -1,5 +1,5 @@
-// channel: every item that is sent is received, once, or is in the channel, whichever side waits,
-// gives up or closes. No waiter sleeps beside an item or a free slot. No granted waiter blocks another.
+// channel: every item that is sent is received once or is in the channel, whichever side waits, gives
+// up or closes. No waiter sleeps beside an item or room. No operation waits for a granted waiter.
 
 #include <bide/channel/channel.hpp>
 #include <bide/core/ready_queue.hpp>
@@ -875,8 +875,8 @@ void two_and_two() {
     MODEL_REQUIRE(first + second == 3);
 }
 
-// Two send, one of them for a time only, one receives until closed, one for a time only; whichever sends
-// without limit closes.
+// Two senders, one of them with a time-out, and two receivers, one of them with a time-out, the other
+// until it is closed. The sender without a time-out closes.
 void all_at_once() {
     const auto n = static_cast<std::size_t>(model::choose(3));
     basic_channel<awake> c(n);

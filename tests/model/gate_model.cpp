@@ -1,5 +1,5 @@
-// event, latch: every waiter is let through when the count comes to zero, with what came before
-// it; the gate may go as soon as one has seen it open.
+// event, latch: every waiter is let through when the count comes to zero, and sees what came before.
+// The gate may be destroyed as soon as one waiter has seen it open.
 
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>

@@ -1,5 +1,5 @@
-// ring: what is pushed is popped, once, in order, with what came before it; full, empty and closed
-// are said only where they are so.
+// ring: what is pushed is popped once, in order, and the popper sees what came before the push. The
+// ring reports full, empty and closed only if it is.
 
 #include <bide/channel/ring.hpp>
 #include <model/channel_support.hpp>

@@ -1,5 +1,5 @@
-// select: one case happens, the other cases have no effect, also beside other waiters; no waiter is
-// left asleep beside what could have happened.
+// select: exactly one case happens, the other cases have no effect, also beside other waiters. No
+// waiter sleeps beside a case that could have happened.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>

@@ -1,5 +1,5 @@
-// semaphore: every permit that was released reaches one waiter, in the order of their coming, or
-// the count; none is made, none is lost, and what came before the release comes with it.
+// semaphore: every released permit reaches one waiter, in the order in which they came, or the count.
+// No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
 #include <model/sync_support.hpp>

@@ -1,6 +1,5 @@
-// oneshot, broadcast, watch: what is sent is seen by its receiver, with what came before it, and
-// a receiver may then destroy everything; no waiter sleeps beside its value; values are read
-// before they are destroyed.
+// oneshot, broadcast, watch: the receiver sees what is sent, with what came before it, and may then
+// destroy everything. No waiter sleeps beside its value. Values are read before they are destroyed.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>

@@ -1,6 +1,6 @@
-// unbounded_channel and handles: what is sent is received, by a waiter or a later receiver; it,
-// or saw the channel closed, may destroy it; and the last handle of each kind does what it is there
-// for, once.
+// unbounded_channel and handles: what is sent is received, by a waiter or a later receiver. A thread
+// that has the item, or saw the channel closed, may destroy the channel. The last handle of a side
+// closes it, the last user frees it, once.
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>

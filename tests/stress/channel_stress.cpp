@@ -1,5 +1,5 @@
-// All kinds of senders and receivers meet in one channel, give up in every way
-// there is, and one of them closes it in between. At the end the items are counted.
+// All kinds of senders and receivers meet in one channel and give up in every way. One of them closes
+// it meanwhile. At the end the items are counted.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"

@@ -1,5 +1,5 @@
-// Events and latches: no waiter is left behind a gate that has opened, and a waiter let through may
-// destroy it.
+// Events and latches: no waiter is left behind a gate that has opened, and a waiter that was let
+// through may destroy the gate.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"

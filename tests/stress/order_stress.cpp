@@ -1,5 +1,5 @@
-// Random steps on one thread, each compared with a number and a list of waiters: the waiters that are
-// granted, in which order, what is left. Nothing here depends on time or on other threads.
+// Random steps on one thread, each compared with a model of a number and a list of waiters: which
+// waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"

@@ -1,5 +1,5 @@
-// Selects among themselves and with all others that wait: each item comes once, no permit is lost,
-// and no waiter is left asleep.
+// Selects beside selects and beside every other kind of waiter: each item comes once, no permit is
+// lost, and no waiter is left asleep.
 
 #include "support/catch.hpp"
 #include "support/gate.hpp"

@@ -1,5 +1,5 @@
-// All kinds of waiters wait for the same permits, give up in every way there is, and at
-// the end the permits are counted.
+// All kinds of waiters wait for the same permits and give up in every way. At the end the permits are
+// counted.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"

@@ -1,5 +1,5 @@
-// All kinds of senders and receivers, in every way there is, which give up in every way; at the
-// end the items are counted: each was received once, in its sender's order, or is inside.
+// All kinds of senders and receivers, which give up in every way. At the end the items are counted:
+// each was received once, in its sender's order, or is in the channel.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"

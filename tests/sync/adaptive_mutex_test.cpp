@@ -48,7 +48,7 @@ using counts = std::vector<int>;
 constinit bide::adaptive_mutex ready_at_start;
 
 // A platform whose sleepers do not resume before they may, and whose clock can be put forward: a
-// was roused is late for as long as the test likes.
+// thread that was roused is late for as long as the test wants.
 template <class Base> struct late_riser : Base {
     inline static std::atomic<int> asleep{0};
     inline static std::atomic<bool> stay{false};
@@ -741,8 +741,8 @@ TEST_CASE("adaptive_mutex: a coroutine destroyed after the grant gives it back")
     auto granted = hold_on(later, m, locked[0]);
     auto next = hold(m, locked[1]);
     granted.start();
-    const bool somebody_waits = GENERATE(false, true);
-    if (somebody_waits) {
+    const bool has_waiter = GENERATE(false, true);
+    if (has_waiter) {
         next.start();
     }
     m.unlock();
@@ -751,9 +751,9 @@ TEST_CASE("adaptive_mutex: a coroutine destroyed after the grant gives it back")
     later.drop_all();
     granted.destroy();
     CHECK_FALSE(locked[0]);
-    CHECK(locked[1] == somebody_waits);
-    CHECK(m.try_lock() != somebody_waits);
-    if (!somebody_waits) {
+    CHECK(locked[1] == has_waiter);
+    CHECK(m.try_lock() != has_waiter);
+    if (!has_waiter) {
         m.unlock();
     }
 }

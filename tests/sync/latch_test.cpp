@@ -109,13 +109,13 @@ TEMPLATE_TEST_CASE("latch: with a count of 0 it is open at once", "", test::nati
 TEMPLATE_TEST_CASE("latch: a count outside [0, max()] is refused and changes nothing", "",
                    test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
-    const bool somebody_waits = GENERATE(false, true);
-    CAPTURE(somebody_waits);
+    const bool has_waiter = GENERATE(false, true);
+    CAPTURE(has_waiter);
     const test::watchdog guard;
     latch l(2);
     bool through = false;
     auto c = pass(l, through);
-    if (somebody_waits) {
+    if (has_waiter) {
         c.start();
     }
     for (const std::ptrdiff_t n : {std::ptrdiff_t{-1}, std::numeric_limits<std::ptrdiff_t>::min(),
@@ -131,19 +131,19 @@ TEMPLATE_TEST_CASE("latch: a count outside [0, max()] is refused and changes not
     CHECK_FALSE(through);
     l.count_down();
     CHECK(l.try_wait());
-    CHECK(through == somebody_waits);
+    CHECK(through == has_waiter);
 }
 
 TEMPLATE_TEST_CASE("latch: to count down more than is left is refused and changes nothing", "",
                    test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
-    const bool somebody_waits = GENERATE(false, true);
-    CAPTURE(somebody_waits);
+    const bool has_waiter = GENERATE(false, true);
+    CAPTURE(has_waiter);
     const test::watchdog guard;
     latch l(2);
     bool through = false;
     auto c = pass(l, through);
-    if (somebody_waits) {
+    if (has_waiter) {
         c.start();
     }
     for (const std::ptrdiff_t n : {std::ptrdiff_t{3}, std::ptrdiff_t{4}, latch::max()}) {
@@ -157,7 +157,7 @@ TEMPLATE_TEST_CASE("latch: to count down more than is left is refused and change
     CHECK_THROWS_AS(l.count_down(2), std::invalid_argument);
     CHECK_FALSE(l.try_wait());
     l.count_down();
-    CHECK(through == somebody_waits);
+    CHECK(through == has_waiter);
     CHECK_THROWS_AS(l.count_down(), std::invalid_argument);
     CHECK_THROWS_AS(l.arrive_and_wait(), std::invalid_argument);
     CHECK(l.try_wait());
@@ -165,14 +165,14 @@ TEMPLATE_TEST_CASE("latch: to count down more than is left is refused and change
 
 TEMPLATE_TEST_CASE("latch: it counts down from max()", "", test::native, test::portable) {
     using latch = bide::basic_latch<TestType>;
-    const bool somebody_waits = GENERATE(false, true);
-    CAPTURE(somebody_waits);
+    const bool has_waiter = GENERATE(false, true);
+    CAPTURE(has_waiter);
     latch all(latch::max());
     latch most(latch::max());
     bool through[2] = {};
     auto first = pass(all, through[0]);
     auto second = pass(most, through[1]);
-    if (somebody_waits) {
+    if (has_waiter) {
         first.start();
         second.start();
     }
@@ -183,8 +183,8 @@ TEMPLATE_TEST_CASE("latch: it counts down from max()", "", test::native, test::p
     CHECK_FALSE(through[1]);
     most.count_down();
     CHECK(most.try_wait());
-    CHECK(through[0] == somebody_waits);
-    CHECK(through[1] == somebody_waits);
+    CHECK(through[0] == has_waiter);
+    CHECK(through[1] == has_waiter);
 }
 
 // ---- Waiting

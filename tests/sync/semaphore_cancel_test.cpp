@@ -578,9 +578,9 @@ TEST_CASE("semaphore: a coroutine without an executor resumes inside release, un
         id = test::this_thread();
         notes.add(1);
         // Each of these wants the lock, or hangs if it is held.
-        test::foreign nobody(from, 1);
-        nobody.start();
-        nobody.cancel();
+        test::foreign queued(from, 1);
+        queued.start();
+        queued.cancel();
         from.release(2);
         n = from.available();
     }(s, on, seen, turns);

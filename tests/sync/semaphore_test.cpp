@@ -112,13 +112,13 @@ TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using permit = bide::basic_permit<TestType>;
-    const bool somebody_waits = GENERATE(false, true);
-    CAPTURE(somebody_waits);
+    const bool has_waiter = GENERATE(false, true);
+    CAPTURE(has_waiter);
     const test::watchdog guard;
 
     semaphore s(2);
     test::foreign head(s, 5);
-    if (somebody_waits) {
+    if (has_waiter) {
         head.start();
     }
     for (const std::ptrdiff_t n :
@@ -137,16 +137,16 @@ TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes
         CHECK_FALSE(s.try_acquire(n));
         CHECK_FALSE(permit(s, std::try_to_lock, n));
         CHECK(s.forget_permits(n) == 0);
-        test::foreign nobody(s, n);
-        CHECK_FALSE(nobody.start());
-        CHECK_FALSE(nobody.is_complete());
+        test::foreign refused(s, n);
+        CHECK_FALSE(refused.start());
+        CHECK_FALSE(refused.is_complete());
 
-        CHECK(s.available() == (somebody_waits ? 0 : 2));
-        CHECK(s.waiters() == (somebody_waits ? 1 : 0));
+        CHECK(s.available() == (has_waiter ? 0 : 2));
+        CHECK(s.waiters() == (has_waiter ? 1 : 0));
     }
     s.release(3);
-    CHECK(s.available() == (somebody_waits ? 0 : 5));
-    CHECK(head.is_complete() == somebody_waits);
+    CHECK(s.available() == (has_waiter ? 0 : 5));
+    CHECK(head.is_complete() == has_waiter);
 }
 
 TEMPLATE_TEST_CASE("semaphore: forgotten permits are gone, as many as were free", "", test::native,
