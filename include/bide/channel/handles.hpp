@@ -226,8 +226,8 @@ class basic_receiver
       public detail::receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
     using handle = detail::channel_handle<T, Platform, Core, detail::side::receiving>;
 
-    /// The type of an item.
 public:
+    /// The type of an item.
     using value_type = T;
 
 private:

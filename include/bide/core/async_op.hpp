@@ -102,6 +102,8 @@ public:
         : ops_(&what), target_(target) {
         limits_.until = until;
     }
+
+    /// Takes over an operation that was not awaited.
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
@@ -188,16 +190,20 @@ private:
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
+    /// Constructs the awaiter of `op`, which exists until the end of the await expression.
     explicit awaiter(basic_async_op& op) noexcept : op_(op) {}
     awaiter(const awaiter&) = delete;
     awaiter& operator=(const awaiter&) = delete;
 
+    /// Cancels the wait if the coroutine is destroyed while it is suspended.
     ~awaiter() {
         if (suspended_) {
             abandon();
         }
     }
 
+    /// Tries the operation.
+    /// Returns: true if the coroutine need not suspend.
     bool await_ready() noexcept {
         op_.target_.carry(op_.payload_);
         const ops& how = *op_.ops_; // read before the call, where compilers know its value
@@ -209,6 +215,8 @@ public:
         return ready_ != wait_status::waiting;
     }
 
+    /// Queues the wait.
+    /// Returns: true if the coroutine stays suspended.
     // Not inlined, so that the compiler keeps nothing of it in the frame: once the node is queued,
     // another thread may resume the coroutine and destroy the frame.
     template <class Promise>
@@ -249,6 +257,7 @@ public:
         return false;
     }
 
+    /// Returns the value of the operation, or throws its error.
     T await_resume() {
         suspended_ = false;
         disarm();
