@@ -22,10 +22,10 @@
 namespace bide::inline BIDE_ABI {
 
 /// A mutex for short sections that threads enter often. TimedLockable, not recursive.
-/// It is unfair: a thread that finds the mutex free takes it before the waiters do. Overtaking
-/// is bounded: the first waiter is overtaken at most max_overtakes times, and once
-/// max_overtake_time has passed since it was first woken, the next unlock() hands it the mutex.
-/// Coroutines may wait for it too; unlock() always hands it to them.
+/// It is unfair: a thread that finds the mutex free takes it before the waiters do. Overtaking is
+/// bounded. The first waiter is overtaken at most max_overtakes times. If it wakes, fails to lock,
+/// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
+/// the mutex. Coroutines may wait for it too; unlock() always hands it to them.
 template <class Platform> class basic_adaptive_mutex {
     using queue = detail::basic_adaptive_lock<Platform>;
     using wait = thread_wait<queue, Platform>;
@@ -33,7 +33,8 @@ template <class Platform> class basic_adaptive_mutex {
 public:
     /// How often the first waiter is overtaken at most.
     static constexpr unsigned max_overtakes = queue::max_overtakes;
-    /// How long the first waiter is overtaken at most, from the moment when it was first woken.
+    /// How long the first waiter is overtaken, from the moment when it was first woken, until it
+    /// asks to be handed the mutex.
     static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
     /// Constructs a mutex that is not locked.

@@ -100,6 +100,7 @@ public:
     }
 
     /// Calls f(value) while the mutex is locked.
+    /// Blocks: as Mutex::lock() does.
     /// Returns: what f returns.
     /// Throws: what f throws; the mutex is unlocked then.
     template <class F> decltype(auto) with(F&& f) {

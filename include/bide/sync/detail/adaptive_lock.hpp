@@ -6,15 +6,16 @@
 //
 // If an unlock hands the mutex to a sleeper, it stays unused until the sleeper runs. So an unlock
 // wakes the head of the queue and leaves the mutex free ("it floats"): a running thread may
-// overtake the head. Each floating unlock lowers `left`. At zero, or once max_overtake_time has
-// passed since the head was first woken, the next unlock hands the mutex over. Coroutines, foreign
-// wakers and cases of a select are always handed the mutex: they are never woken only to try.
+// overtake the head. Each floating unlock lowers `left`. At zero the next unlock hands the mutex
+// over. So it does once the head has woken, failed to take the mutex, and seen that
+// max_overtake_time has passed since it was first woken. Coroutines, foreign wakers and cases of a
+// select are always handed the mutex: they are never woken only to try.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
 //   taken      the mutex is locked
 //   notified   the head of the queue is awake and will try to take the mutex
-//   handoff    the head has waited for max_overtake_time
+//   handoff    the head was overtaken for max_overtake_time
 //   left       how often the head may still be overtaken
 //
 //   taken queued notified
