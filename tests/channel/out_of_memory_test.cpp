@@ -451,7 +451,7 @@ TEST_CASE("select, oneshot, broadcast, watch: where an allocation fails, nothing
 TEST_CASE("handles: a moved-from handle terminates if there is no memory for its closed channel") {
     if (test::counts_allocations()) {
         const std::string said = test::dies(&use_moved_from_handle);
-        CHECK(said == "bide: no memory for what a channel handle that was moved from stands for\n");
+        CHECK(said == "bide: no memory for the closed channel of moved-from channel handles\n");
     }
 }
 #endif

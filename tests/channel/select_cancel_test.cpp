@@ -807,6 +807,6 @@ TEST_CASE("select: a wait that cannot be one of several terminates with a messag
         const bide::select_case<outcome> never(std::move(inner).as_case());
     });
     CAPTURE(said);
-    CHECK(test::contains(said, "is no case"));
+    CHECK(test::contains(said, "is not allowed as a case"));
 }
 #endif
