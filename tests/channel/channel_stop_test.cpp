@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE(
     CHECK(recv[0].on != std::this_thread::get_id());
     CHECK_FALSE(send[1].done);
     CHECK_FALSE(recv[1].done);
-    for (int i = 0; i < 2; ++i) { // the others are served
+    for (int i = 0; i < 2; ++i) { // the other two are served
         CHECK(empty.try_send(i));
     }
     ints came = take_all(full);

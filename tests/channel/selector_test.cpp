@@ -216,7 +216,7 @@ TEST_CASE("selector: a handler may add and remove cases, its own too") {
     mine = any.add(on_recv(a), [&, alive](std::optional<int> got) {
         seen.push_back(*got);
         any.remove(mine);
-        for (int i = 0; i < 50; ++i) { // wherever the others lie now
+        for (int i = 0; i < 50; ++i) { // wherever the other cases lie
             any.add(on_recv(b), [&](std::optional<int> item) { seen.push_back(*item); });
         }
         seen.push_back(static_cast<int>(alive.size()));

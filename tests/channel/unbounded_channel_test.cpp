@@ -590,7 +590,7 @@ TEST_CASE(
     auto none = recv_later(later, ch, told); // never started
     CHECK(ch.recv() == 2);
 
-    // Before the others, whatever the place of those in their segment.
+    // Before all other items, whatever their place in the segment.
     for (int inside = 0; inside <= segment<int>; inside += segment<int> / 4) {
         auto third = granted(3);
         auto fourth = granted(4);

@@ -90,7 +90,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
         });
         b.park(deadline::never());
         MODEL_REQUIRE(data == 1);
-        delete g; // though the others are on their way out
+        delete g; // though the other calls have not returned
     });
     model::check("event: two that set", {}, [] {
         event e;

@@ -940,7 +940,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: its last owner may destroy it at once", "", 
         const std::lock_guard lock(s.mutex);
         --s.users;
     };
-    // Until the others have had it: their unlocks may still be on their way out.
+    // Until the other owners have had it: their unlocks may not have returned.
     const auto outlast = [](shared& s, int round) {
         for (bool last = false; !last;) {
             if (round % 3 == 0) {

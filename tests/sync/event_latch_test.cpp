@@ -380,7 +380,7 @@ TEMPLATE_TEST_CASE(
     an_event<test::native>, a_latch<test::native>) {
     auto g = std::make_unique<gate_of<TestType>>();
     int through = 0;
-    // The first of three: the others are through, too, and have not run.
+    // The first of three: the other two are let through, too, and have not run.
     [](std::unique_ptr<gate_of<TestType>>& at, int& n) -> test::detached {
         co_await at->async_wait();
         at.reset();
