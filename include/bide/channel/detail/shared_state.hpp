@@ -49,8 +49,7 @@ public:
 
     // Returns true if the caller has the only reference, so that no other user can get one.
     bool is_alone() const noexcept {
-        // Order: acquire [shared_state.reference]; the last user frees after all
-        // other users.
+        // Order: acquire [shared_state.reference]; the last user frees after all other users.
         return word_.load(std::memory_order_acquire) / reference == 1;
     }
 
