@@ -79,8 +79,8 @@ protected:
         const word dropped = drops ? reference : 0;
         // Order: relaxed; the CAS decides, for references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; releases the lock [L1]; release [shared_state.mark] with the marks and
-        // [shared_state.reference] with the reference. Failure: look again.
+        // Order: acq_rel; releases the lock [lock_bits.release]; release [shared_state.mark] with
+        // the marks and [shared_state.reference] with the reference. Failure: look again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }

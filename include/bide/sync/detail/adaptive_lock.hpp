@@ -220,7 +220,7 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
             granted.push(head);
         }
     }
-    // Order: by release_as [L1], which is a release [adaptive_mutex.unlock] too.
+    // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
     lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
     granted.publish(wait_status::granted);
 }
@@ -314,8 +314,8 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexce
         if (!is_free) {
             next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
         }
-        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release [L1] if the step
-        // releases the queue's lock. Failure: look again.
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                         std::memory_order_relaxed)) {
             if (is_free) {
@@ -369,8 +369,8 @@ template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) 
         } else if (was_head) {
             next = (next & taken) | (taken_anew() & ~taken);
         }
-        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release [L1] if the step
-        // releases the queue's lock. Failure: look again.
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                          std::memory_order_relaxed)) {
             continue;

@@ -150,7 +150,8 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     while ((seen & queued) == 0) { // the waiters have left meanwhile
         const bool enough = seen / one >= n;
         const word next = (enough ? seen - n * one : seen) & ~lock::both;
-        // Order: release [gate.arrive] and [L1]; as above, and the step releases the lock.
+        // Order: release [gate.arrive] and [lock_bits.release]; as above, and the step releases the
+        // lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);

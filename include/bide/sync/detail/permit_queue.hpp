@@ -224,9 +224,9 @@ template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node
             }
             return wait_status::waiting;
         }
-        // Order: acquire [permit.release], for the permits that are taken, and [L1], for the queue
-        // under the lock. If the step releases the lock, nothing was read or written under it.
-        // Failure: look again.
+        // Order: acquire [permit.release], for the permits that are taken, and [lock_bits.release],
+        // for the queue under the lock. If the step releases the lock, nothing was read or written
+        // under it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             if (enough) {
@@ -286,7 +286,8 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     while ((seen & queued) == 0) {
         const bool overflow = seen / one > limit - n;
         const word next = (overflow ? seen : seen + n * one) & ~lock::both;
-        // Order: release [permit.release] and [L1]; as in give, and the step releases the lock.
+        // Order: release [permit.release] and [lock_bits.release]; as in give, and the step
+        // releases the lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
