@@ -137,9 +137,9 @@ template <class Channel> test::detached recv_all(Channel& ch, ints& out) {
 
 // ---- Capacity
 
-TEMPLATE_TEST_CASE("channel: its capacity is exact, its size is what is inside, and it is first in "
-                   "first out",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "channel: its capacity is exact, its size counts its items, and it is first in, first out", "",
+    test::native, test::portable) {
     for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
         bide::basic_channel<int, TestType> ch(capacity);
         REQUIRE(ch.capacity() == capacity);
@@ -162,7 +162,7 @@ TEMPLATE_TEST_CASE("channel: its capacity is exact, its size is what is inside, 
     }
 }
 
-TEST_CASE("channel: every form of send and recv that need not wait does not") {
+TEST_CASE("channel: no form of send or recv waits if it can succeed at once") {
     const test::watchdog guard;
     channel ch(3);
     std::stop_source stopped = test::new_stop();
@@ -185,8 +185,8 @@ TEST_CASE("channel: every form of send and recv that need not wait does not") {
     }
 }
 
-TEST_CASE("channel: what does not go in comes back, in every form, and what is not there is not "
-          "made up") {
+TEST_CASE("channel: an item that is not sent comes back, and an empty channel gives none, in every "
+          "form") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     bide::channel<std::string> ch(capacity);
@@ -232,7 +232,7 @@ TEMPLATE_TEST_CASE("channel: without a capacity it is empty and full at any time
     auto sender = send_one(ch, 5, ok);
     sender.start();
     CHECK(nothing_inside());
-    CHECK(came_back(ch.try_send(1), errc::full, 1)); // another sender is nobody to meet
+    CHECK(came_back(ch.try_send(1), errc::full, 1)); // another sender is no receiver
     CHECK(ch.try_recv().value() == 5);
     CHECK(ok);
     CHECK(nothing_inside());
@@ -249,7 +249,7 @@ TEMPLATE_TEST_CASE("channel: without a capacity a try_send succeeds if a receive
     auto other = recv_one(ch, second);
     receiver.start();
     other.start();
-    CHECK(is(ch.try_recv(), errc::empty)); // another receiver is nobody to meet
+    CHECK(is(ch.try_recv(), errc::empty)); // another receiver is no sender
     CHECK(ch.try_send(1));
     CHECK(first == 1);
     CHECK_FALSE(second);
@@ -266,8 +266,8 @@ TEMPLATE_TEST_CASE("channel: without a capacity a try_send succeeds if a receive
 
 // ---- Closing
 
-TEMPLATE_TEST_CASE("channel: it is closed once, for good, and says so", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("channel: only the first close() returns true, and it stays closed", "",
+                   test::native, test::portable) {
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 7u);
     bide::basic_channel<int, TestType> ch(capacity);
     CHECK_FALSE(ch.is_closed());
@@ -307,7 +307,7 @@ TEST_CASE(
     CHECK(ch.size() == before);
 }
 
-TEST_CASE("channel: receives after close give what is inside, then closed") {
+TEST_CASE("channel: receives after close give the items that are left, then closed") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 2u, 3u, 6u);
     channel ch(capacity);
@@ -357,7 +357,7 @@ TEST_CASE("channel: closed comes before stopped") {
 
 // ---- Batches
 
-TEMPLATE_TEST_CASE("channel: try_send_n moves a prefix and leaves the others alone", "",
+TEMPLATE_TEST_CASE("channel: try_send_n moves a prefix and leaves the rest unchanged", "",
                    test::native, test::portable) {
     for (std::size_t capacity = 1; capacity <= 5; ++capacity) {
         for (std::size_t before = 0; before < 2 * capacity; ++before) { // where in the ring
@@ -412,8 +412,8 @@ TEMPLATE_TEST_CASE("channel: try_recv_n appends what there is, at most as many a
     CHECK(out == numbers(0, next));
 }
 
-TEMPLATE_TEST_CASE("channel: recv_n takes what there is, too, and none of none", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("channel: recv_n takes the items that are there, and none if none is asked for",
+                   "", test::native, test::portable) {
     const test::watchdog guard;
     bide::basic_channel<int, TestType> ch(3);
     ints out{7};
@@ -430,7 +430,8 @@ TEMPLATE_TEST_CASE("channel: recv_n takes what there is, too, and none of none",
     CHECK(ch.recv_n(out, 0) == 0);
 }
 
-TEMPLATE_TEST_CASE("channel: batches meet those who wait", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("channel: batches serve the waiters of the other side", "", test::native,
+                   test::portable) {
     const std::size_t capacity = GENERATE(0u, 1u, 2u);
     bide::basic_channel<int, TestType> ch(capacity);
     ints got;
@@ -476,8 +477,7 @@ TEST_CASE("channel: a loop over it receives until it is closed and drained") {
     }
 }
 
-TEST_CASE("channel: try_iter() gives what is inside and what comes meanwhile, and ends without "
-          "waiting") {
+TEST_CASE("channel: try_iter() gives present items and new ones, and ends without waiting") {
     bide::channel<std::unique_ptr<int>> ch(4);
     ints out;
     const auto send = [&ch](int i) { return ch.try_send(std::make_unique<int>(i)).has_value(); };
@@ -501,7 +501,7 @@ TEST_CASE("channel: try_iter() gives what is inside and what comes meanwhile, an
     CHECK(left.begin() == left.end());
 }
 
-TEST_CASE("channel: a loop that is left takes nothing but what it has seen") {
+TEST_CASE("channel: a loop that ends early has received only the items that it saw") {
     channel ch(4);
     for (int i = 0; i < 4; ++i) {
         REQUIRE(ch.try_send(i));
@@ -576,7 +576,7 @@ TEMPLATE_TEST_CASE("channel: attempts and sends of elements of every size succee
         }
         CHECK(is(ch.try_recv(), errc::empty));
 
-        std::optional<TestType> out; // to one who waits
+        std::optional<TestType> out; // to a waiter
         auto waiting = recv_one(ch, out);
         waiting.start();
         CHECK(ch.try_send(value));
@@ -623,7 +623,7 @@ TEST_CASE("channel: elements may be move-only, without a default constructor, al
 
 // ---- Lifetimes
 
-TEMPLATE_TEST_CASE("channel: what is inside is destroyed with it, once", "", test::native,
+TEMPLATE_TEST_CASE("channel: the items in it are destroyed with it, once", "", test::native,
                    test::portable) {
     for (std::size_t capacity = 1; capacity <= 6; ++capacity) {
         for (std::size_t inside = 0; inside <= capacity; ++inside) {
@@ -652,8 +652,7 @@ TEMPLATE_TEST_CASE("channel: what is inside is destroyed with it, once", "", tes
     }
 }
 
-TEST_CASE(
-    "channel: of an item nothing is left, and it is never copied, whatever comes of its send") {
+TEST_CASE("channel: each item is destroyed, and never copied, whatever the result of its send") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     test::tally in;
@@ -781,7 +780,7 @@ TEST_CASE("channel: the destructor of an item that came out, or back, may use th
 
 // A coroutine that sends all the time finds the channel full at each position in turn, one that
 // receives finds it empty there.
-TEST_CASE("channel: those who wait are served at every position, also when 16-bit stamps wrap") {
+TEST_CASE("channel: waiters are served at every position, also when 16-bit stamps wrap") {
     const test::watchdog guard;
     for (std::size_t capacity = 0; capacity <= 9; ++capacity) {
         CAPTURE(capacity);
@@ -866,7 +865,7 @@ TEST_CASE("channel: a random walk of attempts does what a deque does, whatever t
 
 // ---- Bad input
 
-TEST_CASE("channel: a capacity beyond all memory throws") {
+TEST_CASE("channel: a capacity that no memory can hold throws") {
     using pages = bide::channel<large>;
     using small = bide::basic_channel<int, test::native, std::uint16_t>;
     constexpr auto most = std::numeric_limits<std::size_t>::max();
@@ -913,7 +912,7 @@ TEST_CASE("channel: durations that are not numbers, negative or beyond all time 
 
 // ---- Allocation
 
-TEST_CASE("channel: nothing allocates after construction, but for what a vector needs") {
+TEST_CASE("channel: only the constructor and the vectors of batches allocate") {
     const std::size_t capacity = GENERATE(0u, 1u, 3u, 64u);
     const std::size_t at_first = test::allocations_here();
     channel ch(capacity);

@@ -160,7 +160,7 @@ TEST_CASE("handles: a bounded channel is full with as many items as its capacity
     CHECK_FALSE(rx.is_full());
 }
 
-TEMPLATE_TEST_CASE("handles: those of one channel are told from those of another", "", bounded,
+TEMPLATE_TEST_CASE("handles: same_channel() tells the handles of two channels apart", "", bounded,
                    unbounded) {
     auto [tx, rx] = TestType::template make<int>();
     auto [other_tx, other_rx] = TestType::template make<int>();
@@ -233,9 +233,9 @@ TEST_CASE("handles: the channel and its counts are one allocation, and a copy is
 
 // ---- The last one
 
-TEMPLATE_TEST_CASE("handles: where the last sender is gone the channel is closed, and receivers "
-                   "drain it",
-                   "", bounded, unbounded) {
+TEMPLATE_TEST_CASE(
+    "handles: if the last sender is destroyed, the channel is closed and receivers drain it", "",
+    bounded, unbounded) {
     const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int>();
     {
@@ -263,9 +263,9 @@ TEMPLATE_TEST_CASE("handles: where the last sender is gone the channel is closed
     CHECK(is(other.try_recv(), errc::closed));
 }
 
-TEMPLATE_TEST_CASE("handles: where the last receiver is gone the channel is closed, and what is "
-                   "inside is destroyed",
-                   "", bounded, unbounded) {
+TEMPLATE_TEST_CASE(
+    "handles: if the last receiver is destroyed, the channel is closed and its items are destroyed",
+    "", bounded, unbounded) {
     test::tally t;
     auto [tx, rx] = TestType::template make<test::counted_once>();
     for (int i = 0; i < 3; ++i) {
@@ -289,7 +289,8 @@ TEMPLATE_TEST_CASE("handles: where the last receiver is gone the channel is clos
     CHECK(t.copied == 0);
 }
 
-TEMPLATE_TEST_CASE("handles: close() by any of them is for all", "", bounded, unbounded) {
+TEMPLATE_TEST_CASE("handles: close() through any handle closes the channel for all", "", bounded,
+                   unbounded) {
     auto [tx, rx] = TestType::template make<int>();
     auto tx2 = tx;
     auto rx2 = rx;
@@ -302,8 +303,8 @@ TEMPLATE_TEST_CASE("handles: close() by any of them is for all", "", bounded, un
     CHECK_FALSE(rx2.recv());
 }
 
-TEMPLATE_TEST_CASE("handles: who waits to receive is told when the last sender goes", "", bounded,
-                   unbounded) {
+TEMPLATE_TEST_CASE("handles: a waiting receiver learns that the last sender is destroyed", "",
+                   bounded, unbounded) {
     using platform = test::observing<test::native>;
     const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int, platform>();
@@ -330,7 +331,7 @@ TEMPLATE_TEST_CASE("handles: who waits to receive is told when the last sender g
     CHECK(closed[1]);
 }
 
-TEST_CASE("handles: who waits to send gets the item back when the last receiver goes") {
+TEST_CASE("handles: a waiting sender gets its item back when the last receiver is destroyed") {
     using platform = test::observing<test::native>;
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u);
@@ -360,7 +361,7 @@ TEST_CASE("handles: who waits to send gets the item back when the last receiver 
 
 // ---- Moved from, assigned
 
-TEMPLATE_TEST_CASE("handles: one that was moved from answers as a closed channel does", "", bounded,
+TEMPLATE_TEST_CASE("handles: a moved-from handle acts as one of a closed channel", "", bounded,
                    unbounded) {
     const test::watchdog guard;
     auto [tx, rx] = TestType::template make<int>();
@@ -688,7 +689,7 @@ TEST_CASE("handles: an item that holds a sender of its channel does not go back 
     CHECK(destroyed == 1); // it saw its channel closed
 }
 
-TEST_CASE("handles: a chain of channels is as long as one likes") {
+TEST_CASE("handles: a chain of nested channels of any length can be destroyed") {
     const test::watchdog guard;
     constexpr int length = 10'000;
     auto [tx, rx] = make_channel<int>(1);
@@ -761,9 +762,9 @@ TEST_CASE("handles: a select takes them, and an unbounded channel, as it takes a
     auto closed = bide::select(bide::on_recv(ch), bide::on_recv(rx));
     CHECK(closed.index() == 1);
     CHECK_FALSE(closed.template get<1>());
-    auto nobody = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
-    CHECK(nobody.index() == 0);
-    CHECK(is(nobody.template get<0>(), errc::closed));
+    auto none = bide::select(bide::on_send(tx, value), bide::on_recv(ch)); // moved from
+    CHECK(none.index() == 0);
+    CHECK(is(none.template get<0>(), errc::closed));
 }
 
 // ---- Many

@@ -81,7 +81,7 @@ template <class Sender> test::held note_closed(Sender& of, bool& out) {
 
 // ---- One value
 
-TEST_CASE("oneshot: a value is received once, whoever comes first") {
+TEST_CASE("oneshot: a value is received once, whether the sender or the receiver comes first") {
     const test::watchdog guard;
     auto [to, from] = oneshot<std::unique_ptr<int>>();
     std::atomic<int> got{nothing_yet};
@@ -164,7 +164,7 @@ TEST_CASE("oneshot: a sender that goes without sending closes") {
     const test::watchdog guard;
     std::optional<std::pair<sender<int>, receiver<int>>> both(oneshot<int>());
     auto from = std::move(both->second);
-    SECTION("for who comes later") {
+    SECTION("for a later receive") {
         both.reset();
         CHECK(is(from.try_recv(), bide::errc::closed));
         CHECK(is(from.recv(), bide::errc::closed));
@@ -173,7 +173,7 @@ TEST_CASE("oneshot: a sender that goes without sending closes") {
             co_return co_await f.async_recv();
         }(from)));
     }
-    SECTION("for who waits, however many") {
+    SECTION("for all waiters") {
         std::atomic<int> got[2] = {};
         note(from, got[0]);
         note(from, got[1]);
@@ -191,7 +191,7 @@ TEST_CASE("oneshot: a sender that goes without sending closes") {
     }
 }
 
-TEST_CASE("oneshot: of several who wait, the first gets the value and the others are told") {
+TEST_CASE("oneshot: of several waiters, the first gets the value and all others get closed") {
     const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::atomic<int> got[2] = {};
@@ -262,7 +262,7 @@ TEST_CASE("oneshot: close() ends the receiver's own waits") {
     CHECK(to.is_closed());
 }
 
-TEST_CASE("oneshot: a value that nobody received is destroyed with the later of the two") {
+TEST_CASE("oneshot: a value that was not received is destroyed with the last end") {
     test::tally count;
     {
         auto [to, from] = oneshot<test::counted_once>();
@@ -274,7 +274,7 @@ TEST_CASE("oneshot: a value that nobody received is destroyed with the later of 
     CHECK(count.copied == 0);
 }
 
-TEST_CASE("oneshot: the sender can wait for the receiver to go") {
+TEST_CASE("oneshot: the sender can wait for the end of the receiver") {
     const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::stop_source stop = test::new_stop();
@@ -313,7 +313,8 @@ TEST_CASE("oneshot: the sender can wait for the receiver to go") {
 
 // ---- Giving up
 
-TEST_CASE("oneshot: zero, negative and past times are one look, and a value is there in any case") {
+TEST_CASE(
+    "oneshot: zero, negative and past times are one attempt, which gets a value that is there") {
     const test::watchdog guard(20s);
     auto [to, from] = oneshot<int>();
     CHECK(is(from.try_recv_for(0s), bide::errc::timeout));
@@ -324,7 +325,7 @@ TEST_CASE("oneshot: zero, negative and past times are one look, and a value is t
     CHECK(number(from.try_recv_for(-1h)) == 7);
 }
 
-TEST_CASE("oneshot: who is stopped leaves no trace, and the value is for the next") {
+TEST_CASE("oneshot: a wait that is stopped has no effect, and the next one gets the value") {
     const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     std::stop_source stop = test::new_stop();
@@ -410,7 +411,7 @@ TEST_CASE(
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
+TEST_CASE("oneshot: its memory stays until the wait of the receiver is over") {
     using mortal = test::observing<test::mortal>;
     const test::watchdog guard;
     std::optional ends(bide::oneshot<int, mortal>());
@@ -437,7 +438,7 @@ TEST_CASE("oneshot: its memory stays until the receiver's wait is over") {
     CHECK(test::mortal::gone == 1);
 }
 
-TEST_CASE("oneshot: who received may let everything go at once, inside send()") {
+TEST_CASE("oneshot: a receiver that is resumed inside send() may destroy everything") {
     std::optional<std::pair<sender<int>, receiver<int>>> both(oneshot<int>());
     int got = nothing_yet;
     [](auto& of, int& out) -> test::detached {
@@ -452,7 +453,7 @@ TEST_CASE("oneshot: who received may let everything go at once, inside send()") 
 
 // ---- Select
 
-TEST_CASE("oneshot: a wait whose choice fell elsewhere takes no value") {
+TEST_CASE("oneshot: a wait whose choice selected another takes no value") {
     const test::watchdog guard;
     auto [to, from] = oneshot<int>();
     auto [other_to, other_from] = oneshot<int>();
@@ -522,7 +523,7 @@ TEST_CASE("oneshot: one allocation, and none in any wait") {
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("oneshot: a sender that goes while somebody waits for the receiver's end terminates") {
+TEST_CASE("oneshot: destroying a sender while it waits in closed() terminates") {
     const std::string said = test::dies([] {
         auto [to, from] = bide::oneshot<int>();
         bool told = false;
@@ -538,7 +539,7 @@ TEST_CASE("oneshot: a sender that goes while somebody waits for the receiver's e
 
 #endif
 
-TEST_CASE("oneshot: who received, or was told, may let everything go, whatever the other does") {
+TEST_CASE("oneshot: an end that received, or was told, may destroy all while the other end works") {
     using both = std::pair<bide::oneshot_sender<int>, bide::oneshot_receiver<int>>;
     const auto make = [](void* at, int) { return ::new (at) both(bide::oneshot<int>()); };
     const auto send = [](both& b) { static_cast<void>(std::move(b.first).send(1)); };
@@ -575,7 +576,7 @@ TEST_CASE("oneshot: who received, or was told, may let everything go, whatever t
 
 // ---- Storm
 
-TEST_CASE("oneshot: whatever both ends do at once, what was sent is received, or goes with them") {
+TEST_CASE("oneshot: whatever both ends do at once, a sent value is received or destroyed") {
     using platform = test::jittery;
     const test::watchdog guard;
     INFO("BIDE_TEST_SEED=" << test::run_seed());

@@ -448,10 +448,10 @@ TEST_CASE("select, oneshot, broadcast, watch: where an allocation fails, nothing
 }
 
 #if BIDE_TESTS_CAN_DIE
-TEST_CASE("handles: one that was moved from, without memory for what it stands for, terminates") {
+TEST_CASE("handles: a moved-from handle terminates if there is no memory for its closed channel") {
     if (test::counts_allocations()) {
         const std::string said = test::dies(&use_moved_from_handle);
-        CHECK(said == "bide: no memory for what a channel handle that was moved from stands for\n");
+        CHECK(said == "bide: no memory for the closed channel of moved-from channel handles\n");
     }
 }
 #endif

@@ -173,7 +173,7 @@ TEMPLATE_TEST_CASE("ring: the largest capacity of its stamp is exact", "", std::
 
 // ---- Stamps
 
-TEMPLATE_TEST_CASE("ring: its stamps wrap, and nobody notices", "", std::uint8_t, std::uint16_t) {
+TEMPLATE_TEST_CASE("ring: it works when its stamps wrap", "", std::uint8_t, std::uint16_t) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
         CAPTURE(capacity);
@@ -259,7 +259,7 @@ TEST_CASE("ring: it is closed once, for pushes at once, for pops when nothing is
                 REQUIRE(r.size() == inside);
                 REQUIRE(r.is_empty() == (inside == 0));
                 REQUIRE(push(r, 99) == attempt::closed);
-                REQUIRE_FALSE(r.is_full()); // nobody has to wait for that
+                REQUIRE_FALSE(r.is_full()); // a closed ring is no reason to wait
                 while (pop(r, out) == attempt::done) {
                 }
                 REQUIRE(pop(r, out) == attempt::closed);
@@ -378,7 +378,7 @@ TEST_CASE("ring: elements may be move-only, without a default constructor, align
     }
 }
 
-TEST_CASE("ring: it constructs nothing and destroys nothing itself") {
+TEST_CASE("ring: it neither constructs nor destroys items") {
     test::tally in;
     alignas(test::counted) std::byte last[sizeof(test::counted)];
     {
@@ -404,7 +404,7 @@ TEST_CASE("ring: it constructs nothing and destroys nothing itself") {
 // ---- Many at a time
 
 // Producers push numbers of their own, one by one or in batches, consumers write down what they pop;
-// somebody counts all the while.
+// another thread calls size() all the while.
 TEMPLATE_TEST_CASE("ring: each item is popped once, each producer's in order, never more inside "
                    "than fit",
                    "", test::native, test::jittery) {

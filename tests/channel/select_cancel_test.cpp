@@ -55,7 +55,7 @@ template <class R> bool is(const R& got, errc why) { return !got && got.error() 
 
 // ---- Time-outs
 
-TEST_CASE("select: zero, negative and past times mean one look; not a number, too") {
+TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
     const test::watchdog guard(20s);
     using std::chrono::duration;
     channel ch(1);
@@ -83,7 +83,7 @@ TEST_CASE("select: zero, negative and past times mean one look; not a number, to
     CHECK(late_async(-1s) == 0);
 }
 
-TEST_CASE("select: a huge time is for ever, and the wait ends by an item") {
+TEST_CASE("select: a huge time-out never ends the wait, an item does") {
     const test::watchdog guard;
     auto each = [](auto when) {
         channel ch(1);
@@ -309,10 +309,10 @@ TEST_CASE("select: async_select takes limits as every operation does") {
         CHECK(ready.got()->get<0>() == 2);
     }
     REQUIRE(ch.try_send(3));
-    CHECK(ch.size() == 1); // nobody waits
+    CHECK(ch.size() == 1); // there are no waiters
 }
 
-TEST_CASE("select: what was granted stays granted, whatever ends come after") {
+TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
     const test::watchdog guard;
     channel ch(1);
     channel other(1);
@@ -349,7 +349,7 @@ TEST_CASE("select: what was granted stays granted, whatever ends come after") {
     CHECK(ch.try_recv().value() == 2);
 }
 
-TEST_CASE("select: a stop resumes nobody on the thread that requests it") {
+TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") {
     const test::watchdog guard;
     channel ch(1);
     bide::semaphore s(2);
@@ -384,7 +384,7 @@ TEST_CASE("select: a stop resumes nobody on the thread that requests it") {
     }
 }
 
-TEST_CASE("select: it goes on where it is told to, else where it was let go on") {
+TEST_CASE("select: a coroutine resumes on its executor, else inside the call that granted it") {
     const test::watchdog guard;
     channel ch(1);
     test::manual_executor on;
@@ -430,7 +430,7 @@ TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing b
     CHECK(all->out.empty());
     CHECK(all->value == 7);
     CHECK(is_left_alone(hand));
-    all.reset(); // nobody waits
+    all.reset(); // there are no waiters
 }
 
 TEST_CASE("select: what came to a coroutine that is destroyed goes to the next, or back") {
@@ -544,7 +544,7 @@ TEST_CASE("select: of all items that go through, or do not, none is left, and no
     CHECK(tally.copied == 0);
 }
 
-TEMPLATE_TEST_CASE("select: whoever was chosen for may destroy what it waited for, whatever the "
+TEMPLATE_TEST_CASE("select: a select may destroy what it waited for, whatever the "
                    "other side still does",
                    "", test::native, test::portable) {
     using items = bide::basic_channel<int, TestType>;
@@ -717,7 +717,7 @@ TEST_CASE("select: a null pointer variable is nothing to send, a value of 0 is s
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("select: to ask for the result of another case is the end") {
+TEST_CASE("select: get() of a case that was not chosen terminates") {
     const std::string said = test::dies([] {
         channel ch(1);
         static_cast<void>(ch.try_send(1));
@@ -728,7 +728,7 @@ TEST_CASE("select: to ask for the result of another case is the end") {
     CHECK(test::contains(said, "not chosen"));
 }
 
-TEST_CASE("select: to destroy a channel that a select waits on is the end") {
+TEST_CASE("select: destroying a channel that a select waits on terminates") {
     const std::string said = test::dies([] {
         channel other(1);
         std::optional<channel> ch(std::in_place, 1);
@@ -769,7 +769,7 @@ TEST_CASE("select: a waker may destroy a select that its release has decided") {
     CHECK(first.is_complete());
     CHECK_FALSE(ran);
     CHECK(s.available() == 1);
-    REQUIRE(ch.try_send(1)); // nobody waits for it any more
+    REQUIRE(ch.try_send(1)); // no receiver waits any more
     CHECK(ch.size() == 1);
 }
 
@@ -807,6 +807,6 @@ TEST_CASE("select: a wait that cannot be one of several terminates with a messag
         const bide::select_case<outcome> never(std::move(inner).as_case());
     });
     CAPTURE(said);
-    CHECK(test::contains(said, "is no case"));
+    CHECK(test::contains(said, "is not allowed as a case"));
 }
 #endif

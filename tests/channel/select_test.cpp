@@ -172,7 +172,7 @@ TEMPLATE_TEST_CASE("select: closed is ready", "", BIDE_EACH_FORM) {
     }
 }
 
-TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves no trace", "",
+TEMPLATE_TEST_CASE("select: try_select returns nothing if no case is ready, and has no effect", "",
                    trying<false>, trying<true>) {
     const test::watchdog guard;
     each_kind all;
@@ -191,11 +191,11 @@ TEMPLATE_TEST_CASE("select: one that must not wait answers nothing, and leaves n
         REQUIRE(value == 3);
         REQUIRE(is_left_alone(hand));
     }
-    REQUIRE(all.in.try_send(1)); // nobody takes it
+    REQUIRE(all.in.try_send(1)); // no receiver takes it
     CHECK(all.in.size() == 1);
 }
 
-TEMPLATE_TEST_CASE("select: without a capacity, one that must not wait meets one that waits", "",
+TEMPLATE_TEST_CASE("select: without a capacity, a try_select meets a waiting select", "",
                    trying<false>, awaiting<false>) {
     const test::watchdog guard;
     channel a(0);
@@ -702,8 +702,9 @@ TEST_CASE("select: over channels of every capacity each item comes once, in its 
 
 // ---- What is not chosen leaves no trace
 
-TEMPLATE_TEST_CASE("select: what loses holds no permit and no item, and its value stays", "",
-                   blocking<false>, awaiting<false>) {
+TEMPLATE_TEST_CASE(
+    "select: a case that is not chosen holds no permit and no item, and its value stays", "",
+    blocking<false>, awaiting<false>) {
     const test::watchdog guard;
     bide::channel<std::string> out(1);
     bide::channel<std::string> in(1);
@@ -741,8 +742,9 @@ TEMPLATE_TEST_CASE("select: what loses holds no permit and no item, and its valu
     }
 }
 
-TEMPLATE_TEST_CASE("select: what a losing case had in part goes to those behind", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE(
+    "select: what a case that is not chosen had in part goes to the waiters behind it", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using items = bide::basic_channel<int, TestType>;
     const test::watchdog guard;
@@ -908,7 +910,7 @@ template <class Make, class Behind, class Act> void pass_over(Make first, Behind
 
 } // namespace
 
-TEST_CASE("select: whatever comes passes over those that have left, to the next that waits") {
+TEST_CASE("select: a grant passes over selects that have ended, to the next waiter") {
     const test::watchdog guard;
     const std::size_t capacity = GENERATE(0u, 1u, 3u);
     channel ch(capacity);
@@ -974,7 +976,7 @@ TEMPLATE_TEST_CASE("select: each operand is evaluated once, in every form", "", 
     CHECK(ints(asked, asked + 4) == ints(4, 1));
 }
 
-TEST_CASE("select: an exception while a case is evaluated leaves the others usable") {
+TEST_CASE("select: an exception while a case is evaluated leaves all other cases usable") {
     const test::watchdog guard;
     channel hand(0);
     channel ch(1);
@@ -997,7 +999,7 @@ TEST_CASE("select: an exception while a case is evaluated leaves the others usab
     CHECK(bide::select(on_recv(hand), on_recv(ch)).get<1>() == 5);
 }
 
-TEST_CASE("select: one that was made and never awaited leaves no trace") {
+TEST_CASE("select: an async_select that is never awaited has no effect") {
     each_kind all;
     {
         const auto unused = all.async();
@@ -1511,7 +1513,7 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
     constexpr int rounds = 5;
     bide::basic_channel<int, TestType> hand(0);
     test::rendezvous all(threads);
-    std::vector<ints> met(threads); // whom; -1: it has sent
+    std::vector<ints> met(threads); // the partner of each; -1: it has sent
     test::run_threads(threads, [&](int i) {
         ints& mine = met[static_cast<std::size_t>(i)];
         mine.reserve(rounds);
@@ -1519,27 +1521,27 @@ TEMPLATE_TEST_CASE("select: 44 threads that each offer to send and to receive pa
             int value = i;
             auto got = bide::select(on_send(hand, value), on_recv(hand));
             mine.push_back(got.index() == 0 ? -1 : got.template get<1>().value_or(-2));
-            all.meet(); // nobody is left over
+            all.meet(); // no thread is left over
         }
     });
     int sent = 0;
     ints times(threads);
     for (int i = 0; i < threads; ++i) {
-        for (const int whom : met[static_cast<std::size_t>(i)]) {
-            REQUIRE(whom >= -1);
-            REQUIRE(whom != i); // not itself
-            if (whom == -1) {
+        for (const int partner : met[static_cast<std::size_t>(i)]) {
+            REQUIRE(partner >= -1);
+            REQUIRE(partner != i); // not itself
+            if (partner == -1) {
                 ++sent;
             } else {
-                ++times[static_cast<std::size_t>(whom)];
+                ++times[static_cast<std::size_t>(partner)];
             }
         }
     }
     CHECK(sent == threads * rounds / 2);
     for (int i = 0; i < threads; ++i) {
         int mine = 0;
-        for (const int whom : met[static_cast<std::size_t>(i)]) {
-            mine += whom == -1 ? 1 : 0;
+        for (const int partner : met[static_cast<std::size_t>(i)]) {
+            mine += partner == -1 ? 1 : 0;
         }
         REQUIRE(times[static_cast<std::size_t>(i)] == mine);
     }

@@ -182,7 +182,7 @@ TEST_CASE("selector: an index is a case's own until that is removed") {
     CHECK_FALSE(any.remove(4));
     CHECK(any.size() == 3);
     REQUIRE(inboxes[1].try_send(1));
-    CHECK_FALSE(any.try_select().has_value()); // nobody asks for it
+    CHECK_FALSE(any.try_select().has_value()); // no receiver asks for it
     REQUIRE(inboxes[3].try_send(1));
     CHECK(any.select() == 3);
     CHECK(from == 3);
@@ -216,7 +216,7 @@ TEST_CASE("selector: a handler may add and remove cases, its own too") {
     mine = any.add(on_recv(a), [&, alive](std::optional<int> got) {
         seen.push_back(*got);
         any.remove(mine);
-        for (int i = 0; i < 50; ++i) { // wherever the others lie now
+        for (int i = 0; i < 50; ++i) { // wherever the other cases lie
             any.add(on_recv(b), [&](std::optional<int> item) { seen.push_back(*item); });
         }
         seen.push_back(static_cast<int>(alive.size()));

@@ -201,13 +201,12 @@ TEST_CASE("unbounded_channel: what is not there is not made up, in any form") {
         CHECK(is(ch.recv(stopped.get_token()), errc::stopped));
         CHECK(ch.try_recv_n(out, 3) == 0);
         CHECK(out == ints{1});
-        REQUIRE(ch.send(7)); // those who gave up have left no trace
+        REQUIRE(ch.send(7)); // the waits that ended early had no effect
         REQUIRE(ch.recv() == 7);
     }
 }
 
-TEST_CASE(
-    "unbounded_channel: a batch goes in and out at once, and those who wait are served first") {
+TEST_CASE("unbounded_channel: a batch goes in and out at once, and waiters are served first") {
     const test::watchdog guard;
     channel ch;
     ints first;
@@ -254,7 +253,7 @@ TEST_CASE("unbounded_channel: items of every kind are moved, never copied, and d
             const auto back = ch.send(test::counted_once(t, -5));
             CHECK(back.error().value.number() == -5);
         }
-        CHECK(t.alive() == n - n / 2); // those that nobody takes
+        CHECK(t.alive() == n - n / 2); // those that are not received
     }
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
@@ -435,7 +434,7 @@ TEST_CASE("unbounded_channel: receives drain a closed channel, and then say so, 
     CHECK(out == ints{4, 5, -1});
 }
 
-TEMPLATE_TEST_CASE("unbounded_channel: close tells all who wait, of every kind", "", test::native,
+TEMPLATE_TEST_CASE("unbounded_channel: close wakes every waiter, of every kind", "", test::native,
                    test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
@@ -466,10 +465,9 @@ TEMPLATE_TEST_CASE("unbounded_channel: close tells all who wait, of every kind",
 
 // ---- Waiting
 
-TEMPLATE_TEST_CASE(
-    "unbounded_channel: who waits is handed the item, of every kind, first come first "
-    "served",
-    "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("unbounded_channel: a waiter of every kind is handed the item, first come first "
+                   "served",
+                   "", test::native, test::portable) {
     using platform = test::observing<TestType>;
     const test::watchdog guard;
     bide::basic_unbounded_channel<int, platform> ch;
@@ -478,7 +476,7 @@ TEMPLATE_TEST_CASE(
     recv_into(ch, told);
     int order[4] = {};
     for (int i = 0; i < 4; ++i) {
-        // One after the other: who sleeps has queued.
+        // One after the other: a thread that sleeps has queued.
         test::team one(1, [&](int) {
             ints out;
             switch (i) {
@@ -584,15 +582,15 @@ TEST_CASE(
     auto first = granted(1);
     recv_into(ch, told);
     first.destroy();
-    CHECK(told == ints{1}); // the one who waits has it
+    CHECK(told == ints{1}); // the waiter has it
 
     auto second = granted(2);
     second.destroy();
     CHECK(ch.size() == 1);
-    auto nobody = recv_later(later, ch, told); // never started
+    auto none = recv_later(later, ch, told); // never started
     CHECK(ch.recv() == 2);
 
-    // Before the others, whatever the place of those in their segment.
+    // Before all other items, whatever their place in the segment.
     for (int inside = 0; inside <= segment<int>; inside += segment<int> / 4) {
         auto third = granted(3);
         auto fourth = granted(4);
@@ -670,7 +668,7 @@ TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes bac
             CHECK(numbers_inside() == ints{2});
         }
         if (test::counts_allocations()) {
-            SECTION("no memory, and room behind the others only") {
+            SECTION("no memory, and room only behind the other items") {
                 auto one = granted(1);
                 REQUIRE(ch.send(item(t, 2)));
                 {
@@ -754,7 +752,8 @@ TEST_CASE("unbounded_channel: an item's destructor may use the channel, even the
     }
 }
 
-TEST_CASE("unbounded_channel: who received may destroy it, whatever the sender still does") {
+TEST_CASE(
+    "unbounded_channel: a receiver that has its item may destroy it before the send returns") {
     using jittery = bide::basic_unbounded_channel<int, test::jittery>;
     INFO("seed " << test::run_seed());
     std::atomic<int> wrong{0};
@@ -773,7 +772,7 @@ TEST_CASE("unbounded_channel: who received may destroy it, whatever the sender s
     CHECK(wrong == 0);
 }
 
-TEST_CASE("unbounded_channel: who is told that it is closed may destroy it") {
+TEST_CASE("unbounded_channel: a receiver that is told that it is closed may destroy it") {
     using jittery = bide::basic_unbounded_channel<int, test::jittery>;
     INFO("seed " << test::run_seed());
     std::atomic<int> wrong{0};
@@ -785,7 +784,7 @@ TEST_CASE("unbounded_channel: who is told that it is closed may destroy it") {
 }
 
 #if BIDE_TESTS_CAN_DIE
-TEST_CASE("unbounded_channel: destroyed while somebody waits, it says so and terminates") {
+TEST_CASE("unbounded_channel: destroying it while there are waiters terminates with a message") {
     const std::string said = test::dies([] {
         ints told;
         auto ch = std::make_unique<channel>();
@@ -823,7 +822,7 @@ TEST_CASE("unbounded_channel: one sender and one receiver, 100,000 items in orde
     CHECK(wrong == 0);
 }
 
-TEST_CASE("unbounded_channel: who has sent can receive at once, whoever else sends and receives") {
+TEST_CASE("unbounded_channel: a thread that has sent can receive at once, beside other threads") {
     channel ch;
     std::atomic<int> empty{0};
     test::run_threads(4, [&](int) {

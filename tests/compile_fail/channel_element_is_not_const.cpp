@@ -1,4 +1,4 @@
-// expect: a channel of plain objects
+// expect: elements must be objects that are not const
 #include <bide/channel/channel.hpp>
 
 int main() {

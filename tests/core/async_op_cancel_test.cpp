@@ -150,7 +150,8 @@ held acquire(bide::semaphore& s, std::ptrdiff_t n, std::stop_token stop, outcome
 
 } // namespace
 
-TEST_CASE("async_op: whom a stopped wait lets through does not go on at the stop's caller either") {
+TEST_CASE(
+    "async_op: a waiter that a stopped wait lets through does not resume inside the stop either") {
     bide::semaphore s(2);
     std::stop_source stop;
     outcome large;
@@ -311,7 +312,7 @@ TEST_CASE("async_op: no time, or less, is one attempt, made here") {
         outcome out;
         held h = take(t, out, end);
         h.start();
-        CHECK(h.done()); // it did not suspend: nobody came by to resume it
+        CHECK(h.done()); // it did not suspend: no thread came to resume it
         CHECK(out.is(errc::timeout));
         CHECK(out.on == here());
     }
@@ -456,7 +457,7 @@ TEST_CASE("async_op: where there is an executor, a time-out ends the wait there"
     CHECK(out.on == here());
 }
 
-TEST_CASE("async_op: a time-out after the grant changes nothing, and finds nobody who has gone") {
+TEST_CASE("async_op: a time-out after the grant changes nothing, and accesses no destroyed frame") {
     tokens t(0);
     manual_executor e;
     {

@@ -129,7 +129,7 @@ TEST_CASE("async_op: the promise's executor, by reference or by pointer, runs it
     CHECK(by_pointer.is_granted());
 }
 
-TEST_CASE("async_op: a promise that names nobody is as one without executor") {
+TEST_CASE("async_op: a promise that names no executor is as one without") {
     tokens t(0);
     outcome out;
     auto h = take_on(static_cast<manual_executor*>(nullptr), t, out);

@@ -120,7 +120,7 @@ TEST_CASE("async_op: without options an error is thrown, and success is the valu
     CHECK(t.available() == 1); // the first one went back
 }
 
-TEST_CASE("async_op: as_result gives the error instead, to who waits and to who comes late") {
+TEST_CASE("async_op: as_result gives the error instead, to a waiter and to a late caller") {
     tokens t(0);
     outcome waited;
     held a = take(t, waited);
@@ -201,7 +201,7 @@ TEST_CASE("async_op: an error type of the primitive's own gets the code, and kee
 
 namespace {
 
-// A lazy task: whoever awaits it is its continuation, resumed by symmetric transfer.
+// A lazy task: its awaiter is its continuation, resumed by symmetric transfer.
 class lazy {
 public:
     struct promise_type {

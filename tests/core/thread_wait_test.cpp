@@ -125,7 +125,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait finds nothing of 
 // The head's removal may let a coroutine through that is queued behind: see semaphore.
 namespace {
 
-// Hands its token on when a wait is cancelled: somebody else is let through by a removal.
+// Hands its token on when a wait is cancelled: the removal lets another waiter through.
 struct passing : test::tokens {
     using test::tokens::tokens;
     bide::wait_status take_stoppable(const std::stop_token& stop) {

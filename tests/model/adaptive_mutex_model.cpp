@@ -1,5 +1,5 @@
-// adaptive_mutex: one at a time; the head of the queue is overtaken only so often, and never
-// forgotten.
+// adaptive_mutex: one owner at a time. The head of the queue is overtaken a bounded number of times
+// and never forgotten.
 
 #include <bide/channel/select.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
@@ -19,7 +19,7 @@ using adaptive_lock = bide::detail::basic_adaptive_lock<platform>;
 
 constexpr int most_overtakes = adaptive_lock::max_overtakes;
 
-// Of somebody foreign, who has the mutex when this is called.
+// An unlock by another owner, which has the mutex when this is called.
 bide::waker increments(var<int>& data) {
     return {[](void* of) noexcept { increment(*static_cast<var<int>*>(of)); }, &data};
 }
@@ -91,7 +91,7 @@ void overtaken(int rounds, unlocks when) {
     }
 }
 
-// As above, for as long as the head lets it, which is counted. Whoever is served says so while it
+// As above, as long as the head lets it, which is counted. A thread that is served says so while it
 // has the mutex.
 void overtaken_too_often(unlocks when) {
     adaptive_lock l;
@@ -175,7 +175,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often", "[
         l.unlock(&l);
         model::thread other([&] {
             overtake();
-            stop(l, behind); // who leaves from behind the head gains nobody anything
+            stop(l, behind); // a waiter that leaves from behind the head changes nothing
             overtake();
         });
         for (int i = 0; i < most_overtakes; ++i) {
@@ -214,7 +214,8 @@ struct late_platform : platform {
 
 } // namespace
 
-TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex", "[adaptive_mutex]") {
+TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it",
+          "[adaptive_mutex]") {
     REQUIRE(most_overtakes > 2); // or it is handed the mutex anyway
     model::check("adaptive_mutex: overtaken twice is enough", random(10'000), [] {
         bide::detail::basic_adaptive_lock<late_platform> l;
@@ -227,7 +228,7 @@ TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex", "
             served = true;
             l.unlock(&l);
         });
-        // Woken once, and its patience begins; woken twice, and it is over.
+        // The first wake begins its max_overtake_time; at the second wake it is over.
         for (int overtakes = 0; !served; ++overtakes) {
             MODEL_REQUIRE(overtakes <= 2);
             until_asleep(head);
@@ -243,7 +244,7 @@ TEST_CASE("adaptive_mutex: a head whose patience went by is handed the mutex", "
 // ---- Handing over
 
 TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex", "[adaptive_mutex]") {
-    model::check("adaptive_mutex: a waker and one who comes by", {}, [] {
+    model::check("adaptive_mutex: a waker and a thread that tries", {}, [] {
         adaptive_lock l;
         struct owner {
             adaptive_lock& mine;
@@ -374,7 +375,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(w.is_complete());
         MODEL_REQUIRE(l.take_free() == (w.outcome() == wait_status::stopped));
     });
-    model::check("adaptive_mutex: stop of one who takes it", {}, [] {
+    model::check("adaptive_mutex: stop of a waiter that takes it", {}, [] {
         adaptive_lock l;
         var<int> data{0};
         node w(1);

@@ -1,5 +1,5 @@
-// channel: every item that is sent is received, once, or is inside, whoever waits, gives up or
-// closes; nobody is left asleep beside an item or a place; nobody who was served is waited for.
+// channel: every item that is sent is received once or is in the channel, whichever side waits, gives
+// up or closes. No waiter sleeps beside an item or room. No operation waits for a granted waiter.
 
 #include <bide/channel/channel.hpp>
 #include <bide/core/ready_queue.hpp>
@@ -66,7 +66,8 @@ TEST_CASE("channel: what one sends another receives, in order", "[channel]") {
     });
 }
 
-TEST_CASE("channel: one who waits for a place gets it, and may destroy the channel", "[channel]") {
+TEST_CASE("channel: a sender that waits for room gets it, and may destroy the channel",
+          "[channel]") {
     check("channel: a full one", {1}, {}, [](std::size_t n) {
         auto* const c = new channel(n);
         try_send(*c, 1);
@@ -76,9 +77,10 @@ TEST_CASE("channel: one who waits for a place gets it, and may destroy the chann
     });
 }
 
-// ---- Nobody is left asleep
+// ---- No waiter is left asleep
 
-TEST_CASE("channel: whoever waits is served by those who come, who may be the last", "[channel]") {
+TEST_CASE("channel: a waiter is served by the threads that come, each of which may be the last",
+          "[channel]") {
     check("channel: two queued receivers, two send", {0, 1, 2}, {}, [](std::size_t n) {
         auto* const c = new awake_core(n);
         awake_receiving a;
@@ -110,7 +112,7 @@ TEST_CASE("channel: whoever waits is served by those who come, who may be the la
     });
 }
 
-TEST_CASE("channel: one who comes and one who is there already are both served", "[channel]") {
+TEST_CASE("channel: a new waiter and a queued waiter are both served", "[channel]") {
     check("channel: one queued to receive, one comes, one sends", {0, 1, 2}, {}, [](std::size_t n) {
         awake_core c(n);
         awake_receiving a;
@@ -183,13 +185,13 @@ void two_items(std::size_t n) {
 
 } // namespace
 
-TEST_CASE("channel: two who come are served by one", "[channel]") {
+TEST_CASE("channel: two that come are served by one", "[channel]") {
     check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come_to_receive);
     check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come_to_send);
     check("channel: two items", {0, 1}, random(3'000), two_items);
 }
 
-TEST_CASE("channel: two who come are served by one, for long", "[channel][.long]") {
+TEST_CASE("channel: two that come are served by one, for long", "[channel][.long]") {
     model::options o = random(100'000);
     o.depth = 5;
     check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come_to_receive);
@@ -209,7 +211,7 @@ TEST_CASE("channel: two who come are served by one, for long", "[channel][.long]
     });
 }
 
-TEST_CASE("channel: one who waits is served once, whoever else tries", "[channel]") {
+TEST_CASE("channel: a waiter is served once, while another thread tries", "[channel]") {
     check("channel: one queued to receive, one tries, one sends", {0, 1, 2}, {}, [](std::size_t n) {
         awake_core c(n);
         awake_receiving a;
@@ -373,8 +375,8 @@ test::detached send_detached(basic_channel<awake>& c, int v, var<int>& sent) {
 
 } // namespace
 
-TEST_CASE("channel: an item that nobody is there to take goes to the next who waits", "[channel]") {
-    check("channel: passed on to one who waits", {0, 1}, {}, [](std::size_t n) {
+TEST_CASE("channel: an item of a receiver that is destroyed goes to the next waiter", "[channel]") {
+    check("channel: passed on to a waiter", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         receiving next;
         next.enqueue(c);
@@ -400,7 +402,7 @@ TEST_CASE("channel: an item that nobody is there to take goes to the next who wa
         MODEL_REQUIRE(cancelled ? next.got && next.take() == 1 : first.take() == 1);
         MODEL_REQUIRE(cancelled || next.cancel(c));
     });
-    check("channel: passed on to one who comes", {0, 1}, {}, [](std::size_t n) {
+    check("channel: passed on to a new waiter", {0, 1}, {}, [](std::size_t n) {
         core c(n);
         receiving next;
         item late(1);
@@ -711,12 +713,12 @@ TEST_CASE("channel: a send that was accepted before close is received", "[channe
 }
 
 TEST_CASE("channel: close ends every wait", "[channel]") {
-    check("channel: close against one who comes to receive", {0, 1}, {}, [](std::size_t n) {
+    check("channel: close against a new receiver", {0, 1}, {}, [](std::size_t n) {
         channel c(n);
         model::thread receiving([&] { MODEL_REQUIRE(recv(c) == 0); });
         MODEL_REQUIRE(c.close());
     });
-    check("channel: close against one who comes to send", {0, 1}, {}, [](std::size_t n) {
+    check("channel: close against a new sender", {0, 1}, {}, [](std::size_t n) {
         channel c(n);
         if (n == 1) {
             try_send(c, 1);
@@ -724,25 +726,24 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
         model::thread sending([&] { MODEL_REQUIRE(!send(c, 2)); });
         MODEL_REQUIRE(c.close());
     });
-    check("channel: those who wait to send get their items back, but for one", {1}, {},
-          [](std::size_t n) {
-              awake_core c(n);
-              offer(c, 1);
-              awake_sending a(10);
-              awake_sending b(20);
-              a.enqueue(c);
-              b.enqueue(c);
-              int got = 0;
-              model::thread receiving([&] { got = get(c); });
-              model::thread closing([&] { c.close(); });
-              await(a.w);
-              await(b.w);
-              receiving.join();
-              closing.join();
-              MODEL_REQUIRE(got == 1 && b.outcome() == wait_status::closed && !b.is_gone());
-              MODEL_REQUIRE(a.is_gone() == (a.outcome() == wait_status::granted));
-              MODEL_REQUIRE(poll(c) == (a.is_gone() ? 10 : 0));
-          });
+    check("channel: waiting senders get their items back, but for one", {1}, {}, [](std::size_t n) {
+        awake_core c(n);
+        offer(c, 1);
+        awake_sending a(10);
+        awake_sending b(20);
+        a.enqueue(c);
+        b.enqueue(c);
+        int got = 0;
+        model::thread receiving([&] { got = get(c); });
+        model::thread closing([&] { c.close(); });
+        await(a.w);
+        await(b.w);
+        receiving.join();
+        closing.join();
+        MODEL_REQUIRE(got == 1 && b.outcome() == wait_status::closed && !b.is_gone());
+        MODEL_REQUIRE(a.is_gone() == (a.outcome() == wait_status::granted));
+        MODEL_REQUIRE(poll(c) == (a.is_gone() ? 10 : 0));
+    });
     check("channel: close against close and a wait that is cancelled", {0, 1}, {},
           [](std::size_t n) {
               awake_core c(n);
@@ -763,8 +764,8 @@ TEST_CASE("channel: close ends every wait", "[channel]") {
 
 // ---- Many at a time
 
-TEST_CASE("channel: what came before close is seen by who is told", "[channel]") {
-    model::check("channel: close against one who asks", {}, [] {
+TEST_CASE("channel: what came before close is seen by a thread that sees it closed", "[channel]") {
+    model::check("channel: close against is_closed()", {}, [] {
         channel c(1);
         var<int> data{0};
         model::thread closer([&] {
@@ -778,7 +779,7 @@ TEST_CASE("channel: what came before close is seen by who is told", "[channel]")
     });
 }
 
-TEST_CASE("channel: a batch serves all who wait", "[channel]") {
+TEST_CASE("channel: a batch serves every waiter", "[channel]") {
     check("channel: two queued receivers, one batch", {0, 1, 2}, {}, [](std::size_t n) {
         auto* const c = new awake_core(n);
         awake_receiving a;
@@ -821,9 +822,9 @@ TEST_CASE("channel: a batch serves all who wait", "[channel]") {
 
 // ---- Last touches
 
-TEST_CASE("channel: who has what was sent may destroy the channel", "[channel]") {
-    // The sender goes for the lock, to serve one who has left meanwhile.
-    check("channel: an item for one who left", {1}, {}, [](std::size_t n) {
+TEST_CASE("channel: a receiver that has its item may destroy the channel", "[channel]") {
+    // The sender acquires the lock, to serve a waiter that has left meanwhile.
+    check("channel: an item for a receiver that left", {1}, {}, [](std::size_t n) {
         auto* const c = new core(n);
         receiving gone;
         gone.enqueue(*c);
@@ -835,7 +836,7 @@ TEST_CASE("channel: who has what was sent may destroy the channel", "[channel]")
         }
         delete c; // though the other one is inside still
     });
-    check("channel: a place for one who left", {1}, {}, [](std::size_t n) {
+    check("channel: room for a sender that left", {1}, {}, [](std::size_t n) {
         auto* const c = new core(n);
         offer(*c, 1);
         sending gone(2);
@@ -874,8 +875,8 @@ void two_and_two() {
     MODEL_REQUIRE(first + second == 3);
 }
 
-// Two send, one of them for a time only, one receives until closed, one for a time only; who sends
-// without limit closes.
+// Two senders, one of them with a time-out, and two receivers, one of them with a time-out, the other
+// until it is closed. The sender without a time-out closes.
 void all_at_once() {
     const auto n = static_cast<std::size_t>(model::choose(3));
     basic_channel<awake> c(n);

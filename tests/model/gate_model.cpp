@@ -1,5 +1,5 @@
-// event, latch: whoever waits is let through when the count comes to zero, with what came before
-// it; the gate may go as soon as one has seen it open.
+// event, latch: every waiter is let through when the count comes to zero, and sees what came before.
+// The gate may be destroyed as soon as one waiter has seen it open.
 
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
@@ -20,7 +20,7 @@ using order = std::memory_order;
 
 // ---- Event
 
-TEST_CASE("event: set lets the one who waits through, with what came before it", "[gate]") {
+TEST_CASE("event: set lets the waiter through, with what came before it", "[gate]") {
     const auto one_waiter = [] {
         auto* const e = new event;
         var<int> data{0};
@@ -42,7 +42,7 @@ TEST_CASE("event: set lets the one who waits through, with what came before it",
         e->wait();
         delete e; // the other set() may find it set, and needs it still
     });
-    model::check("event: one who looks", {}, [] {
+    model::check("event: a thread that looks", {}, [] {
         auto* const e = new event;
         var<int> data{0};
         model::thread setting([&, e] {
@@ -58,7 +58,7 @@ TEST_CASE("event: set lets the one who waits through, with what came before it",
 }
 
 TEST_CASE("event: set lets all through", "[gate]") {
-    model::check("event: one in the queue, one who comes", {}, [] {
+    model::check("event: one in the queue, one that comes", {}, [] {
         gate g(1);
         var<int> data{0};
         node first(1);
@@ -90,7 +90,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
         });
         b.park(deadline::never());
         MODEL_REQUIRE(data == 1);
-        delete g; // though the others are on their way out
+        delete g; // though the other calls have not returned
     });
     model::check("event: two that set", {}, [] {
         event e;
@@ -110,7 +110,7 @@ TEST_CASE("event: set lets all through", "[gate]") {
     });
 }
 
-TEST_CASE("event: whoever was let through stays let through", "[gate]") {
+TEST_CASE("event: a waiter that was let through stays let through", "[gate]") {
     model::check("event: set and reset at once", {}, [] {
         gate g(1);
         var<int> data{0};
@@ -258,7 +258,7 @@ TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset
     }
 }
 
-TEST_CASE("event: of two sets none is lost by who resets, looks and waits", "[gate]") {
+TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits", "[gate]") {
     model::check("event: one sets twice, one resets, looks, waits", random(10'000), one_sets_twice);
     model::check("event: two set, one resets, looks, waits", random(10'000),
                  [] { two_set_one_takes(false); });
@@ -266,7 +266,7 @@ TEST_CASE("event: of two sets none is lost by who resets, looks and waits", "[ga
                  [] { two_set_one_takes(true); });
 }
 
-TEST_CASE("event: of two sets none is lost by who resets, looks and waits, for long",
+TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits, for long",
           "[gate][.long]") {
     model::check("event: one sets twice, one resets, looks, waits, long", {}, one_sets_twice);
     model::options o = random(300'000);
@@ -367,7 +367,7 @@ TEST_CASE("event: a reset that finds it unset comes after the sets that were res
     });
 }
 
-TEST_CASE("event: who sees it set sees what came before one of the sets", "[gate]") {
+TEST_CASE("event: a thread that sees it set sees what came before one of the sets", "[gate]") {
     model::check("event: two that set, one looks", {}, [] {
         event e;
         model::atomic<int> left{0};
@@ -394,7 +394,7 @@ TEST_CASE("event: who sees it set sees what came before one of the sets", "[gate
 
 // ---- Latch
 
-TEST_CASE("latch: all who count down come before whoever is let through", "[gate]") {
+TEST_CASE("latch: every count_down comes before the waiters that are let through", "[gate]") {
     model::check("latch: two arrive, one looks", {}, [] {
         auto* const l = new latch(2);
         var<int> left{0};
@@ -468,7 +468,7 @@ TEST_CASE("latch: is not counted down below zero", "[gate]") {
         arriving.join();
         MODEL_REQUIRE(mine != other && !g.is_open() && g.arrive(1) && g.is_open());
     });
-    model::check("latch: two arrive, one too many, somebody waits and leaves", {}, [] {
+    model::check("latch: two arrive, one too many, a waiter leaves", {}, [] {
         gate g(1);
         node w(1);
         g.enqueue(w);
@@ -501,7 +501,7 @@ TEST_CASE("event: a wait that times out leaves the queue", "[gate]") {
         waiting.join();
         MODEL_REQUIRE(e.is_set());
     });
-    model::check("event: two time out, and nobody waits any more", {}, [] {
+    model::check("event: two time out, and no waiter is left", {}, [] {
         gate g(1);
         node a(1);
         node b(1);
@@ -560,7 +560,7 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
         g.require_no_waiters("gate", &g);
         MODEL_REQUIRE(g.arrive(1) && g.is_open());
     });
-    model::check("event: the one who waited gives up, and looks", {}, [] {
+    model::check("event: the waiter gives up, and looks", {}, [] {
         gate g(1);
         var<int> data{0};
         node w(1);
@@ -640,7 +640,7 @@ TEST_CASE("latch: two wait and two arrive, for long", "[gate][.long]") {
     model::check("latch: four threads, long", o, two_wait_and_two_arrive);
 }
 
-TEST_CASE("event: two who come, one who sets", "[gate][.long]") {
+TEST_CASE("event: two that come, one that sets", "[gate][.long]") {
     model::check("event: two waiters", {}, [] {
         gate g(1);
         var<int> data{0};
@@ -659,7 +659,7 @@ TEST_CASE("event: two who come, one who sets", "[gate][.long]") {
         second.join();
         MODEL_REQUIRE(a.outcome() == wait_status::granted && b.outcome() == wait_status::granted);
     });
-    model::check("latch: destroyed under two who arrive", {}, [] {
+    model::check("latch: destroyed under two that arrive", {}, [] {
         auto* const l = new latch(2);
         var<int> left{0};
         var<int> right{0};

@@ -1,4 +1,4 @@
-// mutex: one at a time, in the order of their coming; it may go with the last one who had it.
+// mutex: one owner at a time, in the order in which they came. The last owner may destroy it.
 
 #include <bide/sync/mutex.hpp>
 #include <model/sync_support.hpp>
@@ -62,7 +62,7 @@ void three_threads() {
 } // namespace
 
 TEST_CASE("mutex: three threads are never inside together", "[mutex]") {
-    model::check("mutex: one in the queue, one who comes", {}, [] {
+    model::check("mutex: one in the queue, one that comes", {}, [] {
         permit_queue q(0); // a mutex that is locked
         var<int> data{0};
         node first(1);
@@ -126,13 +126,13 @@ void last_one_destroys(int n) {
 
 } // namespace
 
-TEST_CASE("mutex: the last who had it may destroy it", "[mutex]") {
+TEST_CASE("mutex: the last owner may destroy it", "[mutex]") {
     model::check("mutex: destroyed by the last of two", {}, [] { last_one_destroys(2); });
     model::check("mutex: destroyed by the last of three", random(10'000),
                  [] { last_one_destroys(3); });
 }
 
-TEST_CASE("mutex: the last of three who had it may destroy it, for long", "[mutex][.long]") {
+TEST_CASE("mutex: the last of three owners may destroy it, for long", "[mutex][.long]") {
     model::options o = random(300'000);
     o.depth = 5;
     model::check("mutex: destroyed by the last of three, long", o, [] { last_one_destroys(3); });

@@ -1,5 +1,5 @@
-// ring: what is pushed is popped, once, in order, with what came before it; full, empty and closed
-// are said only where they are so.
+// ring: what is pushed is popped once, in order, and the popper sees what came before the push. The
+// ring reports full, empty and closed only if it is.
 
 #include <bide/channel/ring.hpp>
 #include <model/channel_support.hpp>
@@ -230,7 +230,7 @@ TEST_CASE("ring: is said to be full, or empty, only where it is", "[ring]") {
     });
 }
 
-// Four threads: one pushes, one pops, and whoever looks must agree on which came first.
+// Four threads: one pushes, one pops, and the two that look must agree on which came first.
 TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
     model::check("ring: two look at the size", {}, [] {
         tube r(2);
@@ -281,7 +281,7 @@ TEST_CASE("ring: all see its positions move in the same order", "[ring]") {
             MODEL_REQUIRE(full != attempt::not_now || empty != attempt::not_now);
         });
     }
-    // Who finds the position at a slot that is not published yet looks for a newer one.
+    // A thread that finds the position at an unpublished slot looks for a newer one.
     model::check("ring: full at a second look, one finds it empty", {}, [] {
         tube r(2);
         r.push(1);
@@ -432,13 +432,13 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
 
 // The owner knows only that its own steps are over and what it popped or had room for.
 TEST_CASE("ring: may be destroyed when what was pushed has come", "[ring]") {
-    model::check("ring: destroyed by the one who pops", {}, [] {
+    model::check("ring: destroyed by the thread that pops", {}, [] {
         auto* const r = new tube(1);
         model::thread pushing([r] { r->push(1); });
         r->get();
         delete r;
     });
-    model::check("ring: destroyed by the one who pushes", {}, [] {
+    model::check("ring: destroyed by the thread that pushes", {}, [] {
         auto* const r = new tube(1);
         r->push(1);
         model::thread popping([r] { r->pop(); });

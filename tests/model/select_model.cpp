@@ -1,5 +1,5 @@
-// select: one case happens, the others leave no trace, whoever else waits for the same; nobody is
-// left asleep beside what could have happened.
+// select: exactly one case happens, the other cases have no effect, also beside other waiters. No
+// waiter sleeps beside a case that could have happened.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
@@ -97,7 +97,7 @@ template <std::size_t I, class Selected> int received(Selected& s) {
 
 } // namespace
 
-// ---- One who selects
+// ---- One select
 
 TEST_CASE("select: takes an item from one of two channels", "[select]") {
     for (const std::size_t n : {0U, 1U}) {
@@ -274,7 +274,7 @@ TEST_CASE("select: without waiting, finds what is there, wherever it goes", "[se
     });
 }
 
-// ---- Who decides a case
+// ---- The thread that decides a case
 
 namespace {
 
@@ -325,8 +325,7 @@ struct of_broadcast {
 
 } // namespace
 
-TEST_CASE("select: who decides a case has done with the choice before the outcome is published",
-          "[select]") {
+TEST_CASE("select: a case is decided on the choice before its outcome is published", "[select]") {
     decide("select: an event that is set", [] { return of_event(); }, [](auto& p) { p.e.set(); });
     decide(
         "select: a semaphore that is released", [] { return of_semaphore(); },
@@ -360,7 +359,7 @@ TEST_CASE("select: who decides a case has done with the choice before the outcom
         [](auto& p) { p.b.close(); });
 }
 
-// ---- Others who wait for the same
+// ---- Other waiters for the same
 
 namespace {
 
@@ -399,7 +398,7 @@ void two_send(std::size_t n) {
 
 } // namespace
 
-TEST_CASE("select: beside one who only receives, each item comes once", "[select]") {
+TEST_CASE("select: beside a receiver, each item comes once", "[select]") {
     const model::options o = random(3'000);
     model::check("select: one behind it, capacity 0", o, [] { one_behind_it(0); });
     model::check("select: one behind it", o, [] { one_behind_it(1); });
@@ -407,8 +406,7 @@ TEST_CASE("select: beside one who only receives, each item comes once", "[select
     model::check("select: two send", o, [] { two_send(1); });
 }
 
-TEST_CASE("select: beside one who only receives, each item comes once, for long",
-          "[select][.long]") {
+TEST_CASE("select: beside a receiver, each item comes once, for long", "[select][.long]") {
     model::options o = random(200'000);
     o.depth = 5;
     model::check("select: one behind it, capacity 0, long", o, [] { one_behind_it(0); });
@@ -561,7 +559,7 @@ TEST_CASE("select: one that is ended from outside goes on once, after all are qu
     });
 }
 
-TEST_CASE("select: the item of one that is destroyed goes to who waits", "[select]") {
+TEST_CASE("select: the item of a select that is destroyed goes to a waiter", "[select]") {
     const auto body = [] {
         channel a(1);
         channel b(1);

@@ -1,5 +1,5 @@
-// semaphore: every permit that was released reaches one waiter, in the order of their coming, or
-// the count; none is made, none is lost, and what came before the release comes with it.
+// semaphore: every released permit reaches one waiter, in the order in which they came, or the count.
+// No permit is made or lost, and the acquirer sees what came before the release.
 
 #include <bide/sync/semaphore.hpp>
 #include <model/sync_support.hpp>
@@ -23,8 +23,7 @@ bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_val
 
 // ---- Acquire and release
 
-TEST_CASE("semaphore: a release reaches the one who waits, with what came before it",
-          "[semaphore]") {
+TEST_CASE("semaphore: a release reaches the waiter, with what came before it", "[semaphore]") {
     const auto one_waiter = [] {
         semaphore s(0);
         var<int> data{0};
@@ -38,7 +37,7 @@ TEST_CASE("semaphore: a release reaches the one who waits, with what came before
     model::check("semaphore: one waiter", {}, one_waiter);
     model::check("semaphore: one waiter, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, one_waiter);
-    model::check("semaphore: one who tries again and again", {}, [] {
+    model::check("semaphore: a thread that tries again and again", {}, [] {
         semaphore s(0);
         var<int> data{0};
         model::thread trying([&] {
@@ -101,7 +100,7 @@ TEST_CASE("semaphore: two releasers serve one wait", "[semaphore]") {
 }
 
 TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphore]") {
-    model::check("semaphore: destroyed by the one who waits", {}, [] {
+    model::check("semaphore: destroyed by the waiter", {}, [] {
         auto* const s = new semaphore(0);
         model::thread releasing([s] { s->release(); });
         s->acquire();
@@ -116,7 +115,7 @@ TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphor
         s->acquire(2);
         delete s;
     });
-    model::check("semaphore: destroyed by one who tries", {}, [] {
+    model::check("semaphore: destroyed by a thread that tries", {}, [] {
         auto* const s = new semaphore(0);
         model::thread releasing([s] { s->release(); });
         while (!s->try_acquire()) {
@@ -126,7 +125,8 @@ TEST_CASE("semaphore: may be destroyed right after the last acquire", "[semaphor
     });
 }
 
-TEST_CASE("semaphore: two releasers and one who acquires and destroys", "[semaphore][.long]") {
+TEST_CASE("semaphore: two releasers and a thread that acquires and destroys",
+          "[semaphore][.long]") {
     model::check("semaphore: destroyed under two releasers", {}, [] {
         auto* const s = new semaphore(0);
         var<int> left{0};
@@ -157,7 +157,7 @@ TEST_CASE("semaphore: two releasers and one who acquires and destroys", "[semaph
 
 // ---- First come, first served
 
-TEST_CASE("semaphore: who came first is granted first", "[semaphore]") {
+TEST_CASE("semaphore: the first waiter is granted first", "[semaphore]") {
     model::check("semaphore: a newcomer does not overtake", {}, [] {
         semaphore s(0);
         var<int> given{0};
@@ -208,7 +208,7 @@ TEST_CASE("semaphore: who came first is granted first", "[semaphore]") {
     });
 }
 
-// Whoever has the only permit says who it is; both have gone for it in a known order.
+// The owner of the only permit writes its name; both have asked for it in a known order.
 TEST_CASE("semaphore: the permit goes from the first to the second", "[semaphore]") {
     model::check("semaphore: two that hand on", {}, [] {
         semaphore s(0);
@@ -331,7 +331,7 @@ TEST_CASE("semaphore: what a cancelled wait had goes to those behind", "[semapho
     });
 }
 
-// A release that saw somebody wait finds nobody under the lock.
+// A release that saw a waiter finds none under the lock.
 TEST_CASE("semaphore: a release after the last waiter left goes to the count", "[semaphore]") {
     model::check("semaphore: the only one gives up, and tries again", {}, [] {
         semaphore s(0);
@@ -436,7 +436,7 @@ TEST_CASE("semaphore: a waker cancels another waiter, of the same release or of 
         releaser.join();
         both.require_conserved(2);
     });
-    model::check("semaphore: two releases of one, and who tries", {}, [] {
+    model::check("semaphore: two releases of one, and a thread that tries", {}, [] {
         first_cancels_second<awake> both;
         int taken = 0;
         model::thread trying([&] { taken = both.s.try_acquire() ? 1 : 0; });
@@ -495,7 +495,7 @@ TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there", "[
 
 // ---- Close, forget, overflow
 
-TEST_CASE("semaphore: close fails whoever waits and whoever comes", "[semaphore]") {
+TEST_CASE("semaphore: close fails the present waiter and a later one", "[semaphore]") {
     // No lock is held where wakers run.
     model::check("semaphore: a waker that comes back to the semaphore", {}, [] {
         semaphore s(1);
@@ -588,7 +588,7 @@ TEST_CASE("semaphore: a permit is either forgotten or acquired", "[semaphore]") 
         forgetting.join();
         MODEL_REQUIRE(s.available() == 2 - forgotten - (got ? 1 : 0));
     });
-    model::check("semaphore: nothing is forgotten while somebody waits", {}, [] {
+    model::check("semaphore: no permit is forgotten while there are waiters", {}, [] {
         semaphore s(0);
         waiter w(2, {});
         s.acquire_wait(w);
@@ -608,7 +608,7 @@ TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
         giving.join();
         MODEL_REQUIRE(mine != other && q.available() == 3);
     });
-    model::check("semaphore: a release, and who waits leaves no room for it", {}, [] {
+    model::check("semaphore: a release past max() beside a waiter", {}, [] {
         permit_queue q(1);
         node w(2);
         q.enqueue(w);
@@ -616,7 +616,7 @@ TEST_CASE("semaphore: no more than the limit is ever free", "[semaphore]") {
         model::thread giving([&] { given = q.give(1, 1); });
         const bool cancelled = q.cancel(w, wait_status::stopped);
         giving.join();
-        // To the waiter, who has the other one; or it is one too many.
+        // To the waiter, which has the other one; or it is one too many.
         MODEL_REQUIRE(given != cancelled && q.available() == (cancelled ? 1 : 0));
     });
 }
@@ -651,7 +651,7 @@ void all_at_once() {
         impatient.join();
         s->acquire(1 + (cancelled ? asked_first : 0) - (in_time ? 1 : 0));
         MODEL_REQUIRE(s->available() == 0 && s->waiters() == 0);
-        delete s; // though the one who releases is inside
+        delete s; // though the release has not returned
     }
 }
 

@@ -1,4 +1,4 @@
-// shared_mutex: a writer is alone, readers are not; nobody is passed over.
+// shared_mutex: a writer is alone, readers are not; no waiter is passed over.
 
 #include <bide/sync/shared_mutex.hpp>
 #include <model/sync_support.hpp>
@@ -33,7 +33,7 @@ TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
         increment(a);
         increment(b);
     });
-    model::check("shared_mutex: a writer and one who tries to read", {}, [] {
+    model::check("shared_mutex: a writer and a thread that tries to read", {}, [] {
         shared_mutex m;
         var<int> data{0};
         model::thread reader([&] {
@@ -48,7 +48,7 @@ TEST_CASE("shared_mutex: a writer is alone", "[shared_mutex]") {
         increment(data);
         m.unlock();
     });
-    model::check("shared_mutex: a reader and one who tries to write", {}, [] {
+    model::check("shared_mutex: a reader and a thread that tries to write", {}, [] {
         shared_mutex m;
         var<int> data{0};
         model::thread writer([&] {
@@ -110,7 +110,7 @@ TEST_CASE("shared_mutex: readers are inside together", "[shared_mutex]") {
     });
 }
 
-TEST_CASE("shared_mutex: nobody overtakes a writer that waits", "[shared_mutex]") {
+TEST_CASE("shared_mutex: no reader overtakes a writer that waits", "[shared_mutex]") {
     model::check("shared_mutex: a reader that comes behind a writer", {}, [] {
         permit_queue q(all - 1);
         var<int> data{0};
@@ -177,7 +177,7 @@ TEST_CASE("shared_mutex: a writer that gives up lets the readers behind it in", 
                 MODEL_REQUIRE(q.cancel(writer, wait_status::timed_out));
             }
         });
-        await(reader); // the reader who is inside stays there
+        await(reader); // the reader that has the lock keeps it
         waiting.join();
         MODEL_REQUIRE(q.available() == all - 2);
     });
@@ -228,7 +228,7 @@ TEST_CASE("shared_mutex: readers pass a writer only when it gives up", "[shared_
     });
 }
 
-TEST_CASE("shared_mutex: the last who had it may destroy it", "[shared_mutex]") {
+TEST_CASE("shared_mutex: the last owner may destroy it", "[shared_mutex]") {
     model::check("shared_mutex: destroyed by a writer", {}, [] {
         auto* const m = new shared_mutex;
         var<int> data{0};

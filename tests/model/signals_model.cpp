@@ -1,6 +1,5 @@
-// oneshot, broadcast, watch: what is sent is seen by who receives it, with what came before it, and
-// whoever received may let everything go; nobody waits beside what he waits for; values are read
-// before they are destroyed.
+// oneshot, broadcast, watch: the receiver sees what is sent, with what came before it, and may then
+// destroy everything. No waiter sleeps beside its value. Values are read before they are destroyed.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
@@ -51,7 +50,7 @@ TEST_CASE("oneshot: a value reaches the receiver, with what came before it", "[s
     model::check("oneshot: send, receive", {}, send_and_receive<quick>);
     model::check("oneshot: send, receive, and the lock's waiters sleep", {},
                  send_and_receive<platform>);
-    model::check("oneshot: who received lets everything go", {}, [] {
+    model::check("oneshot: the receiver destroys everything", {}, [] {
         auto* const both = new auto(oneshot());
         model::thread sending([both] { MODEL_REQUIRE(std::move(both->first).send(7)); });
         const bool waits = model::choose(2) == 0;
@@ -124,7 +123,7 @@ TEST_CASE("oneshot: close() leaves what was sent, and fails what was not", "[sig
     });
 }
 
-TEST_CASE("oneshot: who gives up leaves the value", "[signals]") {
+TEST_CASE("oneshot: a wait that is cancelled leaves the value", "[signals]") {
     model::check("oneshot: time-out against send", {.timeouts = 1}, [] {
         auto [to, from] = oneshot();
         model::thread sending([t = &to] { MODEL_REQUIRE(std::move(*t).send(7)); });
@@ -173,7 +172,7 @@ TEST_CASE("oneshot: who gives up leaves the value", "[signals]") {
 
 // ---- Broadcast
 
-TEST_CASE("broadcast: a value reaches who has subscribed, with what came before it", "[signals]") {
+TEST_CASE("broadcast: a value reaches a subscriber, with what came before it", "[signals]") {
     model::check("broadcast: send, receive", {}, [] {
         broadcast b(1);
         auto s = b.subscribe();
@@ -185,7 +184,7 @@ TEST_CASE("broadcast: a value reaches who has subscribed, with what came before 
         MODEL_REQUIRE(number(s.recv()) == 7);
         MODEL_REQUIRE(before == 1);
     });
-    model::check("broadcast: one in the queue, one who comes", {}, [] {
+    model::check("broadcast: one in the queue, one that comes", {}, [] {
         broadcast b(1);
         auto s = b.subscribe();
         auto t = b.subscribe();
@@ -197,7 +196,7 @@ TEST_CASE("broadcast: a value reaches who has subscribed, with what came before 
         MODEL_REQUIRE(queued.is_complete());
         MODEL_REQUIRE(number(queued.collect()) == 7);
     });
-    model::check("broadcast: who received lets everything go", {}, [] {
+    model::check("broadcast: the receiver destroys everything", {}, [] {
         struct all {
             broadcast b{1};
             broadcast::subscriber s = b.subscribe();
@@ -237,7 +236,7 @@ TEST_CASE("broadcast: a value is copied before it is pushed out, or missed", "[s
     });
 }
 
-TEST_CASE("broadcast: nobody waits for what will not come", "[signals]") {
+TEST_CASE("broadcast: no subscriber waits for what will not come", "[signals]") {
     model::check("broadcast: the end, with a value before it", {}, [] {
         std::optional<broadcast> b(std::in_place, 1u);
         auto s = b->subscribe();
@@ -262,7 +261,7 @@ TEST_CASE("broadcast: nobody waits for what will not come", "[signals]") {
 
 // ---- Watch
 
-TEST_CASE("watch: a version reaches who waits, with what came before it", "[signals]") {
+TEST_CASE("watch: a version reaches a waiter, with what came before it", "[signals]") {
     model::check("watch: send, changed", {}, [] {
         watch w;
         auto r = w.subscribe();
@@ -284,7 +283,7 @@ TEST_CASE("watch: a version reaches who waits, with what came before it", "[sign
         MODEL_REQUIRE(r.changed());
         MODEL_REQUIRE(!r.changed());
     });
-    model::check("watch: who has seen it lets everything go", {}, [] {
+    model::check("watch: the receiver destroys everything", {}, [] {
         struct all {
             watch w;
             watch::receiver r = w.subscribe();

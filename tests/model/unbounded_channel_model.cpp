@@ -1,6 +1,6 @@
-// unbounded_channel and handles: what is sent is received, by whoever waits or comes; who got it,
-// or saw the channel closed, may destroy it; and the last handle of each kind does what it is there
-// for, once.
+// unbounded_channel and handles: what is sent is received, by a waiter or a later receiver. A thread
+// that has the item, or saw the channel closed, may destroy the channel. The last handle of a side
+// closes it, the last user frees it, once.
 
 #include <bide/channel/handles.hpp>
 #include <bide/channel/unbounded_channel.hpp>
@@ -48,7 +48,7 @@ struct receiver_node {
 
 // ---- Send, receive, close
 
-TEST_CASE("unbounded_channel: an item reaches the one who waits, who may destroy the channel",
+TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel",
           "[unbounded_channel]") {
     model::check("unbounded: one item", {}, [] {
         auto* const c = new channel<awake>;
@@ -61,7 +61,7 @@ TEST_CASE("unbounded_channel: an item reaches the one who waits, who may destroy
         MODEL_REQUIRE(news == 1);
         delete c; // though the other one is inside of send() still
     });
-    model::check("unbounded: one who looks", {}, [] {
+    model::check("unbounded: a thread that looks", {}, [] {
         auto* const c = new channel<platform>;
         model::thread sending([c] { MODEL_REQUIRE(c->send(item(7))); });
         while (c->empty()) {
@@ -139,7 +139,7 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
 
 // ---- Several
 
-TEST_CASE("unbounded_channel: two senders and one who waits, two who wait and a batch",
+TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch",
           "[unbounded_channel]") {
     model::check("unbounded: two senders", {}, [] {
         core c;
@@ -213,7 +213,7 @@ TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves i
         stopping.join();
         MODEL_REQUIRE(r.node.outcome() == wait_status::stopped);
     });
-    model::check("unbounded: an item is passed on, to who waits or comes", {}, [] {
+    model::check("unbounded: an item is passed on, to a waiter or a new receiver", {}, [] {
         core c;
         receiver_node r;
         model::thread receiving([&] {
@@ -331,8 +331,9 @@ TEST_CASE("handles: a send against the last receiver is received, discarded or c
     });
 }
 
-TEST_CASE("handles: whoever sees the channel closed sees what was done before each handle went",
-          "[handles]") {
+TEST_CASE(
+    "handles: a thread that sees the channel closed sees what was done before each handle went",
+    "[handles]") {
     model::check("handles: two senders go", {}, [] {
         auto [tx, rx] = bide::make_unbounded_channel<item, awake>();
         std::optional<sender<awake>> one(tx);

@@ -1,5 +1,5 @@
-// Everybody who can send and everybody who can receive meets in one channel, gives up in every way
-// there is, and somebody closes it in between. At the end the items are counted.
+// All kinds of senders and receivers meet in one channel and give up in every way. One of them closes
+// it meanwhile. At the end the items are counted.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -278,7 +278,7 @@ template <class Channel> bool recv_once(Channel& ch, receiver& r, test::jitter& 
     }
 }
 
-// ---- Coroutines that nobody waits for: they say when they have ended.
+// ---- Detached coroutines: they say when they have ended.
 
 template <class Channel>
 test::detached send_all(Channel& ch, sender& s, int n, test::jitter chance, bool elsewhere,
@@ -327,7 +327,7 @@ struct crowd {
     int turns;
 };
 
-// Who stays until it is closed: then all has been received. Who leaves, leaves something inside.
+// If receivers stay until it is closed, all is received. If they leave, items may be left.
 enum class mood { all_stay, some_leave, all_leave };
 
 template <class Channel> class storm {
@@ -378,14 +378,14 @@ public:
         }
     }
 
-    // Sent is received or still inside, once; nobody sees two of one sender in the wrong order.
+    // Each sent item is received or left, once; no receiver sees two of one sender in the wrong order.
     bool is_balanced() {
         bool good = fits_;
         receiver rest;
         while (const auto got = ch_.try_recv()) {
             rest.note(*got);
         }
-        for (const receiver& r : receivers_) { // who was told that nothing will come was told so
+        for (const receiver& r : receivers_) { // a receiver that was told "closed" was told so
             rest.good = rest.good && (!r.told || rest.came.empty());
         }
         receivers_.emplace_back().came = rest.came;
@@ -475,7 +475,7 @@ TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutin
     storms<native_channel>({2, 2, 2, 60});
 }
 
-TEST_CASE("channel: nothing is lost or doubled in storms on a bad day") {
+TEST_CASE("channel: nothing is lost or doubled in storms with random delays and spurious wakes") {
     storms<jittery_channel>({2, 2, 2, 30});
 }
 
@@ -540,8 +540,8 @@ TEST_CASE("channel: four senders and four receivers: each value is seen as often
     }
 }
 
-// Nobody else comes by who could wake whom a lost wakeup left asleep.
-TEMPLATE_TEST_CASE("channel: every question is answered, by a thread or by a coroutine", "",
+// No other thread comes that could wake a waiter that a lost wakeup left asleep.
+TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a coroutine", "",
                    test::native, test::jittery) {
     using any_channel = bide::basic_channel<parcel, TestType>;
     const test::stress_time time;
@@ -587,7 +587,7 @@ TEMPLATE_TEST_CASE("channel: every question is answered, by a thread or by a cor
     } while (time.is_left());
 }
 
-TEST_CASE("channel: ten thousand fresh ones pass one value each") {
+TEST_CASE("channel: ten thousand new channels pass one value each") {
     std::optional<bide::channel<int>> ch;
     test::rendezvous both(2);
     int good = 0;
@@ -610,8 +610,9 @@ TEST_CASE("channel: ten thousand fresh ones pass one value each") {
     CHECK(went);
 }
 
-TEMPLATE_TEST_CASE("channel: who has sent finds it not empty, and has something to receive", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE(
+    "channel: a thread that has sent finds it not empty, and has something to receive", "",
+    test::native, test::jittery) {
     const test::stress_time time;
     constexpr int threads = 4;
     do {
@@ -785,7 +786,7 @@ TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for whic
 
 // ---- Last touches
 
-TEST_CASE("channel: who has received what was sent may free it, whatever the senders still do") {
+TEST_CASE("channel: a receiver of all items may free it before the sends return") {
     const test::stress_time time;
     constexpr int senders = 3;
     std::array<std::atomic<bide::channel<int>*>, senders> of_round{};

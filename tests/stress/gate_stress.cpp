@@ -1,5 +1,5 @@
-// Events and latches: nobody is left behind a gate that has opened, and whoever comes through may
-// destroy it.
+// Events and latches: no waiter is left behind a gate that has opened, and a waiter that was let
+// through may destroy the gate.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -47,7 +47,7 @@ template <class Gate> void pass(Gate& gate, test::jitter& chance) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("event: a storm of waits ends with each set", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("event: each set() ends a storm of waits", "", test::native, test::portable) {
     const test::stress_time time;
     std::uint64_t rounds = 0;
     while (time.is_left()) {
@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("event: an item stored before set() is found by a reset, a lo
     CHECK(sent > 0);
 }
 
-TEMPLATE_TEST_CASE("latch: all come through when the last has arrived, and none before", "",
+TEMPLATE_TEST_CASE("latch: all waiters come through after the last arrival, and none before", "",
                    test::native, test::portable) {
     const test::stress_time time;
     constexpr int arriving = 3;
@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("latch: all come through when the last has arrived, and none 
     CHECK_FALSE(early);
 }
 
-TEST_CASE("latch: who comes through may destroy it, whatever the last to arrive still does") {
+TEST_CASE("latch: a waiter that is let through may destroy it before the last arrival returns") {
     const test::stress_time time;
     std::atomic<bide::latch*> of_round{nullptr};
     std::atomic<bool> over{false};

@@ -135,7 +135,7 @@ TEMPLATE_TEST_CASE("mutexes: a coroutine takes a lock along to another thread", 
     CHECK(elsewhere.available() == 1);
 }
 
-TEST_CASE("shared_mutex: readers see no writer, and a writer nobody, in a storm") {
+TEST_CASE("shared_mutex: in a storm, a reader sees no writer, and a writer sees no other owner") {
     const test::stress_time time;
     bide::shared_mutex m;
     std::atomic<int> readers{0};

@@ -1,5 +1,5 @@
-// Random steps on one thread, each compared with what a number and a list of waiters would do: who is
-// granted, in which order, what is left. Nothing here depends on time or on other threads.
+// Random steps on one thread, each compared with a model of a number and a list of waiters: which
+// waiters are granted, in which order, and what is left. Nothing depends on time or other threads.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -35,7 +35,7 @@ public:
     std::ptrdiff_t free;
     bool closed = false;
     std::deque<place> queue;
-    std::vector<int> through; // whose wait is over, in order
+    std::vector<int> through; // the waiters whose wait is over, in order
 
     bool try_acquire(std::ptrdiff_t n) {
         const bool can = !closed && (n == 0 || (queue.empty() && free >= n));
@@ -186,7 +186,7 @@ private:
         }
     }
 
-    // Somebody who waits does not any longer.
+    // A waiter gives up.
     void give_up() {
         if (expected_.queue.empty()) {
             return;
@@ -241,9 +241,10 @@ private:
                (expected_.queue.empty() || real_.available() == 0);
     }
 
-    // Those who were granted, and whom their executor has not run yet, never run.
+    // Waiters that were granted, and that their executor has not run yet, never run.
     void destroy_granted() {
-        std::vector<int>& through = expected_.through; // grows with whom that lets through
+        std::vector<int>& through =
+            expected_.through; // grows with the waiters that this lets through
         for (std::size_t i = 0; i < through.size();) {
             const auto w = find(through[i]);
             if (w == waiting_.end() || w->is != kind::posted || w->by_coroutine->done()) {
@@ -325,7 +326,7 @@ template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t 
             if (expected.acquire(name, amount)) {
                 expected.through.push_back(name);
             }
-        } else if (!guests.empty()) { // whoever it is, inside or in the queue
+        } else if (!guests.empty()) { // an owner or a waiter
             const std::size_t at = chance.below(static_cast<std::uint32_t>(guests.size()));
             const std::unique_ptr<guest> goes = std::move(guests[at]);
             guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(at));

@@ -1,5 +1,5 @@
-// Selects among themselves and with all others that wait: each item comes once, no permit is lost,
-// and nobody is left asleep.
+// Selects beside selects and beside every other kind of waiter: each item comes once, no permit is
+// lost, and no waiter is left asleep.
 
 #include "support/catch.hpp"
 #include "support/gate.hpp"
@@ -293,9 +293,10 @@ TEST_CASE("select: the same with little room everywhere, and on one processor") 
     storm<test::native>(0, 1, 64);
 }
 
-TEMPLATE_TEST_CASE("select: those who send in one direction and receive in the other meet once and "
-                   "never wait for each other",
-                   "", test::native, test::jittery) {
+TEMPLATE_TEST_CASE(
+    "select: selects that send in one direction and receive in the other meet once and "
+    "never wait for each other",
+    "", test::native, test::jittery) {
     using numbers = bide::basic_channel<std::uint64_t, TestType>;
     constexpr int threads = 6;
     INFO("BIDE_TEST_SEED=" << test::run_seed());

@@ -1,5 +1,5 @@
-// Everybody who can wait for permits waits for the same ones, gives up in every way there is, and at
-// the end the permits are counted.
+// All kinds of waiters wait for the same permits and give up in every way. At the end the permits are
+// counted.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -99,7 +99,7 @@ template <class S> bide::task<void> by_task(S& s, ledger& l, test::jitter& chanc
     }
 }
 
-// Nobody's: it goes on wherever it is resumed, and says when it has ended.
+// Detached: it runs where it is resumed, and says when it has ended.
 template <class S>
 test::detached by_detached(S& s, ledger& l, std::uint32_t seed, std::stop_token stop,
                            std::atomic<int>& running) {
@@ -219,7 +219,7 @@ TEST_CASE("semaphore: permits are conserved on a single processor") {
 #endif
 
 TEST_CASE(
-    "semaphore: who sees its acquire succeed may destroy it, whatever the releasers still do") {
+    "semaphore: a thread that acquired may destroy it before the releases return, in a storm") {
     const test::stress_time time;
     constexpr int releasers = 3;
     std::array<std::atomic<bide::semaphore*>, releasers> of_round{};
@@ -253,7 +253,7 @@ TEST_CASE(
     CHECK(rounds > 0);
 }
 
-TEST_CASE("semaphore: closing in a storm fails who waits and strands nobody") {
+TEST_CASE("semaphore: closing in a storm fails the waiters and strands none") {
     const test::stress_time time;
     std::uint64_t rounds = 0;
     bool restored = true;

@@ -57,7 +57,7 @@ struct store {
         while (n != 0 && !items.compare_exchange_weak(n, n - 1)) {
         }
         if (n != 0 && --to_take == 0) {
-            changed.set(); // the others, too, are done
+            changed.set(); // the other threads are done, too
         }
         return n != 0;
     }

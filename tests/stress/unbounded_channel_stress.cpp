@@ -1,5 +1,5 @@
-// Everybody who can send and receive does, in every way there is, and gives up in every way; at the
-// end the items are counted: each was received once, in its sender's order, or is inside.
+// All kinds of senders and receivers, which give up in every way. At the end the items are counted:
+// each was received once, in its sender's order, or is in the channel.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -242,7 +242,8 @@ TEST_CASE("unbounded_channel: no item is lost, doubled or overtaken on a single 
     storm<test::native>(200, false);
 }
 
-TEST_CASE("unbounded_channel: closed in a storm, what was sent is received, and nobody waits on") {
+TEST_CASE(
+    "unbounded_channel: closed in a storm, what was sent is received, and no waiter is left") {
     storm<test::jittery>(200, true);
 }
 
@@ -289,7 +290,7 @@ TEST_CASE(
                 test::manual_executor mine;
                 auto waiting = recv_on(mine, ch, own, over);
                 waiting.start();
-                // Once it is posted, nobody else is about to resume it.
+                // Once it is posted, no other thread is about to resume it.
                 while (!waiting.done() && mine.size() == 0) {
                     std::this_thread::yield();
                 }

@@ -47,8 +47,8 @@ using counts = std::vector<int>;
 
 constinit bide::adaptive_mutex ready_at_start;
 
-// A platform whose sleepers do not go on before they may, and whose clock can be put forward: who
-// was roused is late for as long as the test likes.
+// A platform whose sleepers do not resume before they may, and whose clock can be put forward: a
+// thread that was roused is late for as long as the test wants.
 template <class Base> struct late_riser : Base {
     inline static std::atomic<int> asleep{0};
     inline static std::atomic<bool> stay{false};
@@ -289,8 +289,9 @@ TEMPLATE_TEST_CASE("adaptive_mutex: std::unique_lock and condition_variable_any 
 
 // ---- Overtaking, and its end
 
-TEMPLATE_TEST_CASE("adaptive_mutex: who comes by may overtake a sleeping head, and so often only",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "adaptive_mutex: a running thread overtakes a sleeping head at most max_overtakes times", "",
+    test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
     const test::watchdog guard;
@@ -306,7 +307,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: who comes by may overtake a sleeping head, a
         });
         REQUIRE(late::are_asleep(1));
         // Each unlock from here on may float, and takes one off what is left; the head does not run.
-        // So exactly so many are followed by somebody else's success, and the next is not.
+        // So exactly so many are followed by another thread's success, and the next is not.
         late::stay = true;
         unsigned overtakes = 0;
         m.unlock();
@@ -315,7 +316,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: who comes by may overtake a sleeping head, a
             m.unlock();
         }
         CHECK(overtakes == mutex::max_overtakes);
-        CHECK_FALSE(m.try_lock()); // it is the head's, who has not run yet
+        CHECK_FALSE(m.try_lock()); // it is the head's, which has not run yet
         late::stay = false;
         head.join();
         CHECK(locked);
@@ -324,8 +325,8 @@ TEMPLATE_TEST_CASE("adaptive_mutex: who comes by may overtake a sleeping head, a
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken so often only, too", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken at most max_overtakes times, too",
+                   "", test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
     const test::watchdog guard;
@@ -364,8 +365,9 @@ TEMPLATE_TEST_CASE("adaptive_mutex: the next head is overtaken so often only, to
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a head that sleeps is overtaken so often only, by whomever", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: a sleeping head is overtaken at most max_overtakes times by "
+                   "all threads together",
+                   "", test::native, test::portable) {
     using platform = test::observing<TestType>;
     using mutex = bide::basic_adaptive_mutex<platform>;
     for (int round = 0; round < 20; ++round) {
@@ -399,12 +401,12 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a head that sleeps is overtaken so often onl
     }
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a head whose patience is at its end is handed it", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is handed it",
+                   "", test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
     const test::watchdog guard;
-    const std::int64_t patience = std::chrono::nanoseconds(mutex::patience).count();
+    const std::int64_t overdue = std::chrono::nanoseconds(mutex::max_overtake_time).count();
     mutex m;
     bool locked = false;
     m.lock();
@@ -420,7 +422,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a head whose patience is at its end is hande
         m.unlock();
         REQUIRE(m.try_lock());
         REQUIRE(late::are_asleep(0));
-        late::ahead = late::ahead + (look == 0 ? 0 : patience);
+        late::ahead = late::ahead + (look == 0 ? 0 : overdue);
         late::stay = false;
         REQUIRE(late::are_asleep(1));
     }
@@ -478,7 +480,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a head that gives up while it floats grants 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: the last who gives up while it floats leaves it free", "",
+TEMPLATE_TEST_CASE("adaptive_mutex: if the last waiter gives up while it floats, it is free", "",
                    test::native, test::portable) {
     using late = late_riser<TestType>;
     using mutex = bide::basic_adaptive_mutex<late>;
@@ -499,8 +501,9 @@ TEMPLATE_TEST_CASE("adaptive_mutex: the last who gives up while it floats leaves
     CHECK(end == what::stopped);
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: nobody is forgotten, whoever is stopped or too late", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "adaptive_mutex: no waiter is forgotten when other waiters are stopped or time out", "",
+    test::native, test::portable) {
     using mutex = bide::basic_adaptive_mutex<TestType>;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     for (int round = 0; round < 150; ++round) {
@@ -587,7 +590,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a time-out is not early, by its own clock", 
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: a huge time is for ever, and the wait ends by an unlock", "",
+TEMPLATE_TEST_CASE("adaptive_mutex: a huge time-out never ends the wait, an unlock does", "",
                    test::native, test::portable) {
     using platform = test::observing<TestType>;
     bide::basic_adaptive_mutex<platform> m;
@@ -650,7 +653,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: a stop ends the waits it is for and no other
 
 // ---- Coroutines
 
-TEST_CASE("adaptive_mutex: a coroutine is handed it, and nobody overtakes that") {
+TEST_CASE("adaptive_mutex: a coroutine is handed it, and no thread overtakes it") {
     const test::watchdog guard;
     test::manual_executor later;
     bide::adaptive_mutex m;
@@ -738,8 +741,8 @@ TEST_CASE("adaptive_mutex: a coroutine destroyed after the grant gives it back")
     auto granted = hold_on(later, m, locked[0]);
     auto next = hold(m, locked[1]);
     granted.start();
-    const bool somebody_waits = GENERATE(false, true);
-    if (somebody_waits) {
+    const bool has_waiter = GENERATE(false, true);
+    if (has_waiter) {
         next.start();
     }
     m.unlock();
@@ -748,9 +751,9 @@ TEST_CASE("adaptive_mutex: a coroutine destroyed after the grant gives it back")
     later.drop_all();
     granted.destroy();
     CHECK_FALSE(locked[0]);
-    CHECK(locked[1] == somebody_waits);
-    CHECK(m.try_lock() != somebody_waits);
-    if (!somebody_waits) {
+    CHECK(locked[1] == has_waiter);
+    CHECK(m.try_lock() != has_waiter);
+    if (!has_waiter) {
         m.unlock();
     }
 }
@@ -776,7 +779,7 @@ TEST_CASE("adaptive_mutex: a stop or a time-out that comes after the grant is to
     m.unlock();
 }
 
-TEST_CASE("adaptive_mutex: a chain of unlocks costs no stack") {
+TEST_CASE("adaptive_mutex: a chain of unlocks takes constant stack space") {
     bide::adaptive_mutex m;
     int passed = 0;
     m.lock();
@@ -866,7 +869,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: no wait allocates", "", test::native, test::
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("adaptive_mutex: to unlock it unlocked terminates with its name") {
+TEST_CASE("adaptive_mutex: unlocking it while it is not locked terminates with its name") {
     const std::string said = test::dies([] {
         bide::adaptive_mutex m;
         m.lock();
@@ -877,7 +880,8 @@ TEST_CASE("adaptive_mutex: to unlock it unlocked terminates with its name") {
     CHECK(test::contains(said, "unlocked while not locked"));
 }
 
-TEST_CASE("adaptive_mutex: to destroy it while somebody waits terminates with its name and count") {
+TEST_CASE("adaptive_mutex: destroying it while there are waiters terminates with its name and "
+          "their number") {
     const std::string said = test::dies([] {
         bool locked = false;
         std::optional<bide::adaptive_mutex> m(std::in_place);
@@ -895,7 +899,7 @@ TEST_CASE("adaptive_mutex: to destroy it while somebody waits terminates with it
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("adaptive_mutex: to destroy it in peace is nobody's business, locked or not") {
+TEST_CASE("adaptive_mutex: destroying it without waiters is allowed, locked or not") {
     CHECK(test::contains(test::dies([] {
                              bool locked = false;
                              std::optional<bide::adaptive_mutex> m(std::in_place);
@@ -913,7 +917,7 @@ TEST_CASE("adaptive_mutex: to destroy it in peace is nobody's business, locked o
 
 #endif
 
-TEST_CASE("adaptive_mutex: who is handed it inside unlock may destroy it there") {
+TEST_CASE("adaptive_mutex: a coroutine that is handed it inside unlock may destroy it there") {
     auto m = std::make_unique<bide::adaptive_mutex>();
     m->lock();
     [](std::unique_ptr<bide::adaptive_mutex>& from) -> test::detached {
@@ -925,8 +929,8 @@ TEST_CASE("adaptive_mutex: who is handed it inside unlock may destroy it there")
     CHECK(m == nullptr);
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: whoever locked it last may destroy it at once", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("adaptive_mutex: its last owner may destroy it at once", "", test::native,
+                   test::portable) {
     struct shared {
         bide::basic_adaptive_mutex<TestType> mutex;
         int users = 2; // under it
@@ -936,7 +940,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: whoever locked it last may destroy it at onc
         const std::lock_guard lock(s.mutex);
         --s.users;
     };
-    // Until the others have had it: their unlocks may still be on their way out.
+    // Until the other owners have had it: their unlocks may not have returned.
     const auto outlast = [](shared& s, int round) {
         for (bool last = false; !last;) {
             if (round % 3 == 0) {
@@ -955,7 +959,7 @@ TEMPLATE_TEST_CASE("adaptive_mutex: whoever locked it last may destroy it at onc
     CHECK(test::late_touches<shared>(2, 3'000, make, use, outlast) == 0);
 }
 
-TEMPLATE_TEST_CASE("adaptive_mutex: who waited for its unlock may destroy it at once", "",
+TEMPLATE_TEST_CASE("adaptive_mutex: a waiter that got it by an unlock may destroy it at once", "",
                    test::native, test::portable) {
     using mutex = bide::basic_adaptive_mutex<TestType>;
     const auto make = [](void* at, int) {

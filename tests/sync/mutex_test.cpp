@@ -84,7 +84,7 @@ TEMPLATE_TEST_CASE("mutex: it is locked until it is unlocked", "", test::native,
     const std::scoped_lock lock(m);
 }
 
-TEMPLATE_TEST_CASE("mutex: one thread at a time is inside", "", test::native, test::portable) {
+TEMPLATE_TEST_CASE("mutex: one thread at a time has it", "", test::native, test::portable) {
     bide::basic_mutex<TestType> m;
     constexpr int each = 5'000;
     int count = 0;
@@ -127,8 +127,8 @@ TEMPLATE_TEST_CASE("mutex: threads and coroutines get it in the order in which t
     }
 }
 
-TEMPLATE_TEST_CASE("mutex: unlock hands it to who waits, and nobody barges", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("mutex: unlock hands it to the first waiter, and no thread overtakes", "",
+                   test::native, test::portable) {
     using mutex = bide::basic_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -198,8 +198,8 @@ TEST_CASE("mutex: std::condition_variable_any waits with it") {
 
 // ---- Deadlines and stops
 
-TEMPLATE_TEST_CASE("mutex: a time-out is false, not early, and leaves no trace", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("mutex: a time-out returns false, is not early, and has no effect", "",
+                   test::native, test::portable) {
     using mutex = bide::basic_mutex<test::observing<TestType>>;
     const test::watchdog guard;
     mutex m;
@@ -317,7 +317,8 @@ TEST_CASE("mutex: a coroutine holds it over suspensions and changes of thread") 
     m.unlock();
 }
 
-TEST_CASE("mutex: a coroutine that ends while it waits, or holds it, leaves no trace") {
+TEST_CASE("mutex: a coroutine that is destroyed while it waits, or holds it, leaves the queue, or "
+          "unlocks") {
     bide::mutex m;
     bool first_locked = false;
     bool second_locked = false;
@@ -337,7 +338,7 @@ TEST_CASE("mutex: a coroutine that ends while it waits, or holds it, leaves no t
             const auto lock = co_await on.async_lock().resume_on(e);
         }(m, later);
         granted.start();
-        m.unlock(); // the first, who unlocks, then the second, then this one
+        m.unlock(); // the first, which unlocks, then the second, then this one
         CHECK(later.size() == 1);
         CHECK_FALSE(m.try_lock());
         later.drop_all();
@@ -387,8 +388,8 @@ TEMPLATE_TEST_CASE("mutex: no wait allocates", "", test::native, test::portable)
 
 // ---- Destruction and misuse
 
-TEMPLATE_TEST_CASE("mutex: who has locked it may destroy it, whatever the last owner does", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("mutex: its owner may destroy it before the unlock of the last owner returns",
+                   "", test::native, test::portable) {
     using mutex = bide::basic_mutex<TestType>;
     const auto make = [](void* at, int) {
         auto* const m = ::new (at) mutex;
@@ -406,7 +407,7 @@ TEMPLATE_TEST_CASE("mutex: who has locked it may destroy it, whatever the last o
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("mutex: to unlock it while it is not locked terminates and names it") {
+TEST_CASE("mutex: unlocking it while it is not locked terminates and names it") {
     bide::mutex m;
     const std::string said = test::dies([&] { m.unlock(); });
     char name[64];
@@ -419,7 +420,8 @@ TEST_CASE("mutex: to unlock it while it is not locked terminates and names it") 
     CHECK(test::contains(test::dies([&] { m.unlock(); }), "not locked"));
 }
 
-TEST_CASE("mutex: to destroy it while somebody waits terminates with its name and the count") {
+TEST_CASE(
+    "mutex: destroying it while there are waiters terminates with its name and their number") {
     const std::string said = test::dies([] {
         test::journal turns;
         std::optional<bide::mutex> m(std::in_place);

@@ -53,7 +53,7 @@ TEST_CASE("permit: an empty one owns nothing and gives nothing back") {
     CHECK_FALSE(moved);
 }
 
-TEST_CASE("permit: it gives back what it took when it goes") {
+TEST_CASE("permit: its destructor gives its permits back") {
     semaphore s(5);
     {
         permit one(s);
@@ -66,7 +66,7 @@ TEST_CASE("permit: it gives back what it took when it goes") {
     CHECK(s.available() == 5);
 }
 
-TEST_CASE("permit: its constructor waits its turn") {
+TEST_CASE("permit: its constructor waits in the queue") {
     semaphore s(0);
     std::ptrdiff_t got = 0;
     test::team waiting(1, [&](int) {
@@ -80,7 +80,7 @@ TEST_CASE("permit: its constructor waits its turn") {
     CHECK(s.available() == 2);
 }
 
-TEST_CASE("permit: a try takes all or nothing") {
+TEST_CASE("permit: its try constructor takes all or nothing") {
     semaphore s(2);
     const permit three(s, std::try_to_lock, 3);
     CHECK_FALSE(three);
@@ -93,7 +93,7 @@ TEST_CASE("permit: a try takes all or nothing") {
     CHECK(s.available() == 0);
 }
 
-TEST_CASE("permit: an adopted one gives back what somebody else acquired") {
+TEST_CASE("permit: an adopted one gives back what its maker acquired") {
     semaphore s(3);
     s.acquire(3);
     {
@@ -108,7 +108,7 @@ TEST_CASE("permit: an adopted one gives back what somebody else acquired") {
     CHECK(s.available() == 3);
 }
 
-TEST_CASE("permit: one of no permits is of its semaphore all the same") {
+TEST_CASE("permit: one of 0 permits belongs to its semaphore") {
     semaphore s(0);
     {
         permit none(s, 0);
@@ -204,7 +204,7 @@ TEST_CASE("permit: a split outside [0, count()] is refused and changes nothing")
     }
 }
 
-TEST_CASE("permit: a merge takes all of the other's") {
+TEST_CASE("permit: a merge takes all permits of the other one") {
     semaphore s(5);
     {
         permit a(s, 2);
@@ -293,14 +293,14 @@ TEST_CASE("permit: a merge past max() is refused and changes nothing") {
     CHECK(s.available() == max);
 }
 
-TEST_CASE("permit: of a count outside [0, max()] nothing is adopted") {
+TEST_CASE("permit: a count outside [0, max()] is not adopted") {
     bide::semaphore s(1);
     CHECK_FALSE(bide::permit(s, std::adopt_lock, -1));
     CHECK_FALSE(bide::permit(s, std::adopt_lock, bide::semaphore::max() + 1));
     CHECK(s.available() == 1);
 }
 
-TEST_CASE("permit: what it gives back goes to who waits") {
+TEST_CASE("permit: what it gives back goes to the waiters") {
     semaphore s(2);
     permit held(s, 2);
     test::foreign next(s, 1);

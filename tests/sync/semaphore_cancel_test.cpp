@@ -167,7 +167,7 @@ TEMPLATE_TEST_CASE("semaphore: a cancelled head passes its partial grant on", ""
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: the last to be cancelled leaves its part in the count", "",
+TEMPLATE_TEST_CASE("semaphore: the part of the last waiter that is cancelled goes to the count", "",
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(1);
@@ -181,8 +181,8 @@ TEMPLATE_TEST_CASE("semaphore: the last to be cancelled leaves its part in the c
     CHECK(s.try_acquire(3));
 }
 
-TEMPLATE_TEST_CASE("semaphore: who is cancelled behind the head leaves no trace", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a wait that is cancelled behind the head has no effect", "",
+                   test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const int leaves = GENERATE(1, 2, 3);
     CAPTURE(leaves);
@@ -254,7 +254,7 @@ TEST_CASE("semaphore: a coroutine that was granted stays granted") {
         REQUIRE(later.run_all() == 1);
         CHECK(c.done());
     }
-    SECTION("whoever closes after the grant") {
+    SECTION("closed after the grant") {
         auto c = hold_on(later, s, end);
         c.start();
         s.release();
@@ -362,8 +362,9 @@ TEMPLATE_TEST_CASE("semaphore: a waker cancels another waiter that its release h
     two.reset(); // nothing touches it any more
 }
 
-TEMPLATE_TEST_CASE("semaphore: cancelling a waiter that does not wait is true, and changes nothing",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "semaphore: cancelling a waiter that does not wait returns true and changes nothing", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(0);
@@ -440,8 +441,8 @@ TEST_CASE("semaphore: to destroy a waiter while it is queued terminates with a m
 }
 #endif
 
-TEMPLATE_TEST_CASE("semaphore: what can be had at once is, even stopped or past the deadline", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: free permits are acquired even after a stop or past the deadline",
+                   "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
     semaphore s(5);
@@ -500,7 +501,7 @@ TEMPLATE_TEST_CASE("semaphore: a time-out is not early, by its own clock", "", t
     CHECK(steady_clock::now() >= start + 15ms);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a huge time is for ever, and the wait ends by a release", "",
+TEMPLATE_TEST_CASE("semaphore: a huge time-out never ends the wait, a release does", "",
                    test::native, test::portable) {
     bide::basic_semaphore<TestType> s(0);
     bool got[4] = {};
@@ -536,7 +537,7 @@ TEMPLATE_TEST_CASE("semaphore: a deadline on a clock that is set back is waited 
     CHECK(got);
 }
 
-TEST_CASE("semaphore: a stop resumes nobody on the thread that requests it") {
+TEST_CASE("semaphore: a stop resumes no coroutine on the thread that requests it") {
     const test::watchdog guard;
     bide::semaphore s(1);
     std::stop_source stop;
@@ -565,7 +566,7 @@ TEST_CASE("semaphore: a stop resumes nobody on the thread that requests it") {
 
 // ---- Where a coroutine resumes
 
-TEST_CASE("semaphore: a coroutine without an executor goes on inside release, out of every lock") {
+TEST_CASE("semaphore: a coroutine without an executor resumes inside release, under no lock") {
     const test::watchdog guard;
     bide::semaphore s(0);
     std::thread::id on;
@@ -577,9 +578,9 @@ TEST_CASE("semaphore: a coroutine without an executor goes on inside release, ou
         id = test::this_thread();
         notes.add(1);
         // Each of these wants the lock, or hangs if it is held.
-        test::foreign nobody(from, 1);
-        nobody.start();
-        nobody.cancel();
+        test::foreign queued(from, 1);
+        queued.start();
+        queued.cancel();
         from.release(2);
         n = from.available();
     }(s, on, seen, turns);
@@ -591,7 +592,7 @@ TEST_CASE("semaphore: a coroutine without an executor goes on inside release, ou
     CHECK(seen == 1);
 }
 
-TEST_CASE("semaphore: with an executor nobody runs before release returns") {
+TEST_CASE("semaphore: with an executor no coroutine runs before release returns") {
     test::manual_executor later;
     bide::semaphore s(0);
     what ends[2] = {};
@@ -610,7 +611,7 @@ TEST_CASE("semaphore: with an executor nobody runs before release returns") {
     CHECK(ends[1] == what::granted);
 }
 
-TEST_CASE("semaphore: a coroutine in sync_wait goes on there") {
+TEST_CASE("semaphore: a coroutine in sync_wait resumes there") {
     bide::semaphore s(0);
     std::thread::id id;
     const std::thread::id mine = test::this_thread();
@@ -629,7 +630,7 @@ TEST_CASE("semaphore: a coroutine in sync_wait goes on there") {
     CHECK(where != id);
 }
 
-TEMPLATE_TEST_CASE("semaphore: a chain of releases costs no stack", "", test::native,
+TEMPLATE_TEST_CASE("semaphore: a chain of releases takes constant stack space", "", test::native,
                    test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);

@@ -51,8 +51,8 @@ TEST_CASE("semaphore: it can be constant-initialised") {
     ready_at_start.release(3);
 }
 
-TEMPLATE_TEST_CASE("semaphore: what is acquired is gone until it is released", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: an acquired permit is not free until it is released", "",
+                   test::native, test::portable) {
     bide::basic_semaphore<TestType> s(5);
     CHECK(s.available() == 5);
     CHECK(s.waiters() == 0);
@@ -75,8 +75,7 @@ TEMPLATE_TEST_CASE("semaphore: what is acquired is gone until it is released", "
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: it counts up to max() and not further", "", test::native,
-                   test::portable) {
+TEMPLATE_TEST_CASE("semaphore: it counts up to max()", "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     constexpr std::ptrdiff_t max = semaphore::max();
     STATIC_REQUIRE(max >= std::numeric_limits<std::int32_t>::max() / 4);
@@ -95,7 +94,7 @@ TEMPLATE_TEST_CASE("semaphore: it counts up to max() and not further", "", test:
     full.release(1);
     CHECK(full.available() == max);
 
-    // With somebody waiting it is what is left that counts.
+    // If there are waiters, the permits that are left count.
     semaphore s(0);
     test::foreign head(s, 1);
     head.start();
@@ -113,13 +112,13 @@ TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     using permit = bide::basic_permit<TestType>;
-    const bool somebody_waits = GENERATE(false, true);
-    CAPTURE(somebody_waits);
+    const bool has_waiter = GENERATE(false, true);
+    CAPTURE(has_waiter);
     const test::watchdog guard;
 
     semaphore s(2);
     test::foreign head(s, 5);
-    if (somebody_waits) {
+    if (has_waiter) {
         head.start();
     }
     for (const std::ptrdiff_t n :
@@ -138,16 +137,16 @@ TEMPLATE_TEST_CASE("semaphore: a count outside [0, max()] is refused and changes
         CHECK_FALSE(s.try_acquire(n));
         CHECK_FALSE(permit(s, std::try_to_lock, n));
         CHECK(s.forget_permits(n) == 0);
-        test::foreign nobody(s, n);
-        CHECK_FALSE(nobody.start());
-        CHECK_FALSE(nobody.is_complete());
+        test::foreign refused(s, n);
+        CHECK_FALSE(refused.start());
+        CHECK_FALSE(refused.is_complete());
 
-        CHECK(s.available() == (somebody_waits ? 0 : 2));
-        CHECK(s.waiters() == (somebody_waits ? 1 : 0));
+        CHECK(s.available() == (has_waiter ? 0 : 2));
+        CHECK(s.waiters() == (has_waiter ? 1 : 0));
     }
     s.release(3);
-    CHECK(s.available() == (somebody_waits ? 0 : 5));
-    CHECK(head.is_complete() == somebody_waits);
+    CHECK(s.available() == (has_waiter ? 0 : 5));
+    CHECK(head.is_complete() == has_waiter);
 }
 
 TEMPLATE_TEST_CASE("semaphore: forgotten permits are gone, as many as were free", "", test::native,
@@ -169,7 +168,7 @@ TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
-    // Every pattern of three kinds in four places; who is named i wants 1 + i % 3.
+    // Every pattern of three kinds in four places; waiter i asks for 1 + i % 3.
     for (int pattern = 0; pattern < 3 * 3 * 3 * 3; ++pattern) {
         CAPTURE(pattern);
         semaphore s(0);
@@ -206,8 +205,9 @@ TEMPLATE_TEST_CASE("semaphore: threads, coroutines and foreign wakers are served
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: a large request is served in part, and the small behind it wait", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "semaphore: a large request is served in part, and smaller requests behind it wait", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
     test::journal turns;
@@ -229,8 +229,8 @@ TEMPLATE_TEST_CASE("semaphore: a large request is served in part, and the small 
     CHECK(s.available() == 0);
 }
 
-TEMPLATE_TEST_CASE("semaphore: while somebody waits no permit is free and nobody barges", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: while there are waiters no permit is free and no caller overtakes",
+                   "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(2);
     test::foreign head(s, 5);
@@ -250,7 +250,7 @@ TEMPLATE_TEST_CASE("semaphore: while somebody waits no permit is free and nobody
     CHECK(s.try_acquire());
 }
 
-TEMPLATE_TEST_CASE("semaphore: one release serves all whom it suffices for and keeps the rest", "",
+TEMPLATE_TEST_CASE("semaphore: one release serves as many waiters as it can and keeps the rest", "",
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     semaphore s(0);
@@ -272,7 +272,7 @@ TEMPLATE_TEST_CASE("semaphore: one release serves all whom it suffices for and k
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: acquiring none does not wait behind those who do", "", test::native,
+TEMPLATE_TEST_CASE("semaphore: acquire(0) does not wait behind other waiters", "", test::native,
                    test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
@@ -294,8 +294,9 @@ TEMPLATE_TEST_CASE("semaphore: acquiring none does not wait behind those who do"
     s.release();
 }
 
-TEMPLATE_TEST_CASE("semaphore: what came before a release is seen by whom it lets through", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "semaphore: what came before a release is seen by the waiter that it lets through", "",
+    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     // Plain data: ThreadSanitizer sees whether it is ordered. Each of the two releases brings its
     // own part, whichever way it takes.
@@ -318,7 +319,7 @@ TEMPLATE_TEST_CASE("semaphore: what came before a release is seen by whom it let
 
 // ---- Close
 
-TEMPLATE_TEST_CASE("semaphore: close fails all who wait, and partial grants return", "",
+TEMPLATE_TEST_CASE("semaphore: close fails every waiter, and partial grants return", "",
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     const test::watchdog guard;
@@ -372,7 +373,7 @@ TEMPLATE_TEST_CASE("semaphore: close fails all who wait, and partial grants retu
     }
 }
 
-TEMPLATE_TEST_CASE("semaphore: close is true the first time only", "", test::native,
+TEMPLATE_TEST_CASE("semaphore: only the first close() returns true", "", test::native,
                    test::portable) {
     bide::basic_semaphore<TestType> s(1);
     STATIC_REQUIRE(noexcept(s.close()));
@@ -507,7 +508,8 @@ TEMPLATE_TEST_CASE("semaphore: no wait allocates", "", test::native, test::porta
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("semaphore: to destroy it while somebody waits terminates with its name and the count") {
+TEST_CASE(
+    "semaphore: destroying it while there are waiters terminates with its name and their number") {
     const std::string said = test::dies([] {
         bide::semaphore::waiter waiters[3] = {{1, {}}, {2, {}}, {1, {}}};
         bide::semaphore s(0);
@@ -520,7 +522,7 @@ TEST_CASE("semaphore: to destroy it while somebody waits terminates with its nam
     CHECK(test::contains(said, "2 waiting"));
 }
 
-TEST_CASE("semaphore: to destroy it in peace is nobody's business") {
+TEST_CASE("semaphore: destroying it without waiters is allowed") {
     CHECK(test::contains(test::dies([] {
                              bide::semaphore::waiter w(1, {});
                              bide::semaphore s(0);
@@ -532,7 +534,7 @@ TEST_CASE("semaphore: to destroy it in peace is nobody's business") {
 
 #endif
 
-TEMPLATE_TEST_CASE("semaphore: who is granted inside release may destroy it there", "",
+TEMPLATE_TEST_CASE("semaphore: a coroutine that is granted inside release may destroy it there", "",
                    test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     auto s = std::make_unique<semaphore>(0);
@@ -564,8 +566,8 @@ TEMPLATE_TEST_CASE("semaphore: who is granted inside release may destroy it ther
     CHECK(s == nullptr);
 }
 
-TEMPLATE_TEST_CASE("semaphore: who acquired may destroy it at once, whatever the releasers do", "",
-                   test::native, test::portable) {
+TEMPLATE_TEST_CASE("semaphore: a thread that acquired may destroy it before the releases return",
+                   "", test::native, test::portable) {
     using semaphore = bide::basic_semaphore<TestType>;
     constexpr int releasers = 3;
     const auto make = [](void* at, int round) {

@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("shared_mutex: one writer xor any number of readers", "", tes
     const std::scoped_lock writer(m);
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: readers are inside at the same time", "", test::native,
+TEMPLATE_TEST_CASE("shared_mutex: readers have it at the same time", "", test::native,
                    test::portable) {
     bide::basic_shared_mutex<TestType> m;
     std::atomic<int> inside{0};
@@ -272,7 +272,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind
     test::journal turns;
     std::atomic<int> error{0};
     std::stop_source stop;
-    test::manual_executor later; // whoever lets them in, they run here
+    test::manual_executor later; // they run here, on every path
     auto r1 = read_later(m, later, turns, 1);
     auto r2 = read_later(m, later, turns, 2);
     m.lock_shared();
@@ -330,7 +330,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a writer that gives up lets the readers behind
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up leaves no trace", "", test::native,
+TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up has no effect", "", test::native,
                    test::portable) {
     using mutex = bide::basic_shared_mutex<TestType>;
     mutex m;
@@ -349,7 +349,7 @@ TEMPLATE_TEST_CASE("shared_mutex: a reader that gives up leaves no trace", "", t
     m.unlock();
 }
 
-TEMPLATE_TEST_CASE("shared_mutex: a writer comes to its turn though readers are always inside", "",
+TEMPLATE_TEST_CASE("shared_mutex: a writer gets it although new readers keep coming", "",
                    test::native, test::portable) {
     // The readers do their best not to leave the mutex to itself: each waits until the other is in
     // again, as long as no writer keeps it out.
@@ -450,8 +450,9 @@ TEMPLATE_TEST_CASE("shared_mutex: no wait allocates", "", test::native, test::po
 
 // ---- Destruction and misuse
 
-TEMPLATE_TEST_CASE("shared_mutex: who has locked it may destroy it, whatever the last owners do",
-                   "", test::native, test::portable) {
+TEMPLATE_TEST_CASE(
+    "shared_mutex: its owner may destroy it before the unlocks of the last owners return", "",
+    test::native, test::portable) {
     using mutex = bide::basic_shared_mutex<TestType>;
     const auto make = [](void* at, int) {
         auto* const m = ::new (at) mutex;
@@ -470,7 +471,7 @@ TEMPLATE_TEST_CASE("shared_mutex: who has locked it may destroy it, whatever the
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("shared_mutex: to unlock what is not locked terminates and names it") {
+TEST_CASE("shared_mutex: unlocking it while it is not locked terminates and names it") {
     bide::shared_mutex m;
     char name[64];
     std::snprintf(name, sizeof name, "shared_mutex %p", static_cast<void*>(&m));
@@ -494,7 +495,8 @@ TEST_CASE("shared_mutex: to unlock what is not locked terminates and names it") 
     CHECK(test::contains(said, "not locked"));
 }
 
-TEST_CASE("shared_mutex: to destroy it while somebody waits terminates with name and count") {
+TEST_CASE("shared_mutex: destroying it while there are waiters terminates with its name and their "
+          "number") {
     const std::string said = test::dies([] {
         test::journal turns;
         std::optional<bide::shared_mutex> m(std::in_place);

@@ -110,7 +110,8 @@ TEMPLATE_TEST_CASE("synchronized_value: it is made of its value's arguments", ""
                     std::runtime_error);
 }
 
-TEST_CASE("synchronized_value: it says that it is made of what its value is made of, and no more") {
+TEST_CASE(
+    "synchronized_value: it is constructible from exactly what its value is constructible from") {
     CHECK(std::is_constructible_v<number, int>);
     CHECK_FALSE(std::is_constructible_v<number, std::string>);
     CHECK_FALSE(std::is_constructible_v<number, int, int>);
@@ -119,7 +120,7 @@ TEST_CASE("synchronized_value: it says that it is made of what its value is made
     CHECK_FALSE(std::is_default_constructible_v<bide::synchronized_value<point>>);
 }
 
-TEMPLATE_TEST_CASE("synchronized_value: with() runs under the lock and answers what f does", "",
+TEMPLATE_TEST_CASE("synchronized_value: with() calls f under the lock and returns its result", "",
                    bide::mutex, bide::adaptive_mutex, std::mutex) {
     bide::synchronized_value<point, TestType> p(1, std::make_unique<int>(2));
     bool was_free = true;
@@ -145,8 +146,8 @@ TEMPLATE_TEST_CASE("synchronized_value: with() runs under the lock and answers w
     CHECK(p.with(once{std::make_unique<int>(1)}) == 41);
 }
 
-TEMPLATE_TEST_CASE("synchronized_value: an exception in with() gives the lock back", "",
-                   bide::mutex, bide::adaptive_mutex, std::mutex) {
+TEMPLATE_TEST_CASE("synchronized_value: an exception in with() releases the lock", "", bide::mutex,
+                   bide::adaptive_mutex, std::mutex) {
     bide::synchronized_value<int, TestType> v(1);
     for (int i = 0; i < 3; ++i) {
         CHECK_THROWS_AS(v.with([](int& n) {
@@ -159,8 +160,8 @@ TEMPLATE_TEST_CASE("synchronized_value: an exception in with() gives the lock ba
     CHECK(*v.lock() == 4);
 }
 
-TEMPLATE_TEST_CASE("synchronized_value: the lock is held as long as what lock() returned", "",
-                   bide::mutex, bide::adaptive_mutex, std::mutex) {
+TEMPLATE_TEST_CASE("synchronized_value: the lock is held as long as the result of lock() exists",
+                   "", bide::mutex, bide::adaptive_mutex, std::mutex) {
     bide::synchronized_value<std::string, TestType> v("a");
     {
         const auto held = v.lock();
@@ -200,8 +201,9 @@ TEMPLATE_TEST_CASE("synchronized_value: try_lock() is empty while it is taken", 
     CHECK(*again == 2);
 }
 
-TEMPLATE_TEST_CASE("synchronized_value: a lock that moves is held once, and what it left is empty",
-                   "", bide::mutex, bide::adaptive_mutex, std::mutex) {
+TEMPLATE_TEST_CASE(
+    "synchronized_value: a lock that is moved is held once, and the moved-from one is empty", "",
+    bide::mutex, bide::adaptive_mutex, std::mutex) {
     using value = bide::synchronized_value<int, TestType>;
     value a(1);
     value b(2);
@@ -237,7 +239,7 @@ TEMPLATE_TEST_CASE("synchronized_value: a lock that moves is held once, and what
     CHECK(is_free(a));
 }
 
-TEST_CASE("synchronized_value: what is locked stays locked when it is moved to itself") {
+TEST_CASE("synchronized_value: a lock that is moved to itself stays locked") {
     number value(1);
     {
         auto held = value.lock();
@@ -332,7 +334,7 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine is handed the value and its 
     add_one(v);
     CHECK(*held == 1);
     held.unlock();
-    CHECK_FALSE(v.try_lock()); // it is the first's, who has not run yet
+    CHECK_FALSE(v.try_lock()); // it is the first's, which has not run yet
     CHECK(later.run_all() == 1);
     CHECK(c.done());
     CHECK(*v.lock() == 3);
@@ -363,8 +365,9 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine's wait ends by a stop or a t
     CHECK(v.try_lock());
 }
 
-TEMPLATE_TEST_CASE("synchronized_value: a coroutine destroyed while it waits leaves the lock alone",
-                   "", bide::mutex, bide::adaptive_mutex) {
+TEMPLATE_TEST_CASE(
+    "synchronized_value: a coroutine that is destroyed while it waits does not unlock", "",
+    bide::mutex, bide::adaptive_mutex) {
     const test::watchdog guard;
     test::manual_executor later;
     bide::synchronized_value<int, TestType> v(0);
@@ -391,7 +394,7 @@ TEMPLATE_TEST_CASE("synchronized_value: a coroutine destroyed while it waits lea
 #if BIDE_TESTS_CAN_DIE
 
 TEST_CASE(
-    "synchronized_value: to destroy it while somebody waits terminates with the mutex's name") {
+    "synchronized_value: destroying it while there are waiters terminates with the mutex's name") {
     const std::string said = test::dies([] {
         test::manual_executor later;
         std::optional<number> v(std::in_place, 0);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_BROADCAST_HPP
 #define BIDE_CHANNEL_BROADCAST_HPP
 
-// Every value to everybody who has subscribed. Senders never wait; who is too slow misses values,
-// and is told how many.
+/// \file
+/// Sends every value to every subscriber. A sender never waits; a slow subscriber misses values.
 
 #include <bide/channel/detail/shared_value.hpp>
 #include <bide/channel/detail/subscription.hpp>
@@ -26,10 +27,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Why a subscriber received nothing.
+/// Why a subscriber received nothing.
 struct recv_error {
-    errc code;            // lagged, closed, empty, stopped or timeout
-    std::uint64_t missed; // how many values, where it lagged behind
+    errc code;            ///< lagged, closed, empty, stopped or timeout.
+    std::uint64_t missed; ///< The number of values that it missed, if it lagged.
 };
 
 namespace detail {
@@ -50,7 +51,7 @@ public:
     std::size_t capacity() const noexcept { return capacity_; }
 
     std::size_t send(T&& value) {
-        shared_value news(std::move(value)); // in the end, what it pushes out
+        shared_value news(std::move(value)); // after the swap: the value that leaves
         typename base::wake_list told;
         base::lock();
         const std::size_t n = base::is_closed() ? 0 : base::readers();
@@ -63,7 +64,7 @@ public:
         return n;
     }
 
-    // What `r` has not seen yet, if there is anything.
+    // The oldest value that `r` has not received, or why there is none.
     result<T, recv_error> receive(reader& r, errc if_none);
 
 private:
@@ -75,50 +76,60 @@ private:
 
 } // namespace detail
 
-// How one of many receives what is sent. To be used by one at a time. A copy of it has received as
-// much, and goes on by itself. It may outlive the broadcast, but not its own waits: it stays where
-// it is while it waits.
+/// Receives the values of a broadcast. One thread or coroutine uses it at a time.
+/// A copy has received the same values and then receives by itself. A subscriber may outlive the
+/// broadcast, but not its own waits. It is not moved while it waits.
 template <class T, class Platform> class basic_broadcast_subscriber {
     using state = detail::broadcast_state<T, Platform>;
 
 public:
+    /// The type of a value.
     using value_type = T;
+    /// The result of a receive.
     using result_type = result<T, recv_error>;
 
-    // Copies and moves are its members'. To destroy it, to move it and to assign to it
-    // Requires: nobody waits on it; terminates otherwise.
+    // Copies, moves and destruction are those of its member.
+    // Requires: no wait of this subscriber is under way; terminates otherwise.
 
-    // A copy of the oldest value that it has not received yet. errc::lagged and how many it has
-    // missed, once, where there were too many for the capacity: then it goes on with the oldest
-    // that is still there. errc::closed: it has received all, and nothing more will come.
-    // Blocks: while there is none.
-    // Order: everything before the send happens-before the return.
-    // Throws: what T's copy does; it has not received that value then, and may try again.
+    /// Receives a copy of the oldest value that this subscriber has not received.
+    /// Blocks: while there is no such value.
+    /// Returns: the value. errc::closed: it has received all values, and no more will come.
+    /// errc::lagged: it was so slow that values left the broadcast before it received them;
+    /// `missed` is their number, and the next receive gets the oldest value that is left.
+    /// Throws: what the copy of T throws; the value is not received then, and another call may
+    /// follow.
+    /// Memory order: what happens before the send happens before the return.
     result_type recv() { return wait(deadline::never()); }
 
-    // As recv(); errc::stopped when a stop is requested first.
+    /// Receives as recv() does, unless a stop is requested first.
+    /// Returns: as recv(), or errc::stopped.
     result_type recv(std::stop_token token) { return wait(token); }
 
-    // Never waits: errc::empty.
+    /// Receives as recv() does if there is a value. Never blocks.
+    /// Returns: as recv(), or errc::empty.
     result_type try_recv() { return at_.state().receive(at_.reader(), errc::empty); }
 
-    // Receives without waiting until there is nothing: for (T& v : subscriber.try_iter()). An input
-    // range; a copy is valid until the next increment. Values that were missed are passed over.
-    // Throws: what T's copy does, as recv().
+    /// Returns an input range that receives without waiting until there is no value:
+    /// for (T& v : subscriber.try_iter()). A copy is valid until the next increment. Missed values
+    /// are passed over.
+    /// Throws: as recv(), while the range is used.
     detail::try_range<basic_broadcast_subscriber> try_iter() noexcept {
         return detail::try_range<basic_broadcast_subscriber>(*this);
     }
 
-    // As recv(), for at most that long: errc::timeout.
+    /// Receives as recv() does, but waits at most `rest`.
+    /// Returns: as recv(), or errc::timeout.
     template <class R, class P> result_type try_recv_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D>
     result_type try_recv_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
     }
 
-    // As recv(), for a coroutine. One that is destroyed has received nothing.
+    /// Receives as recv() does, for a coroutine.
+    /// Cancellation: an operation that is destroyed has received nothing.
     basic_async_op<result_type, Platform> async_recv() noexcept {
         static constexpr auto ops = state::template ops<result_type>(&collect);
         return {ops,
@@ -150,46 +161,56 @@ private:
     detail::subscription<state> at_;
 };
 
-// The last `capacity` values are kept for those who have not received them yet, and go when they
-// are pushed out, or with the last of broadcast and subscribers. A send allocates, a receive and a
-// wait do not.
-//
-// Copies are made by those who receive, of one value perhaps several at a time, and under no lock;
-// the last who refers to a value destroys it.
+/// Sends each value to every subscriber.
+/// The last `capacity` values are kept for subscribers that have not received them. A value is
+/// destroyed when it is pushed out, or with the last of the broadcast and its subscribers. A send
+/// allocates; a receive and a wait do not.
+///
+/// Subscribers copy values, several at a time if need be, and under no lock. The last thread that
+/// refers to a value destroys it.
 template <class T, class Platform> class basic_broadcast {
     using state = detail::broadcast_state<T, Platform>;
 
 public:
+    /// The type of a value.
     using value_type = T;
+    /// The type of a subscriber.
     using subscriber = basic_broadcast_subscriber<T, Platform>;
 
-    // Throws: std::invalid_argument for a capacity of 0; std::bad_alloc.
+    /// Constructs a broadcast that keeps `capacity` values.
+    /// Throws: std::invalid_argument if `capacity` is 0; std::bad_alloc.
     explicit basic_broadcast(std::size_t capacity) : at_(new state(checked(capacity))) {}
 
-    // As close().
+    /// Closes the broadcast as close() does.
     ~basic_broadcast() = default;
 
     basic_broadcast(const basic_broadcast&) = delete;
     basic_broadcast& operator=(const basic_broadcast&) = delete;
 
-    // To every subscriber; says how many there are. Never waits. 0: there is none, or it is closed;
-    // the value is gone.
-    // Throws: std::bad_alloc; nothing was sent then, and `value` is as it was.
+    /// Sends a value to every subscriber. Never blocks.
+    /// Returns: the number of subscribers. If there is none, or if it is closed, returns 0, and the
+    /// value is destroyed.
+    /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
+    /// The same, with a copy of the value.
     std::size_t send(const T& value)
         requires std::is_copy_constructible_v<T>
     {
         return send(T(value));
     }
 
-    // One that receives all that is sent from now on.
+    /// Returns a subscriber that receives every value sent from this call on.
     subscriber subscribe() noexcept { return subscriber(at_.state()); }
+    /// Returns the number of subscribers.
     std::size_t subscribers() const noexcept { return at_.readers(); }
 
-    // No more sends. Subscribers receive what there is, and are told then. True the first time.
+    /// Closes the broadcast. Subscribers receive the values that are left, then errc::closed.
+    /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
+    /// Returns true if close() was called.
     bool is_closed() const noexcept { return at_.is_closed(); }
 
+    /// Returns how many values are kept.
     std::size_t capacity() const noexcept { return at_.state().capacity(); }
 
 private:
@@ -203,7 +224,9 @@ private:
     detail::publication<state> at_;
 };
 
+/// A broadcast for users.
 template <class T> using broadcast = basic_broadcast<T, native_platform>;
+/// A subscriber of a broadcast.
 template <class T> using broadcast_subscriber = basic_broadcast_subscriber<T, native_platform>;
 
 namespace detail {

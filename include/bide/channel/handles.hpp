@@ -1,13 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_HANDLES_HPP
 #define BIDE_CHANNEL_HANDLES_HPP
 
-// A channel in the hands of those who use it: sender and receiver are counted, and the channel is
-// closed when nobody is left on one side, and goes when nobody is left at all.
+/// \file
+/// A channel owned by its senders and receivers.
 //
-// Three counts beside the channel, in one allocation: of senders, of receivers, and of those who
-// need the memory: each side while it has handles, and each operation that waits. So a handle is
-// copied and dropped by a step on the count of its side, and the last one of a side closes the
-// channel before it lets go of the memory.
+// Senders and receivers are counted. The channel is closed when one side has no handle left, and is
+// freed when both have none.
+//
+// Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
+// memory. Each side is one user while it has handles, and each operation that waits is one. So a
+// handle is copied and dropped by one step on the count of its side. The last handle of a side
+// closes the channel before it releases the memory.
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -27,28 +31,28 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Core: a channel without its face.
+// Core: a channel without its public operations.
 template <class T, class Platform, class Core> class shared_core {
 public:
     template <class... Capacity> explicit shared_core(Capacity... c) : core(c...) {}
     shared_core(const shared_core&) = delete;
     shared_core& operator=(const shared_core&) = delete;
 
-    // One more handle of a side that has one.
+    // Adds a handle to a side that has at least one.
     void join(side which) noexcept { increment(handles(which)); }
 
-    // One handle less. Nothing of *this is touched afterwards, unless others are left.
+    // Drops a handle. If it is the last user, *this is freed.
     void leave(side which) noexcept;
 
-    // Keeps the memory, and nothing else, for an operation of somebody who has a handle.
+    // Keeps the memory, and nothing else, for an operation of a caller that has a handle.
     keep_alive hold() noexcept {
         increment(users_);
         return keep_alive(this,
                           [](void* self) noexcept { static_cast<shared_core*>(self)->let_go(); });
     }
 
-    // What a handle that was moved from stands for. Terminates where there is no memory for it, the
-    // first time.
+    // The closed channel that a moved-from handle refers to. Terminates if there is no memory for
+    // it at the first call.
     BIDE_NOINLINE static Core& closed();
 
     Core core;
@@ -61,12 +65,12 @@ private:
     counter& handles(side which) noexcept { return which == side::sending ? senders_ : receivers_; }
 
     static void increment(counter& c) noexcept {
-        // Order: relaxed; whoever counts one more has one, which is not given up meanwhile.
+        // Order: relaxed; the caller has a handle, which keeps the count above zero.
         c.fetch_add(1, std::memory_order_relaxed);
     }
     void let_go() noexcept {
-        // Order: release [H2]; the last one destroys, after all that the others did. Acquire [H2]:
-        // this may be the last one.
+        // Order: release [handles.memory]; the last user destroys after all that the other users
+        // did. Acquire [handles.memory]: this may be the last user.
         if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete this;
         }
@@ -79,14 +83,14 @@ private:
 
 template <class T, class Platform, class Core>
 void shared_core<T, Platform, Core>::leave(side which) noexcept {
-    // Order: release [H1]; all that was sent through this handle comes before the last one closes.
-    // Acquire [H1]: this may be the last one.
+    // Order: release [handles.close]; all that was sent through this handle comes before the close
+    // by the last handle. Acquire [handles.close]: this may be the last handle.
     if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
         return;
     }
     core.close();
     if (which == side::receiving) {
-        // Nobody will ask for what is inside. Each item is destroyed here, outside of every lock.
+        // No receiver will ask for the items. Each is destroyed here, under no lock.
         std::optional<T> item;
         while (core.recv(into(item)) == wait_status::granted) {
             item.reset();
@@ -97,7 +101,7 @@ void shared_core<T, Platform, Core>::leave(side which) noexcept {
 
 template <class T, class Platform, class Core> Core& shared_core<T, Platform, Core>::closed() {
     static Core* const never_destroyed =
-        made_or_fatal("no memory for what a channel handle that was moved from stands for", [] {
+        made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
             Core* made = nullptr;
             if constexpr (std::is_default_constructible_v<Core>) {
                 made = new Core;
@@ -113,39 +117,48 @@ template <class T, class Platform, class Core> Core& shared_core<T, Platform, Co
 // What senders and receivers have in common.
 template <class T, class Platform, class Core, side Which> class channel_handle {
 public:
+    /// Adds a handle to the same channel.
     channel_handle(const channel_handle& other) noexcept : to_(other.to_) {
         if (to_ != nullptr) {
             to_->join(Which);
         }
     }
+    /// Takes over the channel of `other`, which acts as a handle of a closed channel then.
     channel_handle(channel_handle&& other) noexcept : to_(std::exchange(other.to_, nullptr)) {}
+    /// Drops its channel and refers to that of `other`.
     channel_handle& operator=(channel_handle other) noexcept {
         std::swap(to_, other.to_);
         return *this;
     }
+    /// Drops the handle. The last handle of a side closes the channel.
     ~channel_handle() {
         if (to_ != nullptr) {
             to_->leave(Which);
         }
     }
 
-    // For both sides and all handles. True the first time.
+    /// Closes the channel for both sides and all handles.
+    /// Returns: true if this call closed it.
     bool close() noexcept { return core().close(); }
+    /// Returns true if the channel is closed.
     bool is_closed() const noexcept { return core().is_closed(); }
 
-    // How many were inside at one instant.
+    /// Returns how many items were in the channel at one instant.
     std::size_t size() const noexcept { return core().size(); }
+    /// Returns true if no item was in the channel at one instant.
     bool empty() const noexcept { return size() == 0; }
 
-    // Of an unbounded channel: `unbounded`, the largest std::size_t.
+    /// The capacity of an unbounded channel: the largest std::size_t.
     static constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
+    /// Returns the capacity.
     std::size_t capacity() const noexcept { return core().capacity(); }
 
-    // A send would have to wait, or to fail, at one instant. With a capacity of 0: always; of an
-    // unbounded channel: never.
+    /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with
+    /// a capacity of 0, never for an unbounded channel.
     bool is_full() const noexcept { return size() == capacity(); }
 
-    // Both are handles of one channel, on whichever side. False where one was moved from.
+    /// Returns true if both are handles of one channel, of any side. False if either was moved
+    /// from.
     template <side Other>
     bool same_channel(const channel_handle<T, Platform, Core, Other>& other) const noexcept {
         return to_ != nullptr && to_ == other.to_;
@@ -174,15 +187,16 @@ template <class Sender, class Receiver> struct handle_maker {
 
 } // namespace detail
 
-// One of those who send. Where the last one is gone, the channel is closed: receivers get what is
-// inside, and then are told.
-//
-// A copy is one more. One that was moved from answers as a closed channel does: a send gets its
-// item back. That channel is made when the first handle of its type is used so, and never destroyed.
-// Terminates where there is no memory for it.
-//
-// An operation that waits keeps the channel's memory, whatever becomes of the handles, but it
-// counts for no handle: where the last sender is gone, it is answered as by close().
+/// A handle that sends into a channel.
+/// A copy is one more sender. If the last sender is dropped, the channel is closed: the receivers
+/// receive the items in it, and then learn that it is closed.
+///
+/// A moved-from sender acts as a sender of a closed channel: a send gets its item back. That
+/// channel is made at the first such use of a handle of its type, and is never destroyed. The
+/// program terminates if there is no memory for it.
+///
+/// A waiting operation keeps the memory of the channel, even if all handles are dropped. It counts
+/// as no handle: if the last sender is dropped, the operation ends as if by close().
 template <class T, class Platform = native_platform,
           class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
 class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
@@ -190,6 +204,7 @@ class basic_sender : public detail::channel_handle<T, Platform, Core, detail::si
     using handle = detail::channel_handle<T, Platform, Core, detail::side::sending>;
 
 public:
+    /// The type of an item.
     using value_type = T;
 
 private:
@@ -201,8 +216,9 @@ private:
     detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
-// One of those who receive; as a sender, but: where the last one is gone, the channel is closed,
-// and what is inside is destroyed. Who waits to send gets the item back.
+/// A handle that receives from a channel.
+/// It acts as a sender does, but if the last receiver is dropped, the channel is closed and its
+/// items are destroyed. Waiting senders get their items back.
 template <class T, class Platform = native_platform,
           class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
 class basic_receiver
@@ -211,6 +227,7 @@ class basic_receiver
     using handle = detail::channel_handle<T, Platform, Core, detail::side::receiving>;
 
 public:
+    /// The type of an item.
     using value_type = T;
 
 private:
@@ -222,20 +239,26 @@ private:
     detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
+/// A sender of a bounded channel.
 template <class T> using sender = basic_sender<T>;
+/// A receiver of a bounded channel.
 template <class T> using receiver = basic_receiver<T>;
 
-// Of an unbounded channel.
+/// A sender of an unbounded channel.
 template <class T, class Platform = native_platform>
 using basic_unbounded_sender = basic_sender<T, Platform, detail::basic_unbounded_core<T, Platform>>;
+/// A receiver of an unbounded channel.
 template <class T, class Platform = native_platform>
 using basic_unbounded_receiver =
     basic_receiver<T, Platform, detail::basic_unbounded_core<T, Platform>>;
+/// A sender of an unbounded channel, for users.
 template <class T> using unbounded_sender = basic_unbounded_sender<T>;
+/// A receiver of an unbounded channel, for users.
 template <class T> using unbounded_receiver = basic_unbounded_receiver<T>;
 
-// A channel for at most `capacity` items (channel/channel.hpp), by its first two handles.
-// Throws: std::length_error where no memory could hold that many, std::bad_alloc.
+/// Makes a channel for at most `capacity` items (channel/channel.hpp).
+/// Returns: its first sender and its first receiver.
+/// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
 template <class T, class Platform = native_platform>
 [[nodiscard]] std::pair<basic_sender<T, Platform>, basic_receiver<T, Platform>>
 make_channel(std::size_t capacity) {
@@ -243,8 +266,9 @@ make_channel(std::size_t capacity) {
         capacity);
 }
 
-// An unbounded one (channel/unbounded_channel.hpp).
-// Throws: std::bad_alloc.
+/// Makes an unbounded channel (channel/unbounded_channel.hpp).
+/// Returns: its first sender and its first receiver.
+/// Throws: std::bad_alloc.
 template <class T, class Platform = native_platform>
 [[nodiscard]] std::pair<basic_unbounded_sender<T, Platform>, basic_unbounded_receiver<T, Platform>>
 make_unbounded_channel() {

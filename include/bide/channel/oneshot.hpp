@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_ONESHOT_HPP
 #define BIDE_CHANNEL_ONESHOT_HPP
 
-// One value, once, from one to another: the answer to a request, say.
+/// \file
+/// A channel for one value, from one sender to one receiver: the reply to a request, for example.
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -21,70 +23,83 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Receives the value of a oneshot channel.
 template <class T, class Platform> class basic_oneshot_receiver;
 
-// Two ends, each in one hand; who has done with it lets go, whatever the other still does. One
-// allocation, here; no other operation allocates. A value that was sent and not received is
-// destroyed with the later of the two ends.
-//
-// T is moved under a lock: neither its moves nor the destructor of what was moved from may use the
-// channel.
+/// Sends the value of a oneshot channel.
+/// The channel has two ends, a sender and a receiver, each with one owner. Either end may be
+/// destroyed while the other is in use. Only oneshot() allocates. A value that was sent and not
+/// received is destroyed with the last end.
+///
+/// T is moved under a lock: neither its moves nor the destructor of a moved-from T may use the
+/// channel.
 template <class T, class Platform> class basic_oneshot_sender {
 public:
+    /// The type of the value.
     using value_type = T;
 
+    /// Takes over the end of `other`, which can only be destroyed or assigned to then.
     basic_oneshot_sender(basic_oneshot_sender&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)) {}
+    /// Destroys its end and takes over that of `other`.
     basic_oneshot_sender& operator=(basic_oneshot_sender other) noexcept {
         std::swap(state_, other.state_);
         return *this;
     }
 
-    // Without having sent: the receiver is told errc::closed.
-    // Requires: nobody waits for closed(); terminates otherwise.
+    /// Destroys the sender. If it has not sent, the receiver gets errc::closed.
+    /// Requires: no wait in closed() is under way; terminates otherwise.
     ~basic_oneshot_sender() {
         if (state_ != nullptr) {
             state::finish(state_, nullptr);
         }
     }
 
-    // Sends it, and is done with: *this can only be destroyed or assigned to. Never waits.
-    // errc::closed, and the value: there is no receiver any more.
-    // Requires: nobody waits for closed(); terminates otherwise.
+    /// Sends the value and ends the sender, which can only be destroyed or assigned to then. Never
+    /// blocks.
+    /// Returns: errc::closed, with the value, if there is no receiver.
+    /// Requires: no wait in closed() is under way; terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
         const bool sent = state::finish(std::exchange(state_, nullptr), std::addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
-    // As send(), but makes the value of arguments: T(args...), or T{args...} of an aggregate.
-    // Throws: what that does; nothing was sent then, and another send may follow.
+    /// Makes the value from arguments, T(args...) or T{args...} of an aggregate, and sends it as
+    /// send() does.
+    /// Throws: what the constructor of T throws; nothing was sent then, and another send may
+    /// follow.
     template <class... Args>
         requires detail::element_of<T, Args...>
     result<void, send_error<T>> emplace(Args&&... args) && {
         return std::move(*this).send(detail::make_element<T>(std::forward<Args>(args)...));
     }
 
-    // The receiver has gone, or was closed: a send would be in vain.
+    /// Returns true if a send would fail: the receiver was destroyed or closed.
     bool is_closed() const noexcept { return state_->is_closed(); }
 
-    // Blocks: until the receiver has gone or was closed. The sender stays where it is until then.
+    /// Waits until the receiver is destroyed or closed. The sender must not be moved meanwhile.
+    /// Blocks: until then.
     void closed() { state_->wait_closed(deadline::never()); }
 
-    // As closed(), for at most that long; false: timed out.
+    /// Waits as closed() does, but at most `rest`.
+    /// Returns: true if the receiver is destroyed or closed; false after the time-out.
     template <class R, class P> bool closed_for(const std::chrono::duration<R, P>& rest) {
         return state_->wait_closed(deadline::after(rest)) == wait_status::granted;
     }
+    /// The same, until a point in time.
     template <class C, class D> bool closed_until(const std::chrono::time_point<C, D>& when) {
         return state_->wait_closed(deadline::at(when)) == wait_status::granted;
     }
 
-    // As closed(); errc::stopped when a stop is requested first.
+    /// Waits as closed() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the receiver is neither destroyed nor closed.
     result<void> closed(std::stop_token token) {
         const wait_status what = state_->wait_closed(token);
         return result_of(what);
     }
 
-    // As closed(), for a coroutine.
+    /// Waits as closed() does, for a coroutine.
+    /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_closed() {
         return {state::closed_ops, wait_target{state_, nullptr}};
     }
@@ -99,61 +114,73 @@ private:
     state* state_;
 };
 
+/// Receives the value of a oneshot channel; see basic_oneshot_sender.
 template <class T, class Platform> class basic_oneshot_receiver {
 public:
+    /// The type of the value.
     using value_type = T;
 
+    /// Takes over the end of `other`, which can only be destroyed or assigned to then.
     basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)) {}
+    /// Destroys its end and takes over that of `other`.
     basic_oneshot_receiver& operator=(basic_oneshot_receiver other) noexcept {
         std::swap(state_, other.state_);
         return *this;
     }
 
-    // As close(): who waits on it is told errc::closed.
+    /// Closes the channel as close() does. A wait of this receiver ends with errc::closed.
     ~basic_oneshot_receiver() {
         if (state_ != nullptr) {
             state::close(state_, true);
         }
     }
 
-    // Takes the value.
-    // Blocks: until it is sent. errc::closed: it never will be, or was received already.
-    // Order: everything before the send happens-before the return.
+    /// Receives the value.
+    /// Blocks: until the value is sent.
+    /// Returns: the value; errc::closed if it will never be sent, or was received already.
+    /// Memory order: what happens before the send happens before the return.
     result<T> recv() { return wait(deadline::never()); }
 
-    // As recv(); errc::stopped when a stop is requested first.
+    /// Receives as recv() does, unless a stop is requested first.
+    /// Returns: as recv(), or errc::stopped.
     result<T> recv(std::stop_token token) { return wait(token); }
 
-    // Never waits. errc::empty, or errc::closed.
+    /// Receives as recv() does if the value was sent. Never blocks.
+    /// Returns: as recv(), or errc::empty.
     result<T> try_recv() noexcept {
         std::optional<T> value;
         return detail::to_received(state_->recv(detail::into(value)), value);
     }
 
-    // The value if it is there, as a range of one: for (T& v : receiver.try_iter()).
+    /// Returns the value as a range of at most one: for (T& v : receiver.try_iter()).
     detail::try_range<basic_oneshot_receiver> try_iter() noexcept {
         return detail::try_range<basic_oneshot_receiver>(*this);
     }
 
-    // As recv(), for at most that long; errc::timeout, errc::closed.
+    /// Receives as recv() does, but waits at most `rest`.
+    /// Returns: as recv(), or errc::timeout.
     template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D>
     result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
     }
 
-    // As recv(), for a coroutine; nothing: closed. A value that came to one that was destroyed is
-    // there for the next.
+    /// Receives as recv() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is empty if recv() would return errc::closed.
+    /// Cancellation: if the operation is destroyed after the value came to it, the next receive
+    /// gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         return {waits::recv_ops, wait_target{state_, this},
                 detail::recv_payload<T>(state::keep(state_))};
     }
 
-    // Nothing more is to be sent: a send fails from now on, and who waits for one is told. A value
-    // that was sent before can still be received. True the first time.
+    /// Closes the channel: a later send fails, and a waiting receive ends. A value that was sent
+    /// before can still be received.
+    /// Returns: true if this call closed it.
     bool close() noexcept { return state::close(state_, false); }
 
 private:
@@ -178,11 +205,14 @@ private:
     state* state_;
 };
 
+/// A oneshot sender for users.
 template <class T> using oneshot_sender = basic_oneshot_sender<T, native_platform>;
+/// A oneshot receiver for users.
 template <class T> using oneshot_receiver = basic_oneshot_receiver<T, native_platform>;
 
-// The two ends: auto [sender, receiver] = bide::oneshot<int>();
-// Throws: std::bad_alloc.
+/// Makes a oneshot channel: auto [sender, receiver] = bide::oneshot<int>();
+/// Returns: its sender and its receiver.
+/// Throws: std::bad_alloc.
 template <class T, class Platform = native_platform>
 std::pair<basic_oneshot_sender<T, Platform>, basic_oneshot_receiver<T, Platform>> oneshot() {
     auto* const state = new detail::oneshot_state<T, Platform>;

@@ -1,27 +1,31 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_RING_HPP
 #define BIDE_CHANNEL_RING_HPP
 
-// A bounded queue of many producers and many consumers, and nothing about waiting. (Vyukov, "Bounded
-// MPMC queue", 2010, with laps in place of sequence numbers as crossbeam-channel has them, so that
-// any capacity from 1 on is exact.)
+/// \file
+/// A bounded queue of many producers and many consumers, without waiting.
+//
+// Source: Vyukov, "Bounded MPMC queue", 2010, with laps in place of sequence numbers as in
+// crossbeam-channel, so that every capacity from 1 on is exact.
 //
 // A position is {lap, mark, index} in one Stamp: index < capacity <= mark - 1, and a lap is twice
-// the mark. `head_` is the position of the next item to be taken, `tail_` that of the next to be
-// put; the mark, in the tail only, says closed. Each slot has a stamp:
+// the mark. `head_` is the position of the next item to pop, `tail_` the position of the next push.
+// The mark, in the tail only, means closed. Each slot has a stamp:
 //
 //   stamp of the slot at position p
-//   p             empty, for whoever moves the tail from p to the next position
-//   p + 1         full, for whoever moves the head from p to the next position
+//   p             empty; belongs to the thread that moves the tail from p to the next position
+//   p + 1         full; belongs to the thread that moves the head from p to the next position
 //   p + lap       empty again, for the next lap
 //
-// A push is three steps: claim the slot, by moving the tail; construct; publish, by storing the
-// stamp. A pop is the same with the head. So the two positions tell at every instant how many items
-// have been claimed in and not claimed out: empty is head == tail, full is head + lap == tail,
-// closed for a receiver is empty under the mark. A slot whose stamp lags behind is neither, it is
-// busy: its claimer is between two steps, and will publish.
+// A push has three steps. It claims the slot by moving the tail, constructs the item, and publishes
+// it by storing the stamp. A pop does the same with the head. So at every instant the two positions
+// tell how many items were claimed by pushes and not claimed by pops. Empty is head == tail. Full
+// is head + lap == tail. Closed, for a receiver, is empty with the mark set. A slot whose stamp
+// lags behind is neither empty nor full, it is busy: its claimer is between two steps and will
+// publish.
 //
-// head_, tail_ and what is put beside them by an owner (channel_core.hpp) make a pair [C1]: both
-// move by seq_cst steps, and what decides "empty" and "full" reads them so.
+// head_, tail_ and the flags of an owner (channel_core.hpp) make a pair [ring.position]: both
+// positions move by seq_cst steps, and a decision on "empty" or "full" reads them so.
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
@@ -39,9 +43,13 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What came of one attempt at a ring. not_now: full, or empty.
+/// The outcome of one attempt at a ring.
+/// `done`: it succeeded. `not_now`: the ring is full, or empty. `busy`: another thread is between
+/// the two steps of a push or a pop; another attempt decides. `closed`: the ring is closed, and for
+/// a pop it is empty too.
 enum class attempt : unsigned char { done, not_now, busy, closed };
 
+/// A bounded lock-free queue of many producers and many consumers, without waiting.
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t> class basic_ring {
     static_assert(detail::is_element<T>);
     static_assert(std::is_unsigned_v<Stamp>);
@@ -52,27 +60,30 @@ template <class T, class Platform = native_platform, class Stamp = std::uint64_t
     };
 
 public:
-    // The most there is room for in a position. Far beyond any memory, where Stamp has 64 bits.
+    /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, memory ends
+    /// first.
     static constexpr std::size_t max_capacity() noexcept {
         constexpr Stamp most = (std::numeric_limits<Stamp>::max() >> 4) - 1;
         constexpr std::size_t bytes = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(slot);
         return most < bytes ? static_cast<std::size_t>(most) : bytes;
     }
 
-    // A capacity of 0 is always full and always empty.
-    // Throws: std::length_error past max_capacity(), std::bad_alloc.
+    /// Constructs an empty ring. A capacity of 0 is always full and always empty.
+    /// Throws: std::length_error if `capacity` is more than max_capacity(), std::bad_alloc.
     explicit basic_ring(std::size_t capacity);
 
-    // What is inside is not destroyed: the owner pops it first.
+    /// Frees the memory. Does not destroy items: the owner pops them first.
     ~basic_ring();
 
     basic_ring(const basic_ring&) = delete;
     basic_ring& operator=(const basic_ring&) = delete;
 
-    // Slots that the claimer alone may touch, from begin_push() or begin_pop() to end().
+    /// Consecutive slots that only the claimer accesses, from begin_push() or begin_pop() to end().
     class claim {
     public:
+        /// Constructs a claim of no slots.
         claim() noexcept = default;
+        /// Returns the number of slots.
         std::size_t size() const noexcept { return count_; }
 
     private:
@@ -84,61 +95,73 @@ public:
         std::size_t count_ = 0;
     };
 
-    // Claims up to `most` consecutive slots in one step, as many as are ready: empty ones at the
-    // tail, or full ones at the head. Never waits.
-    // Requires: 1 <= most <= capacity(), or `most` is one().
+    /// A count that is 1 at compile time.
     using one = std::integral_constant<std::size_t, 1>;
+    /// Claims up to `most` consecutive empty slots at the tail in one step. Never blocks.
+    /// Requires: 1 <= most <= capacity(), or `most` is one().
     template <class Count = one> attempt begin_push(claim& c, Count most = {}) noexcept;
+    /// Claims up to `most` consecutive full slots at the head in one step. Never blocks.
+    /// Requires: as begin_push().
     template <class Count = one> attempt begin_pop(claim& c, Count most = {}) noexcept;
 
-    // Where the item of the first slot, or the i-th, is or is to be constructed.
+    /// Returns the memory of the first slot's item.
     void* place(const claim& c) const noexcept { return slot_of(c.first_).place; }
+    /// Returns the memory of the item of slot i.
     void* place(const claim& c, std::size_t i) const noexcept {
         return slot_of(next(c.first_, i)).place;
     }
+    /// Returns the item of the first slot.
     T& item(const claim& c) const noexcept { return item_at(place(c)); }
+    /// Returns the item of slot i.
     T& item(const claim& c, std::size_t i) const noexcept { return item_at(place(c, i)); }
 
-    // The slots of a claim one after the other, which costs less than by number.
+    /// Visits the slots of a claim one after the other, which is faster than by number.
     class cursor;
+    /// Returns a cursor at the first slot of `c`.
     cursor slots(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
-    // Publishes the first slot, or the i-th, full or empty. The last touch of the ring.
+    /// Publishes the first slot, full or empty. This is the last access to the ring.
     void end(const claim& c) noexcept { end_at(c.first_, c.more_); }
+    /// Publishes slot i, full or empty. The last one is the last access to the ring.
     void end(const claim& c, std::size_t i) noexcept { end_at(next(c.first_, i), c.more_); }
 
-    // No more pushes begin. True the first time.
+    /// Closes the ring: no push begins any more.
+    /// Returns: true if this call closed it.
     bool close() noexcept {
-        // Order: release; what was done before is seen by who finds the mark, for every look at the
-        // tail that decides is seq_cst [C1].
+        // Order: release; every decision on the tail reads it seq_cst [ring.position], so a thread
+        // that finds the mark sees what was done before.
         return (tail_.fetch_or(mark_, std::memory_order_release) & mark_) == 0;
     }
+    /// Returns true if close() was called.
     bool is_closed() const noexcept {
         // Order: relaxed; a snapshot.
         return (tail_.load(std::memory_order_relaxed) & mark_) != 0;
     }
 
-    // Whether a pop, or a push, would have to wait now; closed is no reason to wait for a push.
-    // Order: seq_cst [C1], the other side's; the second half of a pair, in which the first raised a
-    // flag. Relaxed, this side's own; an old one says less, and another attempt decides.
+    /// Returns true if a pop would have to wait. Of the two positions, only the other side's is
+    /// read in order, after a flag was raised; an old position of this side only costs an attempt.
+    // Order: seq_cst [ring.position] for the other side's position: the second half of a pair,
+    // whose first half raised a flag. Relaxed for this side's.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~mark_);
     }
+    /// Returns true if a push would have to wait. A closed ring is no reason to wait.
     bool is_full() const noexcept {
-        // Order: relaxed and seq_cst [C1]; as above.
+        // Order: relaxed and seq_cst [ring.position]; as above.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
 
-    // Whether an attempt would find it busy; another attempt decides. The position is looked at
-    // twice: an old one has a slot that is ahead, not behind.
+    /// Returns true if a push probably finds a busy slot; an attempt decides. The position is read
+    /// twice: the slot of an old position is ahead, not behind.
     bool push_is_busy() const noexcept {
-        // Order: relaxed, here and below; only to wait for a better moment.
+        // Order: relaxed, here and below; the caller only waits for a better moment.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return (tail & mark_) == 0 && slot_of(tail).stamp.load(std::memory_order_relaxed) != tail &&
                !is_full() && tail_.load(std::memory_order_relaxed) == tail;
     }
+    /// Returns true if a pop probably finds a busy slot; an attempt decides.
     bool pop_is_busy() const noexcept {
         // Order: relaxed, here and below; as above.
         const Stamp head = head_.load(std::memory_order_relaxed);
@@ -147,16 +170,18 @@ public:
                !is_empty() && head_.load(std::memory_order_relaxed) == head;
     }
 
+    /// Returns the capacity.
     std::size_t capacity() const noexcept { return capacity_; }
 
-    // How many were claimed in and not claimed out, at one instant.
+    /// Returns how many items were claimed by pushes and not by pops, at one instant.
     std::size_t size() const noexcept;
 
 private:
     static T& item_at(void* place) noexcept { return *std::launder(static_cast<T*>(place)); }
 
     void end_at(Stamp position, Stamp more) noexcept {
-        // Order: release [R1]; the item, or its being gone, is seen by who claims the slot next.
+        // Order: release [ring.slot]; the next claimer of the slot sees the item, or that it is
+        // gone.
         slot_of(position).stamp.store(static_cast<Stamp>(position + more),
                                       std::memory_order_release);
     }
@@ -165,14 +190,14 @@ private:
         return slots_[static_cast<std::size_t>(position & (mark_ - 1))];
     }
 
-    // The position n <= capacity further on.
+    // The position that is n <= capacity positions after `position`.
     Stamp next(Stamp position, std::size_t n) const noexcept {
         const std::size_t at = static_cast<std::size_t>(position & (mark_ - 1)) + n;
         return static_cast<Stamp>(
             at < capacity_ ? position + n : (position & ~(lap_ - 1)) + lap_ + (at - capacity_));
     }
 
-    // Another one was faster: leaves the index to others for a moment, a longer one each time.
+    // Another thread was faster: pauses, twice as long each time, so that it can proceed.
     static void make_way(int& failed) noexcept {
         if constexpr (!Platform::model) {
             for (int left = 1 << failed; left > 0; --left) {
@@ -191,22 +216,27 @@ private:
     slot* const slots_;
     const std::size_t capacity_;
     const Stamp mark_;
-    const Stamp lap_; // 0 where the capacity is
+    const Stamp lap_; // 0 if the capacity is 0
     alignas(cache_line_pair) index head_{0};
     alignas(cache_line_pair) index tail_{0};
 };
 
 template <class T, class Platform, class Stamp> class basic_ring<T, Platform, Stamp>::cursor {
 public:
+    /// Returns the memory of the slot's item.
     void* place() const noexcept { return at_->place; }
+    /// Returns the slot's item.
     T& item() const noexcept { return item_at(place()); }
 
-    // Order: release [R1]; as end_at().
+    /// Publishes the slot, full or empty.
+    // Order: release [ring.slot]; as end_at().
     void end() const noexcept { at_->stamp.store(turn(), std::memory_order_release); }
 
-    // Order: acquire [R1]; the item, or that who took the last one out is done with the slot.
+    /// Returns true if the slot can be claimed.
+    // Order: acquire [ring.slot]; the item, or the end of the pop that emptied the slot.
     bool is_ready() const noexcept { return at_->stamp.load(std::memory_order_acquire) == turn(); }
 
+    /// Moves to the next slot.
     void operator++() noexcept {
         if (at_ == last_) {
             at_ = first_;
@@ -246,8 +276,8 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
       lap_(capacity == 0 ? Stamp{0} : static_cast<Stamp>(mark_ * 2)) {
     for (std::size_t i = 0; i < capacity || i == 0; ++i) {
         ::new (static_cast<void*>(slots_ + i)) slot;
-        // Order: relaxed; whoever gets to see the ring sees it whole. Without a capacity, a stamp
-        // that is never anybody's turn.
+        // Order: relaxed; the ring is published whole. Without a capacity, the stamp never makes
+        // the slot ready.
         slots_[i].stamp.store(static_cast<Stamp>(capacity == 0 ? 2 : i), std::memory_order_relaxed);
     }
 }
@@ -261,8 +291,8 @@ template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::
 template <class T, class Platform, class Stamp>
 template <class Count>
 attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
-    // Order: seq_cst [C1]; a tail and the head that is read after it are of one instant, for all
-    // who look.
+    // Order: seq_cst [ring.position]; in the order of all threads, a tail and the head that is read
+    // after it belong to one instant.
     Stamp tail = tail_.load(std::memory_order_seq_cst);
     for (int failed = 0;;) {
         if ((tail & mark_) != 0) {
@@ -270,8 +300,8 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
         }
         if (const std::size_t n = count_ready(tail, 0, most); n != 0) {
             const Stamp first = tail;
-            // Order: seq_cst [C1]; the first half of a pair, whose second is a look at flags.
-            // Failure: as the load above; look again.
+            // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
+            // flags. Failure: as the load above; look again.
             if (tail_.compare_exchange_weak(tail, next(tail, n), std::memory_order_seq_cst,
                                             std::memory_order_seq_cst)) {
                 c = claim(first, 1, n);
@@ -280,9 +310,9 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
             make_way(failed);
             continue;
         }
-        // Order: seq_cst [C1]; whether it is full is for the positions to say.
+        // Order: seq_cst [ring.position]; the positions tell whether it is full.
         const Stamp head = head_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [C1]; as the first. An old tail is found out.
+        // Order: seq_cst [ring.position]; as the first. It finds out an old tail.
         const Stamp now = tail_.load(std::memory_order_seq_cst);
         if (now == tail) {
             return static_cast<Stamp>(head + lap_) == tail ? attempt::not_now : attempt::busy;
@@ -294,13 +324,14 @@ attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcep
 template <class T, class Platform, class Stamp>
 template <class Count>
 attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
-    // Order: seq_cst [C1]; a head and the tail that is read after it are of one instant, for all
-    // who look.
+    // Order: seq_cst [ring.position]; in the order of all threads, a head and the tail that is read
+    // after it belong to one instant.
     Stamp head = head_.load(std::memory_order_seq_cst);
     for (int failed = 0;;) {
         if (const std::size_t n = count_ready(head, 1, most); n != 0) {
             const Stamp first = head;
-            // Order: seq_cst [C1]; as the tail in begin_push. Failure: as the load above.
+            // Order: seq_cst [ring.position]; as the tail in begin_push. Failure: as the load
+            // above.
             if (head_.compare_exchange_weak(head, next(head, n), std::memory_order_seq_cst,
                                             std::memory_order_seq_cst)) {
                 c = claim(first, lap_, n);
@@ -309,9 +340,9 @@ attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept
             make_way(failed);
             continue;
         }
-        // Order: seq_cst [C1]; whether it is empty is for the positions to say.
+        // Order: seq_cst [ring.position]; the positions tell whether it is empty.
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [C1]; an old head is found out, as in begin_push.
+        // Order: seq_cst [ring.position]; it finds out an old head, as in begin_push.
         const Stamp now = head_.load(std::memory_order_seq_cst);
         if (now == head) {
             return static_cast<Stamp>(tail & ~mark_) != head ? attempt::busy
@@ -327,7 +358,7 @@ template <class Count>
 std::size_t basic_ring<T, Platform, Stamp>::count_ready(Stamp first, Stamp more,
                                                         Count most) const noexcept {
     if constexpr (std::is_same_v<Count, one>) {
-        // Order: acquire [R1]; as cursor::is_ready().
+        // Order: acquire [ring.slot]; as cursor::is_ready().
         return slot_of(first).stamp.load(std::memory_order_acquire) ==
                        static_cast<Stamp>(first + more)
                    ? 1
@@ -344,7 +375,7 @@ std::size_t basic_ring<T, Platform, Stamp>::count_ready(Stamp first, Stamp more,
 
 template <class T, class Platform, class Stamp>
 std::size_t basic_ring<T, Platform, Stamp>::size() const noexcept {
-    // Order: seq_cst, all three; the head is of an instant at which the tail was what it is. [C1]
+    // Order: seq_cst [ring.position], all three; the head was read while the tail had one value.
     Stamp tail = tail_.load(std::memory_order_seq_cst);
     for (;;) {
         const Stamp head = head_.load(std::memory_order_seq_cst);

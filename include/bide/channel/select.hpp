@@ -1,21 +1,30 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_SELECT_HPP
 #define BIDE_CHANNEL_SELECT_HPP
 
-// The first of several waits that can happen: receive, send, acquire, lock, an event, a deadline, a
-// stop, a time-out.
+/// \file
+/// Waits for the first of several operations: a receive, a send, an acquire, a lock, an event, a
+/// time-out, a deadline, a stop.
+///
+/// Exactly one case happens. The other cases have no effect: no item is taken, no permit is held,
+/// no wakeup is lost. Of the cases that can happen at once, each is chosen with the same
+/// probability, even if other cases cannot happen. The functions called _biased choose the first
+/// such case.
+///
+/// A closed channel is ready to receive from and to send to; the result says that it is closed. A
+/// requested stop and a deadline that has passed are ready cases too. So a loop that always finds a
+/// ready case soon takes them and can end. A time-out is chosen only if no other case is ready, so
+/// such a loop never takes it. A case of a null pointer never happens.
+///
+/// \code
+/// auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
+/// if (s.index() == 0) handle(s.get<0>());
+/// \endcode
+///
+/// A select waits in the queues of all its cases, under the same rules as every other waiter. It
+/// allocates nothing.
 //
-// Exactly one case happens; the others leave no trace: no item taken, no permit held, no wake
-// swallowed. Of the cases that can happen at once each has the same chance, however many cannot;
-// the forms called _biased take the first. A closed channel can be received from, and sent to, at
-// once, which says closed. A requested stop and a passed deadline are ready cases, too: a loop
-// that always finds something ready ends by them soon. A time-out comes after all others: such a
-// loop never takes it. A case of a null pointer never happens.
-//
-//   auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
-//   if (s.index() == 0) handle(s.get<0>());
-//
-// A select waits in the queues of all its cases at once, under the same rules as any other that
-// waits there; channel/detail/select_core.hpp has the protocol. Nothing is allocated.
+// channel/detail/select_core.hpp has the protocol.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/select_case.hpp>
@@ -42,16 +51,21 @@
 
 namespace bide::inline BIDE_ABI {
 
-// ---- Cases. Each in two forms: of an object, and of a pointer, where nullptr means never. A
-// temporary handle of a channel belongs to its case from then on: its side of the channel stays
+// ---- Cases
+//
+// Each function takes an object, or a pointer to one; nullptr means a case that never happens. If
+// it takes a temporary handle of a channel, the case owns the handle: its side of the channel stays
 // open until the select is over.
 
-// Receives: as recv(), from anything that has async_recv(). Nothing: closed and drained.
+/// Makes a case that receives as recv() does, from each type that has async_recv().
+/// The result is empty if the channel is closed and no item is left.
 template <class Channel> auto on_recv(Channel& from) { return detail::case_of(from.async_recv()); }
+/// \overload
 template <class Channel> auto on_recv(Channel* from) {
     using none = detail::case_type_t<decltype(from->async_recv())>;
     return from != nullptr ? on_recv(*from) : none();
 }
+/// \overload
 template <class Handle>
     requires detail::is_temporary<Handle>
 auto on_recv(Handle&& from) {
@@ -59,37 +73,41 @@ auto on_recv(Handle&& from) {
     return detail::owning_case<Handle, decltype(make)>(std::move(from), make);
 }
 
-// Sends: as send(). `value` stays where it is until the select returns, and is moved from only if
-// this case is chosen and the result is not an error.
+/// Makes a case that sends as send() does.
+/// Requires: `value` exists until the select returns. It is moved from only if this case is chosen
+/// and its result is not an error.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type& value) {
     auto made = detail::case_of(to.async_send_from(value));
     made.keep(detail::keep_alive::of(to));
     return made;
 }
+/// \overload
 template <class Channel> auto on_send(Channel* to, typename Channel::value_type& value) {
     using none = detail::case_type_t<decltype(to->async_send_from(value))>;
     return to != nullptr ? on_send(*to, value) : none();
 }
 
-// The same where there may be nothing to send: a null pointer variable.
+/// \overload If `value` is nullptr, the case never happens.
 template <class Channel> auto on_send(Channel& to, typename Channel::value_type* value) {
     using none = detail::case_type_t<decltype(to.async_send_from(*value))>;
     return value != nullptr ? on_send(to, *value) : none();
 }
 
+/// \overload
 template <class Handle>
     requires detail::is_temporary<Handle>
 auto on_send(Handle&& to, typename Handle::value_type* value) {
     auto make = [value](Handle& h) { return on_send(h, value); };
     return detail::owning_case<Handle, decltype(make)>(std::move(to), make);
 }
+/// \overload
 template <class Handle>
     requires detail::is_temporary<Handle>
 auto on_send(Handle&& to, typename Handle::value_type& value) {
     return on_send(std::move(to), std::addressof(value));
 }
 
-// What cannot be sent from: a temporary, a constant, 0, nullptr.
+/// \overload Rejects what an item cannot be moved from: a temporary, a constant, 0, nullptr.
 template <class Channel, class Argument>
     requires(!detail::is_sent_from<detail::sent_through<Channel>, Argument>)
 auto on_send(Channel&&, Argument&&) {
@@ -98,74 +116,86 @@ auto on_send(Channel&&, Argument&&) {
                   "this case is chosen, or a pointer to one");
 }
 
-// Acquires permits: as semaphore::acquire(n). Throws: std::invalid_argument, as that does.
+/// Makes a case that acquires n permits as semaphore::acquire() does.
+/// Throws: std::invalid_argument, as semaphore::acquire() does.
 template <class Semaphore> auto on_acquire(Semaphore& from, std::ptrdiff_t n = 1) {
     return detail::case_of(from.async_acquire(n).as_result());
 }
+/// \overload
 template <class Semaphore> auto on_acquire(Semaphore* from, std::ptrdiff_t n = 1) {
     using none = detail::case_type_t<decltype(from->async_acquire(n).as_result())>;
     return from != nullptr ? on_acquire(*from, n) : none();
 }
 
-// Locks: as lock(), anything that has async_lock(): a mutex of this process, a synchronized_value.
-// The result is the guard that async_lock() gives; a mutex whose case is not chosen is not held.
+/// Makes a case that locks as lock() does, for each type that has async_lock(): a mutex of this
+/// process, a synchronized_value. The result is the value of async_lock(). If the case is not
+/// chosen, the mutex is not locked.
 template <class Mutex> auto on_lock(Mutex& what) { return detail::case_of(what.async_lock()); }
+/// \overload
 template <class Mutex> auto on_lock(Mutex* what) {
     return what != nullptr ? on_lock(*what) : decltype(on_lock(*what))();
 }
 
-// The same, shared: as lock_shared().
+/// Makes a case that locks as lock_shared() does; otherwise as on_lock().
 template <class Mutex> auto on_lock_shared(Mutex& what) {
     return detail::case_of(what.async_lock_shared());
 }
+/// \overload
 template <class Mutex> auto on_lock_shared(Mutex* what) {
     return what != nullptr ? on_lock_shared(*what) : decltype(on_lock_shared(*what))();
 }
 
-// An event that is set, a latch that is open.
+/// Makes a case that waits for an event to be set, or for a latch to be zero.
 template <class Event> auto on_event(Event& what) {
     return detail::signal_case(what.async_wait().as_case());
 }
+/// \overload
 template <class Event> auto on_event(Event* what) {
     return what != nullptr ? on_event(*what) : decltype(on_event(*what))();
 }
 
-// A time from the beginning of the select, or a point in time. Happens only if no other case could.
+/// Makes a case that happens when `rest` has passed since the begin of the select, and no other
+/// case can happen.
 template <class R, class P>
 select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {
     return detail::timeout_case<native_platform>(detail::select_timeout(rest));
 }
+/// The same, at a point in time.
 template <class C, class D>
 select_case<std::monostate> on_timeout(const std::chrono::time_point<C, D>& when) {
     return detail::timeout_case<native_platform>(detail::select_timeout(deadline::at(when)));
 }
 
-// A point in time, on any clock. Once it has passed, a case that is ready.
+/// Makes a case that is ready once a point in time, on any clock, has passed.
 template <class C, class D>
 select_case<std::monostate> on_deadline(const std::chrono::time_point<C, D>& when) {
     return detail::deadline_case<native_platform>(detail::select_timeout(deadline::at(when)));
 }
 
-// A stop. Once it is requested, a case that is ready. A coroutine does not resume on the thread
-// that requests it.
+/// Makes a case that is ready once a stop is requested. A coroutine does not resume on the thread
+/// that requests the stop.
 inline select_case<std::monostate> on_stop(std::stop_token token) {
     return detail::stop_case<native_platform>(std::move(token));
 }
 
-// ---- What happened
+// ---- Results
 
-// The case that was chosen, and what came of it.
+/// The case that was chosen, and its result.
 template <class... Cases> class [[nodiscard]] selected {
 public:
+    /// One alternative for each case.
     using results = std::variant<typename Cases::result_type...>;
 
+    /// Constructs the result of case I from `args`.
     template <std::size_t I, class... Args>
     explicit selected(std::in_place_index_t<I> which, Args&&... args)
         : result_(which, std::forward<Args>(args)...) {}
 
+    /// Returns the index of the chosen case.
     std::size_t index() const noexcept { return result_.index(); }
 
-    // Requires: I == index(); terminates otherwise.
+    /// Returns the result of case I.
+    /// Requires: I == index(); terminates otherwise.
     template <std::size_t I>
     typename std::tuple_element_t<I, std::tuple<Cases...>>::result_type& get() noexcept {
         auto* const r = std::get_if<I>(&result_);
@@ -181,7 +211,7 @@ private:
 
 namespace detail {
 
-// The cases of one select, where they and their nodes stay.
+// The cases of one select with their nodes; they stay in place while the select waits.
 template <class... Cases> class select_frame {
     using first = std::tuple_element_t<0, std::tuple<Cases...>>;
 
@@ -195,7 +225,7 @@ public:
     select_frame(std::tuple<Cases...>&& cases, bool biased) noexcept
         : cases_(std::move(cases)), biased_(biased) {}
 
-    // While it has not begun.
+    // Requires: the select has not begun.
     select_frame(select_frame&& other) noexcept
         : cases_(std::move(other.cases_)), biased_(other.biased_) {}
 
@@ -208,12 +238,12 @@ public:
     }
     bool cancel(wait_status why) noexcept { return core_.cancel(why); }
 
-    // A thread's wait, after try_all().
+    // Blocks the thread, after try_all().
     void wait(bool may_wait) noexcept {
         thread_select<platform>::wait(core_, at(), count, order_, may_wait);
     }
 
-    // After it has happened: what came of it, as an Out; or was ended: none().
+    // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
     template <class Out, class None> Out collect(None&& none) {
         return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
@@ -322,30 +352,38 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&&... cases) {
 
 // ---- Selects
 
-// Blocks: until a case happens; for ever where none can.
-// Throws: what making the result of the case throws: of a broadcast_subscriber, T's copy;
-// std::bad_alloc of a send to an unbounded channel for which there is no memory.
+/// Waits until one of the cases happens.
+/// Blocks: until a case happens; for ever if none can.
+/// Returns: the chosen case and its result.
+/// Throws: what making the result throws: for a broadcast_subscriber what the copy of T throws, for
+/// a send to an unbounded channel std::bad_alloc.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, std::move(cases)...);
 }
+/// The same, but if several cases are ready, the first is chosen.
 template <class... Cases> selected<Cases...> select_biased(Cases... cases) {
     return detail::select_waiting(true, std::move(cases)...);
 }
 
-// Never waits. Nothing: there was an instant at which no case could have happened.
+/// Tries the cases. Never blocks.
+/// Returns: as select(); nothing if at one instant no case could happen.
+/// Throws: as select().
 template <class... Cases> std::optional<selected<Cases...>> try_select(Cases... cases) {
     return detail::select_trying(false, std::move(cases)...);
 }
+/// The same, but if several cases are ready, the first is chosen.
 template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Cases... cases) {
     return detail::select_trying(true, std::move(cases)...);
 }
 
-// For a coroutine.
-// Throws: std::system_error when there is a time-out, a deadline or a stop among the cases and
-// bide's service thread cannot be started.
+/// Waits as select() does, for a coroutine.
+/// Returns: an operation for co_await; its value is a `selected`.
+/// Throws: std::system_error if there is a time-out, a deadline or a stop among the cases and the
+/// service thread of bide cannot be started.
 template <class... Cases> auto async_select(Cases... cases) {
     return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), false);
 }
+/// The same, but if several cases are ready, the first is chosen.
 template <class... Cases> auto async_select_biased(Cases... cases) {
     return detail::select_ops<Cases...>::make(std::tuple<Cases...>(std::move(cases)...), true);
 }

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_SELECTOR_HPP
 #define BIDE_CHANNEL_SELECTOR_HPP
 
+/// \file
+/// A select with cases that are known at run time.
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
@@ -20,49 +23,60 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A select whose set of cases is known at run time only, and may be used again and again. Each case
-// brings a handler, which is called with what came of it by the select that chose it, when nothing
-// of that select waits any more:
-//
-//   bide::selector any;
-//   for (auto& inbox : inboxes)
-//       any.add(bide::on_recv(inbox), [&](std::optional<message> m) { ... });
-//   while (running) any.select();
-//
-// A handler may add and remove cases, its own too; it may not select. A time-out counts from the
-// beginning of each select; a deadline that has passed and a stop that was requested stay ready; a
-// value that was sent is to be replaced before the next. Used by one thread, or one coroutine, at a
-// time, and left alone while that waits; terminates otherwise.
+/// A select with cases that are known at run time. It can be used repeatedly.
+/// Each case has a handler. A select calls the handler of the chosen case with its result, when no
+/// other case of the select waits any more:
+///
+/// \code
+/// bide::selector any;
+/// for (auto& inbox : inboxes)
+///     any.add(bide::on_recv(inbox), [&](std::optional<message> m) { ... });
+/// while (running) any.select();
+/// \endcode
+///
+/// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
+/// begin of each select. A deadline that has passed and a requested stop stay ready. The caller
+/// replaces a value that was sent before the next select.
+///
+/// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
+/// waits; terminates otherwise.
 template <class Platform = native_platform> class basic_selector {
 public:
+    /// Constructs a selector without cases.
     basic_selector() = default;
     basic_selector(const basic_selector&) = delete;
     basic_selector& operator=(const basic_selector&) = delete;
 
-    // Adds a case; handler(result), or for a case without one, handler(). Returns its index, which
-    // stays its own until it is removed.
-    // Throws: std::bad_alloc, and what moving the handler does; nothing was added then.
+    /// Adds a case, whose handler is called as handler(result) or, if that is impossible,
+    /// handler().
+    /// Returns: the index of the case, which stays the same until the case is removed.
+    /// Throws: std::bad_alloc, and what moving the handler throws; nothing was added then.
     template <class Case, class Handler> std::size_t add(Case c, Handler handler);
 
-    // False: there is no such case.
+    /// Removes a case.
+    /// Returns: false if there is no such case.
     bool remove(std::size_t index) noexcept;
 
-    // How many cases there are.
+    /// Returns the number of cases.
     std::size_t size() const noexcept { return size_; }
 
-    // Waits until one of the cases happens, calls its handler, and returns its index.
-    // Blocks: as select(), for ever where there is no case.
-    // Throws: what the handler throws; what came of its case is gone then.
+    /// Waits until one of the cases happens, and calls its handler.
+    /// Blocks: as select() does; for ever if there is no case.
+    /// Returns: the index of the case.
+    /// Throws: what the handler throws; the result of the case is lost then.
     std::size_t select() { return *run(true); }
 
-    // Never waits. Nothing: there was an instant at which no case could have happened.
+    /// Tries the cases, and calls the handler of the chosen one. Never blocks.
+    /// Returns: the index of the case; nothing if at one instant no case could happen.
+    /// Throws: as select().
     std::optional<std::size_t> try_select() { return run(false); }
 
-    // As select(), for a coroutine; the handler is called in it.
-    // Throws: also std::system_error, as async_select() in select.hpp.
+    /// The value of async_select().
     struct chosen {
-        std::size_t index;
+        std::size_t index; ///< The index of the case that happened.
     };
+    /// Waits as select() does, for a coroutine, in which the handler is called.
+    /// Throws: as select(); std::system_error as async_select() in select.hpp.
     basic_async_op<chosen, Platform> async_select();
 
 private:
@@ -98,16 +112,18 @@ private:
         };
     }
 
-    std::vector<std::unique_ptr<slot>> slots_;   // nullptr: removed
-    std::vector<std::unique_ptr<slot>> removed_; // by a handler, which may be of one of them
+    std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
+    std::vector<std::unique_ptr<slot>>
+        removed_; // by a handler that may be the handler of one of them
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool needs_timers_ = false;      // for one of the cases that there have been
+    bool needs_timers_ = false;      // one of the cases, also of removed ones, needs timers
     std::vector<std::size_t> order_; // of the current select, one for each slot
     std::optional<core> core_;       // of the current select
     entry none_;
 };
 
+/// A selector for users.
 using selector = basic_selector<>;
 
 template <class Platform>
@@ -141,7 +157,7 @@ std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
         ++index;
     }
     const bool needs_timers = c.needs_timers();
-    removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() need not
+    removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() allocates nothing
     order_.resize(slots_.size() + 1);
     auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
     if (index == slots_.size()) {
@@ -190,7 +206,7 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::r
     return finish();
 }
 
-// Takes the others out and calls the handler; nothing: the wait was ended.
+// Takes the other nodes out and calls the handler. Returns nothing if the wait was ended.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
     const std::size_t index = core_->finish(at(), slots_.size());
     state_ = state::idle;

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
 #define BIDE_CHANNEL_UNBOUNDED_CHANNEL_HPP
 
+/// \file
+/// A channel without a capacity.
 #include <bide/channel/detail/receive_operations.hpp>
 #include <bide/channel/detail/send_operations.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
@@ -11,55 +14,62 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A channel without a capacity, first in, first out: a send never waits, and never answers full,
-// timeout or stopped. Who sends faster than others receive fills the memory.
-//
-// Receivers are served in the order in which they came. A send that succeeded is received, or its
-// item is still inside, across close() too. If the item came to a coroutine that is destroyed
-// before it goes on, the next receiver that waits gets it. If none waits, the item goes back in,
-// before all that are inside: of several coroutines, the one that is destroyed last comes first. If
-// memory has run out, the item goes behind all that are inside if there is room. It is destroyed
-// if there is none there either, or the channel is closed.
-//
-// T is moved into the channel and out of it, under its lock, and may be moved by other threads than
-// those that send or receive it. Neither its moves nor the destructor of what was moved from may
-// use the channel; the destructor of an item may.
-//
-// Whoever received what was sent may destroy the channel, whatever the sender still does.
-//
-// Throws: std::bad_alloc from every form of send where there is no memory for one more, and from a
-// select that chooses it: nothing has changed, and the item is the caller's. (That of async_send()
-// goes with the operation; async_send_from() leaves it where it is.) try_send_n() stops there.
+/// A first-in-first-out channel without a capacity, for threads and coroutines.
+/// A send never waits and never returns full, timeout or stopped. If senders are faster than
+/// receivers, the channel fills the memory.
+///
+/// Receivers are served in the order in which they came. If a send succeeded, its item is received
+/// or stays in the channel, also after close(). If the item was granted to a coroutine that is
+/// destroyed before it resumes, the next waiting receiver gets the item. If no receiver waits, the
+/// item goes back into the channel, before all items in it: of several such coroutines, the item of
+/// the one that is destroyed last comes first. If memory has run out, the item goes behind all
+/// items if there is room. If there is no room, or if the channel is closed, the item is destroyed.
+///
+/// T is moved into the channel and out of it under the lock of the channel, also by other threads
+/// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may
+/// use the channel; the destructor of an item may.
+///
+/// Throws: std::bad_alloc from each form of send if there is no memory for the item, and from a
+/// select that chooses it. Nothing changes then, and the caller keeps the item. (async_send() loses
+/// the item with the operation; async_send_from() leaves it in place.) try_send_n() stops there.
+/// Destroys: a receiver that has an item may destroy the channel, even if the send has not
+/// returned.
 template <class T, class Platform = native_platform>
 class basic_unbounded_channel
     : public detail::send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
       public detail::receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
 public:
+    /// The type of an item.
     using value_type = T;
 
-    // Allocates nothing; the first send does.
+    /// Constructs an empty channel. The first send allocates.
     basic_unbounded_channel() noexcept = default;
 
-    // Destroys what is inside.
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the items in the channel.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_unbounded_channel() = default;
 
     basic_unbounded_channel(const basic_unbounded_channel&) = delete;
     basic_unbounded_channel& operator=(const basic_unbounded_channel&) = delete;
 
-    // No more sends: who waits to receive is told. True the first time.
+    /// Closes the channel: later sends fail. Receivers receive the items in the channel, and then
+    /// learn that it is closed.
+    /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return core_.close(); }
+    /// Returns true if close() was called.
     bool is_closed() const noexcept { return core_.is_closed(); }
 
-    // The capacity of a channel without one: the largest std::size_t.
+    /// The capacity of an unbounded channel: the largest std::size_t.
     static constexpr std::size_t unbounded = detail::basic_unbounded_core<T, Platform>::capacity();
+    /// Returns `unbounded`.
     static constexpr std::size_t capacity() noexcept { return unbounded; }
 
-    // How many were inside at one instant.
+    /// Returns how many items were in the channel at one instant.
     std::size_t size() const noexcept { return core_.size(); }
+    /// Returns true if no item was in the channel at one instant.
     bool empty() const noexcept { return size() == 0; }
 
-    // Never: a send always has room.
+    /// Returns false: a send always has room.
     static constexpr bool is_full() noexcept { return false; }
 
 private:
@@ -67,11 +77,12 @@ private:
     friend detail::receive_operations<basic_unbounded_channel, T, Platform>;
 
     auto& source() noexcept { return core_; }
-    detail::keep_alive hold() noexcept { return {}; } // the caller's affair
+    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
 
     detail::basic_unbounded_core<T, Platform> core_;
 };
 
+/// An unbounded channel for users.
 template <class T> using unbounded_channel = basic_unbounded_channel<T>;
 
 } // namespace bide::inline BIDE_ABI

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_WATCH_HPP
 #define BIDE_CHANNEL_WATCH_HPP
 
-// A value that changes, and those who want to know when: a configuration, a progress, a state. Only
-// the latest is kept.
+/// \file
+/// A value that changes, and receivers that wait for a change: a configuration, a progress, a
+/// state. Only the latest version is kept.
 
 #include <bide/channel/detail/shared_value.hpp>
 #include <bide/channel/detail/subscription.hpp>
@@ -28,14 +30,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The value, its readers, and its writers. A modify() has the writers' turn while its function runs;
-// other writers queue for the turn and get it in the order in which they came. A send() that finds
-// the turn free needs no more than the lock. Readers need no turn.
+// The value with its readers and writers. A modify() has the writers' turn while its function runs.
+// Other writers queue for the turn and get it in the order in which they came. If the turn is free,
+// a send() takes only the lock. Readers need no turn.
 //
 //   writer_        writers_     under the lock
 //   nullptr        empty        the turn is free
-//   a thread       any          the thread's modify() runs, or its queued write has the turn next
-//   nullptr        not empty    never: the turn is passed on to the first that waits
+//   a thread       any          modify() runs on the thread, or its queued write has the turn next
+//   nullptr        not empty    never: the turn is passed on to the first waiter
 template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
     using base = basic_versioned_value<Platform>;
 
@@ -48,7 +50,7 @@ public:
 
     explicit watch_state(T&& first) : value_(std::move(first)) {}
 
-    // The latest, and which version of it that is.
+    // Returns the latest value, and sets `version` to its version.
     shared_value latest_value(std::uint64_t& version) const noexcept {
         base::lock();
         version = base::latest();
@@ -57,13 +59,14 @@ public:
         return latest;
     }
 
-    // Puts `next` in place of the latest, which goes with `next`. False: it is closed.
+    // Replaces the latest value by `next`, which has the old value then. Returns false if it is
+    // closed.
     bool send(shared_value& next) noexcept {
         lock_in_turn();
         return end_turn(&next);
     }
 
-    // A writer's turn.
+    // The turn of a writer.
     class turn {
     public:
         explicit turn(watch_state& s) noexcept : of_(s) {
@@ -83,10 +86,11 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // It is replaced in a writer's turn alone, and stays what it is until the end of this one.
+        // A value is replaced only in a writer's turn, so the latest stays until the end of this
+        // one.
         const T& latest() const noexcept { return *of_.value_; }
 
-        // Ends it: as send().
+        // Ends the turn as send() does.
         bool send(shared_value& next) noexcept {
             over_ = true;
             of_.lock();
@@ -99,7 +103,7 @@ public:
         bool over_ = false;
     };
 
-    // As basic_versioned_value's, for the destructor of the watch, which close() has no part in.
+    // As basic_versioned_value's, for the destructor of the watch.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             fatal("watch", this, "destroyed during a modify()");
@@ -114,7 +118,7 @@ public:
         return changed;
     }
 
-    // The outcome of a wait: what is latest now counts as seen.
+    // The result of a wait. The latest version counts as seen.
     result<void> collect(reader& r, wait_status what) noexcept {
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
@@ -128,24 +132,25 @@ public:
 private:
     static const void* this_thread() noexcept { return thread_mark<Platform>(); }
 
-    struct half { // as thread_wait wants it
+    struct turn_queue { // the interface that thread_wait needs
         watch_state& of;
         wait_status enqueue(node& w) noexcept { return of.enqueue(w); }
-        bool cancel(node&, wait_status) noexcept { return false; } // no writer gives up
+        bool cancel(node&, wait_status) noexcept { return false; } // a writer waits without a limit
     };
-    using waits = thread_wait<half, Platform>;
+    using waits = thread_wait<turn_queue, Platform>;
 
-    // Takes the lock when the turn is free, or this thread's.
+    // Acquires the lock when the turn is free, or when it is this thread's.
     void lock_in_turn() noexcept;
     wait_status enqueue(node& w) noexcept;
 
-    // With the lock, in the turn: lets go of both. Sends `next`, if there is one and it is not closed.
+    // Requires: the lock and the turn. Sends `next` if there is one and it is not closed. Releases
+    // both.
     bool end_turn(shared_value* next) noexcept;
 
     // Under the lock:
     shared_value value_;
     typename Platform::template var<const void*> writer_{nullptr};
-    typename base::wait_queue writers_; // their amount is their thread's mark
+    typename base::wait_queue writers_; // the amount of each is the mark of its thread
 };
 
 template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn() noexcept {
@@ -158,7 +163,7 @@ template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn()
         fatal("watch", this, "sent to, or modified, by a function that modify() runs");
     }
     base::unlock();
-    half mine{*this};
+    turn_queue mine{*this};
     waits::until(mine, reinterpret_cast<std::ptrdiff_t>(this_thread()), deadline::never());
     base::lock();
 }
@@ -197,26 +202,30 @@ bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
 
 } // namespace detail
 
-// How one of many sees the value, and when it has changed: there is a version that is newer than
-// the last that it has seen. To be used by one at a time, but for get(). A copy of it has seen as
-// much. It may outlive the watch, but not its own waits: it stays where it is while it waits.
+/// Reads the value of a watch and waits for changes. A change is a version that is newer than the
+/// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
+/// any number may call get(). A copy has seen the same version. A receiver may outlive the watch,
+/// but not its own waits. It is not moved while it waits.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 
 public:
+    /// The type of the value.
     using value_type = T;
 
-    // Copies and moves are its members'. To destroy it, to move it and to assign to it
-    // Requires: nobody waits on it; terminates otherwise.
+    // Copies, moves and destruction are those of its member.
+    // Requires: no wait of this receiver is under way; terminates otherwise.
 
-    // A copy of the latest value. It does not count as seen: changed() tells.
-    // Throws: what T's copy does.
+    /// Returns a copy of the latest value, which does not count as seen.
+    /// Throws: what the copy of T throws.
     T get() const {
         std::uint64_t version = 0;
         return T(*at_.state().latest_value(version));
     }
 
-    // The same, and it counts as seen: changed() waits for a newer one.
+    /// Returns a copy of the latest value, which counts as seen: changed() waits for a newer
+    /// version.
+    /// Throws: what the copy of T throws; the value does not count as seen then.
     T see() {
         std::uint64_t version = 0;
         const auto latest = at_.state().latest_value(version);
@@ -225,27 +234,32 @@ public:
         return copy;
     }
 
-    // There is a version that was not seen yet.
+    /// Returns true if there is a version that this receiver has not seen.
     bool has_changed() const noexcept { return at_.state().has_changed(at_.reader()); }
 
-    // Blocks: until there is a version that was not seen yet; then the latest counts as seen.
-    // errc::closed: the last version was seen, and no more will come.
-    // Order: everything before the send happens-before the return.
+    /// Waits for a version that this receiver has not seen. The latest version counts as seen then.
+    /// Blocks: until there is such a version.
+    /// Returns: errc::closed if the last version was seen and no more will come.
+    /// Memory order: what happens before the send happens before the return.
     result<void> changed() { return wait(deadline::never()); }
 
-    // As changed(); errc::stopped when a stop is requested first.
+    /// Waits as changed() does, unless a stop is requested first.
+    /// Returns: as changed(), or errc::stopped.
     result<void> changed(std::stop_token token) { return wait(token); }
 
-    // As changed(), for at most that long; errc::timeout.
+    /// Waits as changed() does, but at most `rest`.
+    /// Returns: as changed(), or errc::timeout.
     template <class R, class P> result<void> changed_for(const std::chrono::duration<R, P>& rest) {
         return wait(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D>
     result<void> changed_until(const std::chrono::time_point<C, D>& when) {
         return wait(deadline::at(when));
     }
 
-    // As changed(), for a coroutine. One that is destroyed has seen nothing.
+    /// Waits as changed() does, for a coroutine.
+    /// Cancellation: if the operation is destroyed, no version counts as seen by it.
     basic_async_op<result<void>, Platform> async_changed() noexcept {
         static constexpr auto ops =
             state::template ops<result<void>>([](const wait_target& t, wait_status what) {
@@ -271,52 +285,60 @@ private:
     detail::subscription<state> at_;
 };
 
-// Any number of threads may send and modify. Values are copied and destroyed under no lock that a
-// reader waits for, and a value may be copied by several at a time; it is destroyed by the last who
-// refers to it. A new value is allocated; nothing else allocates.
+/// A value that changes, with any number of receivers.
+/// Any number of threads may send and modify. Values are copied and destroyed under no lock that a
+/// reader waits for. Several threads may copy a value at a time; the last thread that refers to it
+/// destroys it. A new value is allocated; nothing else allocates.
 template <class T, class Platform> class basic_watch {
     using state = detail::watch_state<T, Platform>;
 
 public:
+    /// The type of the value.
     using value_type = T;
+    /// The type of a receiver.
     using receiver = basic_watch_receiver<T, Platform>;
 
-    // Throws: std::bad_alloc.
+    /// Constructs a watch with its first version.
+    /// Throws: std::bad_alloc; what the move of T throws.
     explicit basic_watch(T first = T()) : at_(new state(std::move(first))) {}
 
-    // As close().
-    // Requires: no modify() and no send() that waits for one; terminates otherwise.
+    /// Closes the watch as close() does.
+    /// Requires: no modify() runs, and no send() waits for one; terminates otherwise.
     ~basic_watch() = default;
 
     basic_watch(const basic_watch&) = delete;
     basic_watch& operator=(const basic_watch&) = delete;
 
-    // Sends a new version. False: it is closed; the value is gone.
-    // Blocks: while a modify() on another thread runs its function.
-    // Throws: std::bad_alloc, and `value` is as it was; what T's move or copy does. Nothing was sent
-    // then.
-    // Requires: not called by a function that modify() of this watch runs; terminates otherwise.
+    /// Sends a new version.
+    /// Blocks: while a modify() on another thread runs its function.
+    /// Returns: true if it was sent; false if the watch is closed, and the value is destroyed.
+    /// Throws: std::bad_alloc, and `value` is unchanged then; what the move or copy of T throws.
+    /// Nothing was sent if it throws.
+    /// Requires: not called by a function that modify() of this watch runs; terminates otherwise.
     bool send(T&& value) {
         typename state::shared_value next(std::move(value));
         return at_.state().send(next);
     }
+    /// The same, with a copy of the value.
     bool send(const T& value)
         requires std::is_copy_constructible_v<T>
     {
         return send(T(value));
     }
 
-    // Sends a new version: f(T&) changes a copy of the latest. It is called once; no other version
-    // comes in between, for other sends and modifications wait until it returns, in the order in
-    // which they came: so f must not wait for one. Reads, waits for changes and close() do not wait
-    // for f, and f may use them.
-    // False: it is closed; f was not called if it was closed before.
-    // Blocks: while other modify() run their functions.
-    // Throws: what f and T's copy do, std::bad_alloc; nothing was sent then.
-    // Requires: as send().
+    /// Sends a new version that f(T&) makes from a copy of the latest version. f is called once. No
+    /// other version is sent in between: other sends and modifications wait until f returns, in the
+    /// order in which they came. So f must not wait for one. Reads, waits for changes and close()
+    /// do not wait for f, and f may use them.
+    /// Blocks: while another modify() runs its function.
+    /// Returns: true if it was sent; false if the watch is closed. If it was closed before, f is
+    /// not called.
+    /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
+    /// Requires: as send().
     template <class F> bool modify(F&& f) {
-        const wake_scope<Platform> later;  // coroutines that f resumes may send: after the turn
-        typename state::shared_value next; // in the end, what it replaces; destroyed after the turn
+        const wake_scope<Platform> later; // coroutines that f resumes may send, so after the turn
+        typename state::shared_value
+            next; // after the send: the old value, destroyed after the turn
         typename state::turn mine(at_.state());
         if (mine.is_closed()) {
             return false;
@@ -326,26 +348,32 @@ public:
         return mine.send(next);
     }
 
-    // A copy of the latest value.
-    // Throws: what T's copy does.
+    /// Returns a copy of the latest value.
+    /// Throws: what the copy of T throws.
     T get() const {
         std::uint64_t version = 0;
         return T(*at_.state().latest_value(version));
     }
 
-    // One that has seen the version of now.
+    /// Returns a receiver that has seen the latest version.
     receiver subscribe() noexcept { return receiver(at_.state()); }
+    /// Returns the number of receivers.
     std::size_t receivers() const noexcept { return at_.readers(); }
 
-    // No more versions: who waits for one is told, once the last was seen. True the first time.
+    /// Closes the watch: no version is sent any more. A receiver that has seen the last version
+    /// learns that the watch is closed.
+    /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
+    /// Returns true if close() was called.
     bool is_closed() const noexcept { return at_.is_closed(); }
 
 private:
     detail::publication<state> at_;
 };
 
+/// A watch for users.
 template <class T> using watch = basic_watch<T, native_platform>;
+/// A receiver of a watch.
 template <class T> using watch_receiver = basic_watch_receiver<T, native_platform>;
 
 } // namespace bide::inline BIDE_ABI

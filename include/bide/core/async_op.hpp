@@ -1,49 +1,56 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_ASYNC_OP_HPP
 #define BIDE_CORE_ASYNC_OP_HPP
 
-// What every async_*() returns: a wait of a coroutine in a primitive's queue. The coroutine may be
-// of any library. Required of its promise:
+/// \file
+/// The operation that each async_*() returns: the wait of a coroutine in the queue of a primitive.
+///
+/// The coroutine may belong to any library. Its promise meets these requirements, each only if the
+/// promise has the member:
+///
+/// - await_transform passes the operation on as an rvalue, or awaits the awaiter that operator
+///   co_await() returns. It may do so with a coroutine_handle<>, which hides the next two members.
+/// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
+/// - task_context(), if its result converts to a basic_task_context*, returns the task that the
+///   coroutine is part of, or nullptr.
+/// - unhandled_exception lets no exception leave resume(). The release that resumes the coroutine
+/// is
+///   noexcept, so the program would terminate.
+///
+/// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its
+/// state. Without as_result(), await_resume() throws closed, stopped and timeout inside the
+/// coroutine.
 //
-//   await_transform      if there is one, passes the operation on as an rvalue, or awaits the awaiter
-//                        that operator co_await() returns; that may be by a coroutine_handle<>, which
-//                        hides the two members below
-//   get_scheduler()      if there is one, returns an executor by reference or by pointer, or an
-//                        executor_ref; anything else does not compile
-//   task_context()       if there is one whose result converts to a basic_task_context*, returns
-//                        the task that the coroutine is part of, or nullptr
-//   unhandled_exception  lets no exception leave resume(): the release that resumes the coroutine is
-//                        noexcept, so that the program would end
+// The awaiter lies in the frame of the coroutine and has the node that is queued. A wait has these
+// steps:
 //
-// Nothing else is asked of it. Only the wait resumes the coroutine: its owner neither resumes it nor
-// reads what it has, as a generator's owner might, until it has gone on. With closed, stopped and
-// timeout as exceptions (no as_result()), await_resume() throws inside the coroutine.
-//
-// The awaiter lies in the coroutine's frame and holds the node that is queued. The life of a wait:
-//
-//   await_ready     tries: an operation that can complete at once does, even with a stop requested
+//   await_ready     tries: an operation that can complete immediately does, even if a stop was
+//                   requested
 //   budget          after many operations in one run of its task (detail/worker_host.hpp), the task
-//                   gives way. If it is cancelled, the operation is not tried and answers stopped.
-//                   Otherwise it is tried, and its outcome is in hand while others run
-//   await_suspend   arms the time-out and the stop callback, then queues the node: the last step,
-//                   for from there on another thread may resume and destroy the frame
-//   granted         the primitive's lock holder decides, lets go, publishes, and runs the node's
-//                   waker, which sends the coroutine where it is to go on
+//                   yields. If it is cancelled, the operation is not tried, and its outcome is
+//                   stopped. Otherwise it is tried, and it has its outcome while other tasks run
+//   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
+//                   step: afterwards another thread may resume the coroutine, and destroy the frame
+//   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
+//                   runs the node's waker, which sends the coroutine to its executor
 //   stop, time-out, cancelled task
-//                   cancel() under the primitive's lock: who finds the node queued takes it out and
-//                   owns the outcome; who finds it granted does nothing; who finds it not queued
-//                   yet marks it, and queueing is refused. A cancelled task does not leave a wait
-//                   for its own children: it cancels these, and goes on, stopped, when they have
-//                   ended
-//   await_resume    disarms first: when it returns, nobody holds a pointer into the frame
-//   destroyed       while suspended: disarm, cancel; what was granted meanwhile is given back. No
-//                   other thread may be about to resume it. One that releases to it is, until its
-//                   release returns. Without an executor bide's service (core/timer.hpp) is, from
-//                   the deadline or the stop on until the coroutine has suspended again: destroy it
-//                   before, or after. With an executor it may be destroyed while a deadline or a
-//                   stop ends its wait, on a thread that keeps the executor from running meanwhile;
-//                   what these, or a release that has returned, have posted there must not be run.
-//                   This thread may be about to resume it, in a release or a wake_scope of its own:
-//                   then the coroutine is taken out of what that is going to resume
+//                   cancel() under the lock of the primitive. If the node is queued, cancel() takes
+//                   it out and decides the outcome. If it is granted, nothing happens. If it is not
+//                   queued yet, cancel() marks it, and enqueue() refuses it. A cancelled task does
+//                   not leave a wait for its own children: it cancels these, and resumes with
+//                   stopped when they have ended
+//   await_resume    disarms first: when it returns, no thread has a pointer into the frame
+//   destroyed       while suspended: disarms and cancels; a grant is given back. No other thread
+//                   may be about to resume the coroutine. A thread that releases to it is, until
+//                   the release returns. Without an executor, bide's service (core/timer.hpp) is,
+//                   from the deadline or the stop until the coroutine has suspended again: destroy
+//                   it before or after. With an executor it may be destroyed while a deadline or a
+//                   stop ends its wait, on a thread that keeps the executor from running meanwhile.
+//                   What these, or a release that has returned, have posted there must not run
+//                   then. If this thread is about to resume it, in a release or a wake_scope of its
+//                   own, the coroutine is taken out of what the thread is going to resume
+//
+// A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 //
 // A primitive supplies the functions of wait_ops (core/wait_ops.hpp).
 
@@ -51,6 +58,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
@@ -71,27 +79,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-namespace detail {
-
-// Where a wait may end early. Only operations whose result can say so have it; those that wait for a
-// time have its half.
-struct wait_deadline {
-    deadline until = deadline::never();
-};
-template <int Stops> struct wait_limits : wait_deadline {
-    std::stop_token stops[Stops];
-};
-template <> struct wait_limits<0> : wait_deadline {};
-struct no_limits {};
-
-template <class T, int Stops>
-using wait_limits_t =
-    std::conditional_t<is_result<T>, wait_limits<Stops>,
-                       std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
-
-} // namespace detail
-
-// Stops: how many stop tokens it has been given.
+/// A wait of a coroutine, for co_await. `Stops` is the number of its stop tokens.
 template <class T, class Platform, int Stops = 0>
 class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
@@ -101,27 +89,30 @@ class [[nodiscard("co_await it")]] basic_async_op {
     template <class U, int More = 0> using same = basic_async_op<U, Platform, Stops + More>;
 
 public:
+    /// The type of its value.
     using value_type = T;
 
-    // For primitives: `what` is a constant of the primitive's.
+    /// Constructs a wait, for primitives. `what` is a constant of the primitive.
     basic_async_op(const ops& what, wait_target target, payload carried = {}) noexcept
         : ops_(&what), target_(target), payload_(std::move(carried)) {}
 
-    // A wait for a time: collect() makes of status::timed_out what it means.
+    /// Constructs a wait for a time: collect() gets timed_out at the deadline.
     basic_async_op(const ops& what, wait_target target, deadline until) noexcept
         requires may_wait_for_time<T>
         : ops_(&what), target_(target) {
         limits_.until = until;
     }
+
+    /// Takes over an operation that was not awaited.
     basic_async_op(basic_async_op&&) noexcept = default;
     basic_async_op& operator=(basic_async_op&&) = delete;
 
-    // Answers closed, stopped and timeout with an errc instead of an exception.
+    /// Returns closed, stopped and timeout as an errc instead of throwing them.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
-    // Ends the wait with errc::stopped when a stop is requested; of two tokens, through either.
-    // Throws: std::system_error when bide's service threads cannot be started, which are needed on
-    // threads that are no scheduler's.
+    /// Ends the wait with errc::stopped when a stop is requested. It takes up to two tokens.
+    /// Throws: std::system_error if the service threads of bide cannot be started. Threads that
+    /// belong to no scheduler need these.
     same<R, 1> with_stop(std::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
@@ -130,9 +121,9 @@ public:
         return op;
     }
 
-    // Ends the wait with errc::timeout at the deadline; one attempt where it has passed. Of several
-    // deadlines the first counts.
-    // Throws: as with_stop().
+    /// Ends the wait with errc::timeout at the deadline. If the deadline has passed, makes one
+    /// attempt. Of several deadlines the earliest counts.
+    /// Throws: as with_stop().
     same<R> with_deadline(deadline until) && {
         detail::prepare_timers<Platform>();
         same<R> op = std::move(*this).widen();
@@ -142,26 +133,31 @@ public:
         }
         return op;
     }
+    /// \overload
     template <class C, class D>
     same<R> with_deadline(const std::chrono::time_point<C, D>& when) && {
         return std::move(*this).with_deadline(deadline::at(when));
     }
+    /// Ends the wait with errc::timeout after `rest`.
+    /// Throws: as with_stop().
     template <class Rep, class Period>
     same<R> with_timeout(const std::chrono::duration<Rep, Period>& rest) && {
         return std::move(*this).with_deadline(deadline::after(rest));
     }
 
-    // Goes on there, whatever the awaiting coroutine's own executor is.
+    /// Resumes the coroutine on `s`, whatever its own executor is.
     template <executor S> basic_async_op resume_on(S& s) && noexcept {
         basic_async_op op(std::move(*this));
         op.executor_ = s;
         return op;
     }
 
+    /// The awaiter of the operation.
     class awaiter;
+    /// Returns the awaiter.
     awaiter operator co_await() && noexcept { return awaiter(*this); }
 
-    // The same as a case of a select. Limits and executor are the select's affair.
+    /// Makes it a case of a select, which has its own limits and executor.
     basic_wait<R, Platform> as_case() && noexcept { return {*ops_, target_, std::move(payload_)}; }
 
 private:
@@ -194,40 +190,46 @@ private:
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
+    /// Constructs the awaiter of `op`, which exists until the end of the await expression.
     explicit awaiter(basic_async_op& op) noexcept : op_(op) {}
     awaiter(const awaiter&) = delete;
     awaiter& operator=(const awaiter&) = delete;
 
+    /// Cancels the wait if the coroutine is destroyed while it is suspended.
     ~awaiter() {
         if (suspended_) {
             abandon();
         }
     }
 
+    /// Tries the operation.
+    /// Returns: true if the coroutine need not suspend.
     bool await_ready() noexcept {
         op_.target_.carry(op_.payload_);
         const ops& how = *op_.ops_; // read before the call, where compilers know its value
-        if (how.gives_way || !worker_local<Platform>::get().spend()) {
-            gives_way_ = true;
+        if (how.yields_first || !worker_local<Platform>::get().spend()) {
+            yields_ = true;
             return false;
         }
         ready_ = how.try_now(op_.target_);
         return ready_ != wait_status::waiting;
     }
 
-    // Out of line, so that no compiler keeps anything of it in the frame: once the node is queued,
-    // another thread may have resumed and destroyed that.
+    /// Queues the wait.
+    /// Returns: true if the coroutine stays suspended.
+    // Not inlined, so that the compiler keeps nothing of it in the frame: once the node is queued,
+    // another thread may resume the coroutine and destroy the frame.
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         wait_.emplace(h, op_.target_.amount, op_.executor_);
-        if (gives_way_) { // a cancelled task does not even try: it might be granted something
+        if (yields_) { // a cancelled task does not try: it might be granted something
             const bool cancelled = wait_->is_cancelled();
             if (cancelled && op_.ops_->on_cancel != nullptr) {
                 on_interrupt(this);
             }
             ready_ =
                 cancelled && !interrupted_ ? wait_status::stopped : op_.ops_->try_now(op_.target_);
-            if (ready_ != wait_status::waiting) { // in hand: others first
+            if (ready_ != wait_status::waiting) { // other tasks run first
                 wait_->node.settle(ready_);
                 suspended_ = true;
                 return wait_->go_behind();
@@ -255,6 +257,7 @@ public:
         return false;
     }
 
+    /// Returns the value of the operation, or throws its error.
     T await_resume() {
         suspended_ = false;
         disarm();
@@ -302,7 +305,7 @@ private:
         }
     }
 
-    // Afterwards neither a stop nor the time-out runs, or is running on another thread.
+    // On return neither the stop callback nor the time-out runs on any thread, or will run.
     void disarm() noexcept {
         if constexpr (Stops != 0) {
             for (stop_callback& stop : armed_.stops) {
@@ -340,9 +343,9 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // A stop, a time-out or a cancelled task. Whom the removal lets through, and the coroutine itself, go on
-    // elsewhere: this may be the thread that called request_stop(). A wait that is over is left
-    // alone: somebody else whom it let through may have destroyed the primitive.
+    // Ends the wait for a stop, a time-out or a cancelled task. The coroutine, and the waiters that
+    // its removal lets through, resume elsewhere: this thread may be inside request_stop(). A wait
+    // that is over is not accessed: another waiter may have destroyed the primitive.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // one that runs may destroy this coroutine
@@ -357,17 +360,17 @@ private:
         }
     }
 
-    // The coroutine is being destroyed at this suspension point.
+    // The coroutine is destroyed at this suspension point.
     BIDE_NOINLINE void abandon() noexcept {
         disarm();
         wait_->forget();
-        if (ready_ != wait_status::waiting) { // it was only giving way
+        if (ready_ != wait_status::waiting) { // it only yielded
             return op_.ops_->give_back(op_.target_, ready_);
         }
         const bool ended = !wait_->node.is_decided() &&
                            op_.ops_->cancel(op_.target_, wait_->node, wait_status::stopped);
-        if (ended && op_.ops_->on_cancel != nullptr) {
-            op_.ops_->on_cancel(op_.target_); // as where its task is cancelled
+        if (ended && op_.ops_->on_cancel != nullptr) { // as if its task was cancelled
+            op_.ops_->on_cancel(op_.target_);
         }
         op_.ops_->give_back(op_.target_,
                             ended ? wait_status::stopped : wait_->node.await_outcome());
@@ -376,12 +379,13 @@ private:
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false;
     bool interrupted_ = false; // its task was cancelled, and it outlasts that
-    bool gives_way_ = false;
+    bool yields_ = false;
     wait_status ready_ = wait_status::waiting;             // what the attempt found
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };
 
+/// A wait of a coroutine, for users.
 template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 
 } // namespace bide::inline BIDE_ABI

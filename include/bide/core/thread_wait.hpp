@@ -1,12 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_THREAD_WAIT_HPP
 #define BIDE_CORE_THREAD_WAIT_HPP
 
-// The wait of a thread in a primitive's queue, the same for all primitives. A primitive Q supplies
-//
-//   status enqueue(waiter&) noexcept        waiting: it is queued; else what became of it at once
-//   bool cancel(waiter&, status) noexcept   true: taken out by this call; false: decided before, or
-//                                         not queued yet, and queueing will be refused
-//   bool await(waiter&, deadline)         optional, in place of waiter::park()
+/// \file
+/// The wait of a thread in the queue of a primitive. A primitive Q has
+///
+/// \code
+/// wait_status enqueue(waiter&) noexcept;
+/// bool cancel(waiter&, wait_status) noexcept;
+/// bool await(waiter&, deadline);
+/// \endcode
+///
+/// enqueue() returns waiting if it has queued the waiter, else the outcome. cancel() returns true
+/// if it took the waiter out. It returns false if the wait is decided, or if the waiter is not
+/// queued yet; then enqueue() refuses the waiter. await() is optional and replaces waiter::park().
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -19,11 +26,14 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Blocks a thread in the queue of a primitive.
 template <class Q, class Platform> struct thread_wait {
+    /// A node in the queue.
     using waiter = basic_waiter<Platform>;
 
-    // Waits for `amount` until the deadline. A deadline that has passed: no waiting, timed out (or
-    // what enqueueing would have answered at once is for the caller to try before).
+    /// Waits for `amount` until the deadline.
+    /// Blocks: until the wait is decided. Not at all if the deadline is a poll.
+    /// Returns: the outcome. If the deadline is a poll, timed_out; the caller tries before.
     BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
         if (end.is_poll()) {
             return wait_status::timed_out;
@@ -37,18 +47,20 @@ template <class Q, class Platform> struct thread_wait {
             if (queue.cancel(w, wait_status::timed_out)) {
                 return wait_status::timed_out;
             }
-            await(queue, w, deadline::never()); // decided: the publication is on its way
+            await(queue, w, deadline::never()); // decided: the releaser is about to publish
         }
         return w.outcome();
     }
 
-    // Waits for `amount` until a stop is requested.
+    /// Waits for `amount` until a stop is requested.
+    /// Blocks: until the wait is decided.
+    /// Returns: the outcome.
     BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
                                                const std::stop_token& token) noexcept {
         placed place(amount);
         waiter& w = place.w;
-        // Runs on the thread that requests the stop, now if it was requested already. A wait that
-        // is over is left alone: the primitive may be gone.
+        // Runs on the thread that requests the stop; immediately if the stop was requested already.
+        // It does not access a wait that is over, for the primitive may be destroyed.
         auto end = [&queue, &w]() noexcept {
             wake_scope<Platform> away(&detail::service_executor<Platform>);
             if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
@@ -64,8 +76,8 @@ template <class Q, class Platform> struct thread_wait {
     }
 
 private:
-    // The node over two cache lines: what the releaser reads and writes in the one, and in the
-    // other the word that the owner looks at all the while.
+    // The node lies on two cache lines. The releaser reads and writes the first; the second has the
+    // word that the owner polls.
     struct alignas(64) placed {
         explicit placed(std::ptrdiff_t amount) noexcept : w(amount) {}
         std::byte before[64 - waiter::offset_of_outcome];

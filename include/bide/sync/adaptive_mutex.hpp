@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_ADAPTIVE_MUTEX_HPP
 #define BIDE_SYNC_ADAPTIVE_MUTEX_HPP
 
-// A mutex for hot, short sections of threads: unfair, but starvation is bounded. Whoever comes by
-// while it is free takes it, before those who wait, but only so often. (Compare parking_lot's
-// eventual fairness. sync/detail/adaptive_lock.hpp has the protocol.)
+/// \file
+/// A mutex for short sections that threads enter often. Unfair, with bounded overtaking.
+//
+// sync/detail/adaptive_lock.hpp has the protocol. Compare the eventual fairness of parking_lot.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -19,47 +21,61 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// A mutex for short sections that threads enter often. TimedLockable, not recursive.
+/// It is unfair: a thread that finds the mutex free takes it before the waiters do. Overtaking is
+/// bounded. The first waiter is overtaken at most max_overtakes times. If it wakes, fails to lock,
+/// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
+/// the mutex. Coroutines may wait for it too; unlock() always hands it to them.
 template <class Platform> class basic_adaptive_mutex {
     using queue = detail::basic_adaptive_lock<Platform>;
     using wait = thread_wait<queue, Platform>;
 
 public:
-    // How often the head of the queue is overtaken at most, and how long it puts up with that from
-    // the moment it was first woken.
+    /// How often the first waiter is overtaken at most.
     static constexpr unsigned max_overtakes = queue::max_overtakes;
-    static constexpr std::chrono::microseconds patience = queue::patience;
+    /// How long the first waiter is overtaken, from the moment when it was first woken, until it
+    /// asks to be handed the mutex.
+    static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
+    /// Constructs a mutex that is not locked.
     constexpr basic_adaptive_mutex() noexcept = default;
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the mutex.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_adaptive_mutex() { lock_.require_no_waiters("adaptive_mutex", this); }
 
     basic_adaptive_mutex(const basic_adaptive_mutex&) = delete;
     basic_adaptive_mutex& operator=(const basic_adaptive_mutex&) = delete;
 
-    // Blocks: until it is free or handed over.
-    // Order: everything before the last unlock() happens-before the return.
+    /// Locks the mutex.
+    /// Blocks: until the mutex is free or handed to the caller.
+    /// Memory order: what happens before the last unlock() happens before the return.
     void lock() {
         if (!lock_.take_free()) {
             lock_.lock_slow(deadline::never());
         }
     }
 
-    // Never waits. False: taken.
+    /// Locks the mutex if it is free, even if there are waiters. Never blocks.
+    /// Returns: true if the caller locked it.
     bool try_lock() noexcept { return lock_.take_free() || lock_.barge(); }
 
-    // Requires: it is locked; terminates otherwise.
+    /// Unlocks the mutex, or hands it to the first waiter.
+    /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept { lock_.unlock(this); }
 
-    // As lock(), for at most that long; false: timed out.
+    /// Locks the mutex as lock() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() || lock_.lock_slow(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || lock_.lock_slow(deadline::at(when));
     }
 
-    // As lock(); errc::stopped when a stop is requested first.
+    /// Locks the mutex as lock() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
         if (try_lock() || wait::stoppable(lock_, 1, token) == wait_status::granted) {
             return {};
@@ -67,12 +83,14 @@ public:
         return unexpected{errc::stopped};
     }
 
-    // As lock(), for a coroutine.
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_adaptive_mutex>, Platform> async_lock() {
         return async_lock_as<std::unique_lock<basic_adaptive_mutex>, &collect>(this);
     }
 
-    // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
+    /// Makes an async_lock() with another result, for wrappers of the mutex.
+    /// `Collect` makes the result from target.owner, which is `owner`.
     template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
@@ -92,6 +110,7 @@ private:
     queue lock_;
 };
 
+/// An adaptive mutex for users.
 using adaptive_mutex = basic_adaptive_mutex<native_platform>;
 static_assert(sizeof(adaptive_mutex) == 16 || sizeof(void*) != 8);
 

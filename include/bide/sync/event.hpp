@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_EVENT_HPP
 #define BIDE_SYNC_EVENT_HPP
 
+/// \file
+/// A flag to wait for, with manual reset.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
@@ -11,61 +14,72 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A flag to wait for, reset by hand: set() lets through all who wait and all who come, until
-// reset(). A waiter that was let through stays let through, however soon the reset.
-//
-// Order: what was done before set() happens-before the return of each later reset(), and of each
-// wait that it lets through; also where the event was set already. So a consumer that resets it,
-// looks, and waits if it found nothing misses no item that was stored before a set(), with any
-// number of producers and consumers.
-//
-// Destroy: a waiter that was let through, or saw it set, may destroy it at once: the set() that
-// changed it from unset to set may still be under way. Every other set() and reset() must have
-// returned: a set() that finds it set needs the event until then, and with several setters a waiter
-// cannot tell which of them let it through. A wait() that has just begun must have returned, too,
-// and so must a stop or a time-out that ends a wait at that moment. Waiters that were let out of the
-// queue need the event no more.
+/// A flag that threads and coroutines wait for. set() lets every waiter through, and every later
+/// wait, until reset(). A waiter that set() let through stays let through after a reset().
+///
+/// Memory order: what happens before set() happens before the return of each later reset(), and of
+/// each wait that this set() lets through; also if the event was set already. So a consumer that
+/// resets the event, then looks for items, and waits if it finds none, misses no item that was
+/// stored before a set(). This holds for any number of producers and consumers.
+///
+/// Destroys: a waiter that was let through, or saw the event set, may destroy it at once, even if
+/// the set() that changed it from unset to set has not returned. Every other set() and every
+/// reset() must have returned: a set() that finds the event set accesses it until then. With
+/// several setters a waiter cannot tell which of them let it through. Every wait() that has only
+/// begun must have returned, and so must a stop or a time-out that ends a wait at that moment. A
+/// waiter that was taken out of the queue no longer accesses the event.
 template <class Platform> class basic_event {
 public:
+    /// Constructs an event that is not set.
     constexpr basic_event() noexcept : basic_event(false) {}
+    /// Constructs an event that is set if `is_set` is true.
     constexpr explicit basic_event(bool is_set) noexcept : gate_(is_set ? 0 : 1) {}
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the event.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_event() { gate_.require_no_waiters("event", this); }
 
     basic_event(const basic_event&) = delete;
     basic_event& operator=(const basic_event&) = delete;
 
-    // Sets it, and wakes all that wait. Never waits.
+    /// Sets the event and wakes every waiter. Never blocks.
     void set() noexcept { gate_.arrive(1); }
-    // Unsets it. Wakes and fails no waiter.
+    /// Unsets the event. Present waiters keep waiting.
     void reset() noexcept { gate_.shut(); }
 
-    // Order: what was done before the set() that it saw happens-before a true answer. A look may
-    // come too early for a set() that found the event set.
+    /// Returns true if the event is set.
+    /// Memory order: if the result is true, what happens before the set() that it saw happens
+    /// before the return. A set() that finds the event set may come after a call that returned
+    /// true.
     bool is_set() const noexcept { return gate_.is_open(); }
 
-    // Blocks: until it is set.
+    /// Waits for the event to be set.
+    /// Blocks: until it is set.
     void wait() { gate_.wait(); }
 
-    // As wait(), for at most that long; false: timed out.
+    /// Waits as wait() does, but at most `rest`.
+    /// Returns: true if the event was set; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
         return gate_.wait_until(deadline::at(when));
     }
 
-    // As wait(); errc::stopped when a stop is requested first.
+    /// Waits as wait() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the event was not set.
     result<void> wait(std::stop_token token) { return gate_.wait(token); }
 
-    // As wait(), for a coroutine.
+    /// Waits as wait() does, for a coroutine.
+    /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_wait() { return gate_.async_wait(); }
 
 private:
     detail::basic_gate<Platform> gate_;
 };
 
+/// An event for users.
 using event = basic_event<native_platform>;
 
 } // namespace bide::inline BIDE_ABI

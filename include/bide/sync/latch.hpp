@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_LATCH_HPP
 #define BIDE_SYNC_LATCH_HPP
 
+/// \file
+/// A count that goes down to zero once, for threads and coroutines.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
@@ -13,62 +16,73 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A count that goes down to zero, once, and lets through all who wait for that: std::latch, for
-// coroutines too, with time-outs and stops.
-//
-// Destroy: a waiter that was let through, or saw the count at zero, may destroy the latch at once:
-// every count_down() that took something off the count may still be under way. A count_down(0), one
-// that throws, and a wait() that has just begun, also that of arrive_and_wait(), must have returned,
-// and so must a stop or a time-out that ends a wait at that moment. Waiters that were let out of the
-// queue need the latch no more.
+/// A count that goes down to zero once, and lets every waiter through then. It is std::latch for
+/// threads and coroutines, with time-outs and stop tokens.
+///
+/// Destroys: a waiter that was let through, or saw the count at zero, may destroy the latch at
+/// once, even if a count_down() that lowered the count has not returned. A count_down(0), a
+/// count_down() that throws, and a wait() that has only begun (also that of arrive_and_wait()) must
+/// have returned. So must a stop or a time-out that ends a wait at that moment. A waiter that was
+/// taken out of the queue no longer accesses the latch.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 
 public:
+    /// Returns the largest count.
     static constexpr std::ptrdiff_t max() noexcept { return gate::max(); }
 
-    // Throws: std::invalid_argument outside [0, max()].
+    /// Constructs a latch with the count `expected`.
+    /// Throws: std::invalid_argument if `expected` is outside [0, max()].
     constexpr explicit basic_latch(std::ptrdiff_t expected) : gate_(valid(expected)) {}
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the latch.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_latch() { gate_.require_no_waiters("latch", this); }
 
     basic_latch(const basic_latch&) = delete;
     basic_latch& operator=(const basic_latch&) = delete;
 
-    // Takes n off the count.
-    // Throws: std::invalid_argument when n is negative or more than is left; nothing changes then.
+    /// Lowers the count by n. At zero, lets every waiter through. Never blocks.
+    /// Throws: std::invalid_argument if n is negative or more than the count; nothing changes then.
     void count_down(std::ptrdiff_t n = 1) {
         if (!gate_.arrive(static_cast<typename gate::word>(valid(n)))) {
             BIDE_THROW(std::invalid_argument("bide::latch: counted down below zero"));
         }
     }
 
-    // Order: what was done before each count_down() happens-before a true answer, as it does before
-    // a wait returns.
+    /// Returns true if the count is zero. Never blocks.
+    /// Memory order: if the result is true, what happens before each count_down() happens before
+    /// the return, as for wait().
     bool try_wait() const noexcept { return gate_.is_open(); }
 
-    // Blocks: until the count is zero.
+    /// Waits for the count to be zero.
+    /// Blocks: until the count is zero.
     void wait() { gate_.wait(); }
 
-    // As count_down(n), then wait().
+    /// Calls count_down(n), then wait().
+    /// Blocks: as wait() does.
+    /// Throws: as count_down() does.
     void arrive_and_wait(std::ptrdiff_t n = 1) {
         count_down(n);
         wait();
     }
 
-    // As wait(), for at most that long; false: timed out.
+    /// Waits as wait() does, but at most `rest`.
+    /// Returns: true if the count is zero; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
         return gate_.wait_until(deadline::at(when));
     }
 
-    // As wait(); errc::stopped when a stop is requested first.
+    /// Waits as wait() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the count is not zero.
     result<void> wait(std::stop_token token) { return gate_.wait(token); }
 
-    // As wait(), for a coroutine.
+    /// Waits as wait() does, for a coroutine.
+    /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_wait() { return gate_.async_wait(); }
 
 private:
@@ -82,6 +96,7 @@ private:
     gate gate_;
 };
 
+/// A latch for users.
 using latch = basic_latch<native_platform>;
 
 } // namespace bide::inline BIDE_ABI

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_MUTEX_HPP
 #define BIDE_SYNC_MUTEX_HPP
 
-// A semaphore of one permit with a lock's face: TimedLockable, first come first served over threads
-// and coroutines alike, not recursive. It may be unlocked by another thread than the one that
-// locked it, so a coroutine may hold it over a suspension and a change of thread.
+/// \file
+/// A mutex for threads and coroutines, first come, first served.
 //
-// Order costs: a lock that is always handed to the one who waited longest makes everybody wait for
-// that one to wake up. For hot, short sections of threads there is adaptive_mutex.
+// It is a semaphore of one permit with the interface of TimedLockable. Fairness has a price:
+// unlock() hands the mutex to the first waiter, so the mutex stays locked and unused until that
+// waiter runs. For short sections that threads enter often, use adaptive_mutex.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -23,48 +24,58 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// A mutex that threads and coroutines acquire in the order in which they came. Not recursive.
+/// TimedLockable. Any thread may unlock it, so a coroutine may hold it across a suspension and a
+/// change of thread. For short sections that threads enter often, adaptive_mutex is faster.
 template <class Platform> class basic_mutex {
     using queue = detail::basic_permit_queue<Platform>;
     using wait = thread_wait<queue, Platform>;
 
 public:
+    /// Constructs a mutex that is not locked.
     constexpr basic_mutex() noexcept : permits_(1) {}
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the mutex.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_mutex() { permits_.require_no_waiters("mutex", this); }
 
     basic_mutex(const basic_mutex&) = delete;
     basic_mutex& operator=(const basic_mutex&) = delete;
 
-    // Blocks: until it is this caller's turn.
-    // Order: everything before the last unlock() happens-before the return.
+    /// Locks the mutex.
+    /// Blocks: until the mutex is free and every earlier waiter has had it.
+    /// Memory order: what happens before the last unlock() happens before the return.
     void lock() {
         if (!permits_.take_known(1, 1)) {
             wait::until(permits_, 1, deadline::never());
         }
     }
 
-    // Never waits. False: locked.
+    /// Locks the mutex if it is free. Never blocks.
+    /// Returns: true if the caller locked it.
     bool try_lock() noexcept { return permits_.take_known(1, 1) || permits_.try_take(1); }
 
-    // Hands the lock to who waits longest.
-    // Requires: it is locked; terminates otherwise.
+    /// Unlocks the mutex, or hands it to the first waiter.
+    /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept {
         if (!permits_.give_known(0, 1) && !permits_.give(1, 1)) {
             detail::fatal("mutex", this, "unlocked while not locked");
         }
     }
 
-    // As lock(), for at most that long; false: timed out.
+    /// Locks the mutex as lock() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
+    /// The same, until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
 
-    // As lock(); errc::stopped when a stop is requested first.
+    /// Locks the mutex as lock() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
         if (try_lock() || wait::stoppable(permits_, 1, token) == wait_status::granted) {
             return {};
@@ -72,12 +83,14 @@ public:
         return unexpected{errc::stopped};
     }
 
-    // As lock(), for a coroutine.
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_mutex>, Platform> async_lock() {
         return async_lock_as<std::unique_lock<basic_mutex>, &collect>(this);
     }
 
-    // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
+    /// Makes an async_lock() with another result, for wrappers of the mutex.
+    /// `Collect` makes the result from target.owner, which is `owner`.
     template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         static constexpr wait_ops<result<T>, Platform> ops{&queue::try_now, &queue::enqueue_op,
@@ -97,6 +110,7 @@ private:
     queue permits_;
 };
 
+/// A mutex for users.
 using mutex = basic_mutex<native_platform>;
 static_assert(sizeof(mutex) == 16 || sizeof(void*) != 8);
 

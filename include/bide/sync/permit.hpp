@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_PERMIT_HPP
 #define BIDE_SYNC_PERMIT_HPP
 
+/// \file
+/// The owner of permits of a semaphore.
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
@@ -11,42 +14,48 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// A counting semaphore; see sync/semaphore.hpp.
 template <class Platform> class basic_semaphore;
 
-// Owns n permits of a semaphore and gives them back when it goes; constructors as
-// std::unique_lock's. If other callers have released more than was acquired, so that not all n fit
-// below max(), those that do not fit are dropped: the semaphore then has max() free permits.
-// There is deliberately no release(): std::unique_lock's forgets the lock, a semaphore's gives
-// back. Say reset() or forget().
+/// Owns n permits of a semaphore and releases them when it is destroyed.
+/// The constructors are those of std::unique_lock. If other callers release more permits than they
+/// acquired, not all n may fit below max(); then those that do not fit are dropped, and max()
+/// permits are free. There is no release(): std::unique_lock::release() forgets its lock, and
+/// semaphore::release() returns permits. Use reset() or forget().
 template <class Platform> class [[nodiscard]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 
 public:
+    /// Constructs a permit that owns nothing.
     basic_permit() noexcept = default;
 
-    // Takes n. Blocks and throws: as semaphore::acquire().
+    /// Acquires n permits of `s`.
+    /// Blocks: as semaphore::acquire() does.
+    /// Throws: as semaphore::acquire() does.
     explicit basic_permit(semaphore& s, std::ptrdiff_t n = 1) {
         s.acquire(n);
         own(s, n);
     }
 
-    // Takes n if try_acquire() does; owns nothing otherwise.
+    /// Acquires n permits if s.try_acquire(n) succeeds; otherwise owns nothing.
     basic_permit(semaphore& s, std::try_to_lock_t, std::ptrdiff_t n = 1) noexcept {
         if (s.try_acquire(n)) {
             own(s, n);
         }
     }
 
-    // Takes over n that the caller has acquired; owns nothing if n is outside [0, max()].
+    /// Takes over n permits that the caller has acquired. If n is outside [0, max()], owns nothing.
     basic_permit(semaphore& s, std::adopt_lock_t, std::ptrdiff_t n = 1) noexcept {
         if (semaphore::is_valid(n)) {
             own(s, n);
         }
     }
 
+    /// Takes over the permits of `other`, which then owns nothing.
     basic_permit(basic_permit&& other) noexcept
         : from_(std::exchange(other.from_, nullptr)), count_(std::exchange(other.count_, 0)) {}
 
+    /// Releases its permits and takes over those of `other`.
     basic_permit& operator=(basic_permit&& other) noexcept {
         if (this != &other) {
             reset();
@@ -56,27 +65,29 @@ public:
         return *this;
     }
 
+    /// Releases its permits.
     ~basic_permit() { reset(); }
 
-    // True: of a semaphore, be it of 0 permits.
+    /// Returns true if it belongs to a semaphore, even if it owns 0 permits.
     explicit operator bool() const noexcept { return from_ != nullptr; }
+    /// Returns the number of permits that it owns.
     std::ptrdiff_t count() const noexcept { return count_; }
 
-    // Gives back now.
+    /// Releases its permits. It owns nothing then.
     void reset() noexcept {
         if (semaphore* const s = std::exchange(from_, nullptr)) {
             s->give_back(std::exchange(count_, 0));
         }
     }
 
-    // The permits vanish.
+    /// Drops its permits: the semaphore never gets them back.
     void forget() noexcept {
         from_ = nullptr;
         count_ = 0;
     }
 
-    // Moves n of them to a permit of their own.
-    // Throws: std::invalid_argument when n < 0 or n > count(); nothing changes then.
+    /// Moves n of its permits into a permit of their own.
+    /// Throws: std::invalid_argument if n < 0 or n > count(); nothing changes then.
     basic_permit split(std::ptrdiff_t n) {
         if (n < 0 || n > count_) {
             BIDE_THROW(std::invalid_argument("bide::permit: split outside [0, count()]"));
@@ -88,10 +99,10 @@ public:
         return part;
     }
 
-    // Takes all of another's. An empty one may be merged into anything, and anything into an empty
-    // one.
-    // Throws: std::invalid_argument when they are of different semaphores, std::overflow_error when
-    // they are more than max() together; nothing changes then.
+    /// Takes over all permits of `other`. If either of the two belongs to no semaphore, any merge
+    /// is allowed.
+    /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
+    /// they are more than max() together; nothing changes then.
     void merge(basic_permit&& other) {
         if (other.from_ == nullptr || this == &other) {
             return;

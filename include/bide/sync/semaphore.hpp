@@ -1,14 +1,16 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_SEMAPHORE_HPP
 #define BIDE_SYNC_SEMAPHORE_HPP
 
-// A counting semaphore with one first-in-first-out queue for blocked threads, suspended coroutines
-// and foreign wakers, and direct handoff.
+/// \file
+/// A counting semaphore. Blocked threads, suspended coroutines and wakers of other libraries wait
+/// in one first-in-first-out queue. A release hands its permits directly to the waiters.
 //
-// Why no wakeup is lost, in short: the number of free permits, "somebody waits" and the queue's
-// lock are one word. A waiter that finds too few permits takes what there is and announces itself
-// in one CAS; a release is a change of the same word. So a release either comes first, and the CAS
-// sees its permits, or it comes second, sees the announcement, and hands them to the waiter. There
-// is no third case. sync/detail/permit_queue.hpp has the word, the code and the proof.
+// Why no wakeup is lost, in short: the number of free permits, the flag "there are waiters" and the
+// lock of the queue are one word. A waiter that finds too few permits takes the free ones and sets
+// the flag in one CAS. A release changes the same word. If the release comes first, the CAS sees
+// its permits. If the release comes second, it sees the flag and hands the permits to the waiter.
+// There is no third case. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -30,79 +32,100 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Where a count of permits is outside [0, max()], the throwing functions throw
-// std::invalid_argument, the noexcept ones answer false or 0, and nothing changes.
+/// A counting semaphore for threads and coroutines, first come, first served.
+/// If a count of permits is outside [0, max()], a throwing function throws std::invalid_argument, a
+/// noexcept function returns false or 0, and nothing changes.
 template <class Platform> class basic_semaphore {
     using queue = detail::basic_permit_queue<Platform>;
 
 public:
+    /// Returns the largest number of permits that the semaphore can count.
     static constexpr std::ptrdiff_t max() noexcept { return queue::max(); }
 
+    /// Constructs a semaphore with `permits` free permits.
+    /// Throws: std::invalid_argument if `permits` is outside [0, max()].
     constexpr explicit basic_semaphore(std::ptrdiff_t permits) : permits_(valid(permits)) {}
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the semaphore.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_semaphore() { permits_.require_no_waiters("semaphore", this); }
 
     basic_semaphore(const basic_semaphore&) = delete;
     basic_semaphore& operator=(const basic_semaphore&) = delete;
 
-    // Takes n permits. acquire(0) succeeds at once, as all acquires of none do, unless closed.
-    // Blocks: until they are granted, after everybody who came before.
-    // Order: everything before the releases that made up the n happens-before the return.
-    // Throws: closed_error.
+    /// Acquires n permits. acquire(0) succeeds immediately unless the semaphore is closed.
+    /// Blocks: until the n permits are granted, after every earlier waiter.
+    /// Throws: closed_error if the semaphore is closed.
+    /// Memory order: what happens before the releases of the n permits happens before the return.
     void acquire(std::ptrdiff_t n = 1);
 
-    // Takes n permits if they are free and nobody waits. Never waits.
+    /// Acquires n permits if they are free and there are no waiters. Never blocks.
+    /// Returns: true if the permits were acquired.
     bool try_acquire(std::ptrdiff_t n = 1) noexcept {
         return is_valid(n) && permits_.try_take(count(n));
     }
 
-    // As acquire(), for at most that long; false: timed out, or closed.
+    /// Acquires n permits as acquire() does, but waits at most `rest`.
+    /// Returns: true if the permits were acquired; false after the time-out or if it is closed.
     template <class R, class P>
     bool try_acquire_for(const std::chrono::duration<R, P>& rest, std::ptrdiff_t n = 1) {
         return acquire_until(deadline::after(rest), n) == wait_status::granted;
     }
+    /// The same, until a point in time.
     template <class C, class D>
     bool try_acquire_until(const std::chrono::time_point<C, D>& when, std::ptrdiff_t n = 1) {
         return acquire_until(deadline::at(when), n) == wait_status::granted;
     }
 
-    // As acquire(); answers errc::closed, and errc::stopped when a stop is requested first.
-    // Cancel: a stop that comes after the grant changes nothing.
+    /// Acquires n permits as acquire() does, unless a stop is requested first.
+    /// Returns: errc::closed or errc::stopped if the permits were not acquired.
+    /// Cancellation: a stop that is requested after the grant changes nothing.
     result<void> acquire(std::stop_token token, std::ptrdiff_t n = 1);
 
-    // Gives n permits back, or adds them. Whom they suffice for goes on.
-    // Blocks: no longer than it takes to wake and, for coroutines without an executor, to run them.
-    // Throws: std::overflow_error where more than max() would be free; nothing changes then.
+    /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
+    /// Blocks: only to wake threads, and to run the coroutines that have no executor.
+    /// Throws: std::overflow_error if more than max() permits would be free; nothing changes then.
     void release(std::ptrdiff_t n = 1);
 
-    // As acquire(), for a coroutine. The permit gives them back.
+    /// Acquires n permits as acquire() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a permit that releases them when it is
+    /// destroyed.
     basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1);
 
-    // Fails every waiter, now and later, with errc::closed; what a waiter had in part goes back to
-    // the count. Permits that are held stay valid, release() still counts. True the first time.
+    /// Closes the semaphore: every present and later acquire fails with errc::closed.
+    /// Permits that a waiter had been granted in part become free. Permits that are held stay
+    /// valid, and release() still counts.
+    /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return permits_.close(); }
+    /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 
-    // Takes up to n free permits away for good; says how many.
+    /// Removes up to n free permits for good.
+    /// Returns: the number of permits removed.
     std::ptrdiff_t forget_permits(std::ptrdiff_t n) noexcept {
         return is_valid(n) ? static_cast<std::ptrdiff_t>(permits_.forget(count(n))) : 0;
     }
 
-    // Snapshots.
+    /// Returns the number of free permits. It may be outdated when the caller reads it.
     std::ptrdiff_t available() const noexcept { return permits_.available(); }
+    /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    // A wait for code that neither blocks nor is a coroutine: an event loop, say. The owner keeps it
-    // alive until it is complete or cancel_acquire() has returned; it may then be used again.
+    /// A wait for code that neither blocks nor is a coroutine, for example an event loop.
+    /// The owner keeps the waiter alive until it is complete or cancel_acquire() has returned. It
+    /// may then be used again.
     class waiter {
     public:
-        // `wake` runs once when a wait that was queued completes, on the releasing thread, which
-        // holds no lock; its context may be needed shortly after is_complete(). It may acquire,
-        // release, and cancel other waiters; before it destroys one, it must cancel it.
+        /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
+        /// completes. `wake` runs on the releasing thread, which holds no lock. It may acquire,
+        /// release, and cancel other waiters; before it destroys another waiter, it must cancel
+        /// that waiter.
+        /// Requires: the context of `wake` outlives the call of `wake`, which may end after
+        /// is_complete() returns true.
         waiter(std::ptrdiff_t n, waker wake) noexcept : node_(n, wake) {}
 
-        // Requires: it is not queued; terminates otherwise.
+        /// Destroys the waiter.
+        /// Requires: the waiter is not queued; terminates otherwise.
         ~waiter() {
             if (!node_.is_complete() && !node_.is_idle()) {
                 detail::fatal("semaphore::waiter", this, "destroyed while queued");
@@ -111,10 +134,12 @@ public:
         waiter(const waiter&) = delete;
         waiter& operator=(const waiter&) = delete;
 
-        // Order: acquire, as acquire() has it, where true. From then on nothing touches the waiter.
+        /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
+        /// Memory order: a true result is an acquire, as the return of acquire() is.
         bool is_complete() const noexcept { return node_.is_complete(); }
 
-        // Requires: is_complete().
+        /// Returns nothing if the permits were granted, or errc::closed.
+        /// Requires: is_complete().
         result<void> outcome() const noexcept { return to_result(node_.outcome()); }
 
     private:
@@ -122,20 +147,21 @@ public:
         basic_waiter<Platform> node_;
     };
 
-    // Queues `w`, or completes it at once.
-    // Returns: true if it is complete; the waker will not run. False if it is queued, or if n is
-    // invalid: then nothing was done.
-    // Requires: `w` is not queued.
+    /// Enqueues `w`, or completes it immediately.
+    /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued. False,
+    /// too, if its n is invalid; nothing was done then.
+    /// Requires: `w` is not queued.
     bool acquire_wait(waiter& w) noexcept;
 
-    // Ends the wait of `w`.
-    // Returns: true if it waits no longer: its waker will not run, and the permits that it had in
-    // part went to the waiters behind it. True, too, if it did not wait. False if it is complete;
-    // if it was granted, the permits are the caller's.
-    // Blocks: while another thread's release, which has granted it, runs the wakers before its own.
-    // In a waker of the release that has granted it, it does not block, and the waker of `w` will
-    // not run. So the wakers of two releases on two threads must not cancel each other's waiters.
-    // Requires: no acquire_wait(w) and no other cancel_acquire(w) at the same time.
+    /// Cancels the wait of `w`.
+    /// Returns: true if `w` waits no longer, or did not wait: its waker does not run, and the
+    /// permits that it had been granted in part went to the waiters behind it. False if `w` is
+    /// complete; if it was granted, the caller owns the permits.
+    /// Blocks: if another thread's release has granted `w` and runs the wakers before that of `w`,
+    /// until these have run. Inside a waker of that release it does not block, and the waker of `w`
+    /// does not run. So the wakers of two releases on two threads must not cancel each other's
+    /// waiters.
+    /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
     bool cancel_acquire(waiter& w) noexcept;
 
 private:
@@ -153,7 +179,7 @@ private:
     }
     static result<void> to_result(wait_status what) noexcept { return result_of(what); }
 
-    // A permit's n. Those that do not fit below max() are dropped.
+    // Returns the n permits of a basic_permit. Permits that do not fit below max() are dropped.
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
     wait_status acquire_until(deadline until, std::ptrdiff_t n);
@@ -162,7 +188,9 @@ private:
     queue permits_;
 };
 
+/// A semaphore for users.
 using semaphore = basic_semaphore<native_platform>;
+/// A permit of a semaphore.
 using permit = basic_permit<native_platform>;
 
 template <class Platform> void basic_semaphore<Platform>::acquire(std::ptrdiff_t n) {
@@ -208,7 +236,7 @@ template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter&
     }
     if (!w.node_.is_decided() && (permits_.cancel(w.node_, wait_status::stopped) ||
                                   w.node_.forbidden() != wait_status::waiting)) {
-        return true; // or it was in no queue
+        return true; // the waiter was in no queue, or this call took it out
     }
     w.node_.await_outcome();
     return false;

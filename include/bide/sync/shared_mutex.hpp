@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_SHARED_MUTEX_HPP
 #define BIDE_SYNC_SHARED_MUTEX_HPP
 
-// Readers take one permit, a writer all there are: one queue, first come first served, so that
-// readers behind a waiting writer wait for it and neither side starves. SharedTimedLockable. Not
-// recursive, for readers neither: a reader that locks again behind a waiting writer waits for ever.
+/// \file
+/// A reader-writer mutex for threads and coroutines, first come, first served.
+//
+// It is a semaphore: a reader takes one permit, a writer takes all permits. There is one queue.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -22,14 +24,20 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// A mutex that many readers or one writer lock, in the order in which they came.
+/// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
+/// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
+/// wait for ever.
 template <class Platform> class basic_shared_mutex {
     using queue = detail::basic_permit_queue<Platform>;
     using wait = thread_wait<queue, Platform>;
 
 public:
+    /// Constructs a mutex that is not locked.
     constexpr basic_shared_mutex() noexcept : permits_(all) {}
 
-    // Requires: nobody waits; terminates otherwise.
+    /// Destroys the mutex.
+    /// Requires: there are no waiters; terminates otherwise.
     ~basic_shared_mutex() { permits_.require_no_waiters("shared_mutex", this); }
 
     basic_shared_mutex(const basic_shared_mutex&) = delete;
@@ -37,39 +45,47 @@ public:
 
     // ---- Exclusive
 
-    // Blocks: until it is this caller's turn and nobody holds it.
-    // Order: everything before the unlocks that made way happens-before the return.
+    /// Locks the mutex exclusively.
+    /// Blocks: until the mutex is free and every earlier waiter has had it.
+    /// Memory order: what happens before the unlocks that freed it happens before the return.
     void lock() {
         if (!permits_.take_known(all, all)) {
             wait::until(permits_, all, deadline::never());
         }
     }
 
-    // Never waits. False: held, or somebody waits.
+    /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks.
+    /// Returns: true if the caller locked it.
     bool try_lock() noexcept { return permits_.take_known(all, all) || permits_.try_take(all); }
 
-    // Requires: locked exclusively; terminates where that can be told.
+    /// Unlocks the mutex, or hands it to the first waiters.
+    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock() noexcept {
         if (!permits_.give_known(0, all) && !permits_.give(all, all)) {
             detail::fatal("shared_mutex", this, "unlocked while not locked");
         }
     }
 
+    /// Locks the mutex as lock() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
     template <class R, class P> bool try_lock_for(const std::chrono::duration<R, P>& rest) {
         return try_lock() ||
                wait::until(permits_, all, deadline::after(rest)) == wait_status::granted;
     }
+    /// The same, until a point in time.
     template <class C, class D> bool try_lock_until(const std::chrono::time_point<C, D>& when) {
         return try_lock() || wait::until(permits_, all, deadline::at(when)) == wait_status::granted;
     }
+    /// Locks the mutex as lock() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock(std::stop_token token) {
         return stopped_or(try_lock() ||
                           wait::stoppable(permits_, all, token) == wait_status::granted);
     }
 
-    // Turns an exclusive lock into a shared one, with no moment in between; readers that are next
-    // in the queue enter too.
-    // Requires: locked exclusively; terminates where that can be told.
+    /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
+    /// readers that are first in the queue lock it too.
+    /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock_and_lock_shared() noexcept {
         if (!permits_.give(all - 1, all - 1)) {
             detail::fatal("shared_mutex", this, "downgraded while not locked");
@@ -78,32 +94,41 @@ public:
 
     // ---- Shared
 
-    // Blocks: until it is this caller's turn and no writer holds it.
+    /// Locks the mutex shared.
+    /// Blocks: until no writer has it and every earlier waiter has had it.
+    /// Memory order: what happens before the last exclusive unlock happens before the return.
     void lock_shared() {
         if (!try_lock_shared()) {
             wait::until(permits_, 1, deadline::never());
         }
     }
 
-    // Never waits. False: held exclusively, or somebody waits.
+    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
+    /// Returns: true if the caller locked it.
     bool try_lock_shared() noexcept { return permits_.take_known(all, 1) || permits_.try_take(1); }
 
-    // Requires: locked shared; terminates where that can be told.
+    /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
+    /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
     void unlock_shared() noexcept {
         if (!permits_.give_known(all - 1, 1) && !permits_.give(1, all)) {
             detail::fatal("shared_mutex", this, "unlocked (shared) while not locked");
         }
     }
 
+    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
     template <class R, class P> bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
         return try_lock_shared() ||
                wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted;
     }
+    /// The same, until a point in time.
     template <class C, class D>
     bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_shared() ||
                wait::until(permits_, 1, deadline::at(when)) == wait_status::granted;
     }
+    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
     result<void> lock_shared(std::stop_token token) {
         return stopped_or(try_lock_shared() ||
                           wait::stoppable(permits_, 1, token) == wait_status::granted);
@@ -111,16 +136,21 @@ public:
 
     // ---- Coroutines
 
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::unique_lock<basic_shared_mutex>, Platform> async_lock() {
         return async_lock_as<std::unique_lock<basic_shared_mutex>,
                              &collect<std::unique_lock<basic_shared_mutex>>>(this);
     }
+    /// Locks the mutex as lock_shared() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<std::shared_lock<basic_shared_mutex>, Platform> async_lock_shared() {
         using held = std::shared_lock<basic_shared_mutex>;
         return operation<held, &collect<held>>(this, 1);
     }
 
-    // For wrappers: async_lock() with a result of their own, made by `Collect` from target.owner.
+    /// Makes an async_lock() with another result, for wrappers of the mutex.
+    /// `Collect` makes the result from target.owner, which is `owner`.
     template <class T, result<T> (*Collect)(const wait_target&, wait_status) noexcept>
     basic_async_op<T, Platform> async_lock_as(void* owner) noexcept {
         return operation<T, Collect>(owner, all);
@@ -151,6 +181,7 @@ private:
     queue permits_;
 };
 
+/// A reader-writer mutex for users.
 using shared_mutex = basic_shared_mutex<native_platform>;
 static_assert(sizeof(shared_mutex) <= 32);
 

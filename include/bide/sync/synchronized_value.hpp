@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_SYNCHRONIZED_VALUE_HPP
 #define BIDE_SYNC_SYNCHRONIZED_VALUE_HPP
 
+/// \file
+/// A value with its mutex.
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -15,14 +18,17 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A value that can only be reached under its lock (the name is Concurrency TS 2's). Any Lockable
-// will do for Mutex; async_lock() needs one of bide's.
+/// A value that is accessed only while its mutex is locked. The name is that of Concurrency TS 2.
+/// Mutex is any Lockable; async_lock() requires a mutex of bide.
 template <class T, class Mutex = mutex> class synchronized_value {
 public:
+    /// The type of the value.
     using value_type = T;
+    /// The type of the mutex.
     using mutex_type = Mutex;
 
-    // Throws: what T's constructor throws.
+    /// Constructs the value from `args`.
+    /// Throws: what the constructor of T throws.
     template <class... Args>
         requires std::is_constructible_v<T, Args...>
     explicit synchronized_value(Args&&... args) : value_(std::forward<Args>(args)...) {}
@@ -30,27 +36,34 @@ public:
     synchronized_value(const synchronized_value&) = delete;
     synchronized_value& operator=(const synchronized_value&) = delete;
 
-    // The value while its lock is held.
+    /// Access to the value while its mutex is locked.
     class [[nodiscard]] locked {
     public:
-        locked() noexcept = default; // empty
+        /// Constructs an empty one, which locks nothing.
+        locked() noexcept = default;
+        /// Takes over the lock of `other`, which is empty then.
         locked(locked&& other) noexcept
             : held_(std::move(other.held_)), value_(std::exchange(other.value_, nullptr)) {}
+        /// Unlocks its mutex and takes over the lock of `other`.
         locked& operator=(locked&& other) noexcept {
-            if (this != &other) { // std::unique_lock gives its lock back when it is moved to itself
+            if (this != &other) { // std::unique_lock unlocks if it is moved to itself
                 held_ = std::move(other.held_);
                 value_ = std::exchange(other.value_, nullptr);
             }
             return *this;
         }
 
-        // Requires: not empty.
+        /// Returns the value.
+        /// Requires: not empty.
         T& operator*() const noexcept { return *value_; }
+        /// Accesses a member of the value.
+        /// Requires: not empty.
         T* operator->() const noexcept { return value_; }
 
+        /// Returns true if it locks a value.
         explicit operator bool() const noexcept { return value_ != nullptr; }
 
-        // Gives the lock back; empty from now on.
+        /// Unlocks the mutex. It is empty then.
         void unlock() noexcept {
             if (std::exchange(value_, nullptr) != nullptr) {
                 held_.unlock();
@@ -66,23 +79,30 @@ public:
         T* value_ = nullptr;
     };
 
-    // Blocks: as Mutex::lock().
+    /// Locks the mutex.
+    /// Blocks: as Mutex::lock() does.
+    /// Returns: access to the value.
     locked lock() { return locked(std::unique_lock(mutex_), value_); }
 
-    // Empty when taken.
+    /// Locks the mutex if it is free. Never blocks.
+    /// Returns: access to the value; empty if the mutex is locked.
     locked try_lock() {
         std::unique_lock held(mutex_, std::try_to_lock);
         return held ? locked(std::move(held), value_) : locked();
     }
 
-    // As lock(), for a coroutine.
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is access to the value.
     auto async_lock()
         requires requires(Mutex& m) { m.async_lock(); }
     {
         return mutex_.template async_lock_as<locked, &collect>(this);
     }
 
-    // f(value) under the lock. Throws: what f throws; the lock is given back.
+    /// Calls f(value) while the mutex is locked.
+    /// Blocks: as Mutex::lock() does.
+    /// Returns: what f returns.
+    /// Throws: what f throws; the mutex is unlocked then.
     template <class F> decltype(auto) with(F&& f) {
         const std::lock_guard held(mutex_);
         return std::invoke(std::forward<F>(f), value_);

@@ -1,12 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
 #define BIDE_CHANNEL_DETAIL_CHANNEL_WAITERS_HPP
 
-// What a channel does for those who wait: the two queues beside its ring, and how items are moved
-// between ring and queues under the lock. Why that loses nobody is told in channel_core.hpp.
+// The waiters of a channel: the two queues beside its ring, and the moves of items between the ring
+// and the queues under the lock. channel_core.hpp proves that no waiter is forgotten.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -21,38 +23,65 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Each function gets the ring of the channel, which lies beside it.
 template <class T, class Platform, class Stamp> class basic_channel_waiters {
-protected:
+public:
     using ring = basic_ring<T, Platform, Stamp>;
     using claim = typename ring::claim;
-    using one = typename ring::one;
-    using lock = lock_bits<Platform, futex_word>;
-    using wait_queue = basic_waiter_queue<Platform>;
 
-public:
-    // Its amount is the address of the T to be sent, or of the receiver's destination.
+    // The amount of a node is the address of the T to send, or of the receiver's destination.
     using node = basic_waiter<Platform>;
 
-    // Ends the wait of `w`. False: it is decided already, or not queued yet, and queueing it will
-    // be refused with `why`.
+    basic_channel_waiters() noexcept = default;
+    basic_channel_waiters(const basic_channel_waiters&) = delete;
+    basic_channel_waiters& operator=(const basic_channel_waiters&) = delete;
+
+    // For the destructor of a channel: waits for operations that publish under the lock. Terminates
+    // if there are waiters.
+    void require_none(const void* channel) noexcept;
+
+    // Returns true if there are waiters on that side.
+    // Order: seq_cst [ring.position]; after a position was moved. Acquire [channel.flags]; if the
+    // flag was lowered, the caller sees the positions that were moved for the waiters.
+    bool any(side which) const noexcept {
+        return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
+    }
+
+    // Publishes claimed slots under the lock, and settles: the other side has waiters.
+    void end_and_settle(ring& r, const claim& c) noexcept;
+
+    // Moves an item past the ring by move(node&), if the other side has a waiter.
+    template <class Move> bool meet(side other, Move& move) noexcept;
+
+    // Acquires the lock for queue(). Returns false, without the lock, if a wait on that side need
+    // not queue: the caller tries at the ring then.
+    bool lock_to_wait(const ring& r, side which) noexcept;
+
+    // Queues `w` and returns waiting, or settles `w` and returns its status. Releases the lock.
+    // Requires: lock_to_wait().
+    wait_status queue(ring& r, node& w, side which) noexcept;
+
+    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then
+    // queue() refuses it with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept;
 
-    // No more sends. True the first time.
-    bool close() noexcept;
+    // Closes the ring and settles. Returns true if this call closed it.
+    bool close(ring& r) noexcept;
 
-protected:
-    explicit basic_channel_waiters(std::size_t capacity) : ring_(capacity) {}
-    ~basic_channel_waiters() = default;
-
+private:
+    using lock = lock_bits<Platform, futex_word>;
+    using one = typename ring::one;
+    using wait_queue = basic_waiter_queue<Platform>;
+    using wake_list = basic_wake_list<Platform>;
     using flag_set = futex_word;
 
-    // Whose wait was decided, to be published when the lock is free. `self` is in the middle of its
-    // own enqueue(), and is told by `self_status`.
+    // The waits that were decided, to be published after the lock is released. `self` is the node
+    // of a queue() that has not returned; it gets `self_status`.
     struct outcomes {
         node* self = nullptr;
         wait_status self_status = wait_status::waiting;
-        basic_wake_list<Platform> granted;
-        basic_wake_list<Platform> closed;
+        wake_list granted;
+        wake_list closed;
 
         void push(node& w, wait_status what) noexcept {
             if (&w == self) {
@@ -62,8 +91,7 @@ protected:
             }
         }
         void publish() noexcept {
-            basic_wake_list<Platform>::publish(granted, wait_status::granted, closed,
-                                               wait_status::closed);
+            wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
         }
     };
 
@@ -74,21 +102,9 @@ protected:
         return which == side::sending ? senders_ : receivers_;
     }
 
-    // Order: seq_cst [C1]; after an index was moved. Acquire [C2]; a flag that was lowered brings the
-    // indices that were moved for its waiters.
-    bool anybody(side which) const noexcept {
-        return (flags_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
-    }
-
-    // Publishes what was claimed under the lock, and settles, for the other side waits.
-    void end_awaited(const claim& c) noexcept;
-
-    // Past the ring: from hand to hand, if a waiter is on the other side.
-    template <class Move> bool meet(side other, Move& move) noexcept;
-
-    // Under the lock.
-    void settle(outcomes& out) noexcept;
-    bool serve(node& w, side which, outcomes& out) noexcept;
+    // Requires: the lock
+    void settle(ring& r, outcomes& out) noexcept;
+    bool serve(ring& r, node& w, side which, outcomes& out) noexcept;
     void pair(outcomes& out) noexcept;
     bool match(node& sender, node& receiver, outcomes& out) noexcept;
     void finish(node& w, side which, wait_status what, outcomes& out) noexcept {
@@ -97,15 +113,8 @@ protected:
         out.push(w, what);
     }
     void update_flags() noexcept;
-    bool is_busy(side which) const noexcept {
-        return which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy();
-    }
-    bool must_wait(side which) const noexcept {
-        return which == side::sending ? ring_.is_full() : ring_.is_empty();
-    }
 
-    ring ring_;
-    // Everybody reads it, it changes when a queue gets its first or loses its last waiter.
+    // Every operation reads it. It changes when a queue gets its first or loses its last waiter.
     alignas(cache_line_pair) typename Platform::template atomic<flag_set> flags_{0};
     alignas(cache_line_pair) typename Platform::template atomic<futex_word> lock_{0};
     wait_queue senders_;   // under the lock
@@ -113,14 +122,24 @@ protected:
 };
 
 template <class T, class Platform, class Stamp>
-BIDE_NOINLINE void basic_channel_waiters<T, Platform, Stamp>::end_awaited(const claim& c) noexcept {
+void basic_channel_waiters<T, Platform, Stamp>::require_none(const void* channel) noexcept {
+    lock::acquire(lock_);
+    if (!senders_.empty() || !receivers_.empty()) {
+        (senders_.empty() ? receivers_ : senders_).fatal_destroyed("channel", channel);
+    }
+    lock::release(lock_); // the destructors of items may use the channel
+}
+
+template <class T, class Platform, class Stamp>
+BIDE_NOINLINE void
+basic_channel_waiters<T, Platform, Stamp>::end_and_settle(ring& r, const claim& c) noexcept {
     outcomes out;
     lock::acquire(lock_);
-    auto slot = ring_.slots(c);
+    auto slot = r.slots(c);
     for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
         slot.end();
     }
-    settle(out);
+    settle(r, out);
     lock::release(lock_);
     out.publish();
 }
@@ -128,7 +147,7 @@ BIDE_NOINLINE void basic_channel_waiters<T, Platform, Stamp>::end_awaited(const 
 template <class T, class Platform, class Stamp>
 template <class Move>
 bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move) noexcept {
-    if (!anybody(other)) {
+    if (!any(other)) {
         return false;
     }
     outcomes out;
@@ -152,6 +171,43 @@ bool basic_channel_waiters<T, Platform, Stamp>::meet(side other, Move& move) noe
 }
 
 template <class T, class Platform, class Stamp>
+bool basic_channel_waiters<T, Platform, Stamp>::lock_to_wait(const ring& r, side which) noexcept {
+    lock::acquire(lock_);
+    if (!queue_of(which).empty()) {
+        return true; // the flag is up since an instant at which the ring had nothing for this side
+    }
+    // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads positions.
+    flags_.fetch_or(flag_of(which), std::memory_order_seq_cst);
+    if (which == side::sending ? r.is_full() : r.is_empty()) {
+        return true;
+    }
+    update_flags();
+    lock::release(lock_);
+    return false;
+}
+
+template <class T, class Platform, class Stamp>
+wait_status basic_channel_waiters<T, Platform, Stamp>::queue(ring& r, node& w,
+                                                             side which) noexcept {
+    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+        update_flags();
+        lock::release(lock_);
+        w.settle(forbidden);
+        return forbidden;
+    }
+    outcomes out;
+    out.self = &w;
+    queue_of(which).push(w);
+    settle(r, out);
+    lock::release(lock_);
+    out.publish();
+    if (out.self_status != wait_status::waiting) {
+        w.settle(out.self_status);
+    }
+    return out.self_status;
+}
+
+template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::cancel(node& w, side which,
                                                        wait_status why) noexcept {
     lock::acquire(lock_);
@@ -163,66 +219,66 @@ bool basic_channel_waiters<T, Platform, Stamp>::cancel(node& w, side which,
     return ended;
 }
 
-// All of it under the lock, for whoever is told may destroy the channel.
+// All under the lock: a waiter that learns of the close may destroy the channel.
 template <class T, class Platform, class Stamp>
-bool basic_channel_waiters<T, Platform, Stamp>::close() noexcept {
+bool basic_channel_waiters<T, Platform, Stamp>::close(ring& r) noexcept {
     outcomes out;
     lock::acquire(lock_);
-    const bool first = ring_.close();
-    settle(out);
+    const bool first = r.close();
+    settle(r, out);
     lock::release(lock_);
     out.publish();
     return first;
 }
 
 template <class T, class Platform, class Stamp>
-void basic_channel_waiters<T, Platform, Stamp>::settle(outcomes& out) noexcept {
+void basic_channel_waiters<T, Platform, Stamp>::settle(ring& r, outcomes& out) noexcept {
     bool again = true;
     while (again) {
         again = false;
-        while (!receivers_.empty() && serve(receivers_.front(), side::receiving, out)) {
+        while (!receivers_.empty() && serve(r, receivers_.front(), side::receiving, out)) {
             again = true;
         }
-        while (!senders_.empty() && serve(senders_.front(), side::sending, out)) {
+        while (!senders_.empty() && serve(r, senders_.front(), side::sending, out)) {
             again = true;
         }
     }
-    if (ring_.capacity() == 0) {
+    if (r.capacity() == 0) {
         pair(out);
     }
     update_flags();
 }
 
-// Moves an item between the ring and the waiter at the head of a queue. False: there is nothing to
-// move.
+// Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
 template <class T, class Platform, class Stamp>
-bool basic_channel_waiters<T, Platform, Stamp>::serve(node& w, side which, outcomes& out) noexcept {
-    if (!w.claim()) { // its choice fell on another wait
+bool basic_channel_waiters<T, Platform, Stamp>::serve(ring& r, node& w, side which,
+                                                      outcomes& out) noexcept {
+    if (!w.claim()) { // its choice selected another wait
         queue_of(which).remove(w);
         return true;
     }
     claim c;
     const bool sends = which == side::sending;
-    const attempt a = sends ? ring_.begin_push(c, one()) : ring_.begin_pop(c, one());
+    const attempt a = sends ? r.begin_push(c, one()) : r.begin_pop(c, one());
     if (a == attempt::not_now || a == attempt::busy) {
         w.abandon();
         return false;
     }
     if (a == attempt::done) {
         if (sends) {
-            ::new (ring_.place(c)) T(std::move(item_of<T>(w)));
+            ::new (r.place(c)) T(std::move(item_of<T>(w)));
         } else {
-            T& item = ring_.item(c);
+            T& item = r.item(c);
             deliver(item, w);
             item.~T();
         }
-        ring_.end(c);
+        r.end(c);
     }
     finish(w, which, a == attempt::done ? wait_status::granted : wait_status::closed, out);
     return true;
 }
 
-// Without a ring: each sender with the first receiver that it may meet.
+// With a capacity of 0: pairs each sender with the first receiver that it may meet.
 template <class T, class Platform, class Stamp>
 void basic_channel_waiters<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     node* next_sender = nullptr;
@@ -240,14 +296,15 @@ void basic_channel_waiters<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     }
 }
 
-// Two that wait on either side of a rendezvous. False: the sender is done with, one way or another.
+// Lets a waiting sender and a waiting receiver meet. Returns false if the sender left its queue,
+// with or without a receiver.
 template <class T, class Platform, class Stamp>
 bool basic_channel_waiters<T, Platform, Stamp>::match(node& sender, node& receiver,
                                                       outcomes& out) noexcept {
     const auto* const mine = sender.choice();
     const auto* const yours = receiver.choice();
     if (mine != nullptr && mine == yours) {
-        return true; // a select does not meet itself
+        return true; // two cases of one select do not meet
     }
     const bool sender_first =
         reinterpret_cast<std::uintptr_t>(mine) < reinterpret_cast<std::uintptr_t>(yours);
@@ -273,10 +330,11 @@ template <class T, class Platform, class Stamp>
 void basic_channel_waiters<T, Platform, Stamp>::update_flags() noexcept {
     const flag_set now = (senders_.empty() ? 0 : flag_of(side::sending)) |
                          (receivers_.empty() ? 0 : flag_of(side::receiving));
-    // Order: relaxed; it changes under the lock alone.
+    // Order: relaxed; it changes only under the lock.
     if (now != flags_.load(std::memory_order_relaxed)) {
-        // Order: release [C2]; it lowers a flag (enqueue raises it). A look at the ring that comes
-        // after one that finds no waiter (pass_on) sees what the last waiter took, or put in.
+        // Order: release [channel.flags]; it lowers a flag (lock_to_wait raises it). A thread that
+        // reads the ring after it found no waiter (pass_on) sees what the last waiter took or put
+        // in.
         flags_.store(now, std::memory_order_release);
     }
 }

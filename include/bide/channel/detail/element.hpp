@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_ELEMENT_HPP
 #define BIDE_CHANNEL_DETAIL_ELEMENT_HPP
 
@@ -9,14 +10,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What is asked of the elements of any channel; true, or it does not compile and says why. The
-// destructor comes first: where it may throw, no move is said to be nothrow either.
+// The requirements on the items of any channel; if one is missing, a message says which. The
+// destructor is checked first: if it may throw, no move counts as nothrow either.
 //
-// Nothing else is asked. So an element is constructed in place by direct initialisation and never
-// assigned, and its address is taken by std::addressof(). An element of any alignment is aligned
+// Nothing else is required. So an item is constructed in place by direct initialisation and never
+// assigned, and its address is taken by std::addressof(). An item of any alignment is aligned
 // inside a channel.
 template <class T> constexpr bool check_element() noexcept {
-    static_assert(std::is_object_v<T> && !std::is_const_v<T>, "a channel of plain objects");
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>,
+                  "bide: a channel's elements must be objects that are not const");
     static_assert(std::is_nothrow_destructible_v<T>,
                   "bide: a channel's elements must not throw when destroyed");
     static_assert(std::is_nothrow_move_constructible_v<T>,
@@ -26,8 +28,8 @@ template <class T> constexpr bool check_element() noexcept {
 }
 template <class T> inline constexpr bool is_element = check_element<T>();
 
-// An element is made of arguments by parentheses. An aggregate is made by braces where the compiler
-// has no parentheses for those (clang before 16).
+// An item is made of arguments by parentheses. If the compiler has no parentheses for aggregates
+// (clang before 16), an aggregate is made by braces.
 template <class T, class... Args>
 concept element_of = std::is_constructible_v<T, Args...> ||
                      requires(Args&&... args) { T{std::forward<Args>(args)...}; };
@@ -40,7 +42,7 @@ template <class T, class... Args> T make_element(Args&&... args) {
     }
 }
 
-// What braces make of T in a co_await expression is destroyed twice.
+// True if a T that braces make in a co_await expression is destroyed twice.
 template <class T>
 inline constexpr bool is_broken_in_braces =
     BIDE_BRACED_AWAIT_BUG && std::is_aggregate_v<T> && !std::is_trivially_destructible_v<T>;

@@ -1,19 +1,21 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// Waits in which an item changes hands: those of threads, and the wait_ops of coroutines and
-// selects. What is waited on, a Source, has
+// Waits that move an item: those of threads, and the wait_ops of coroutines and selects. The object
+// that is waited on, a Source, has
 //
-//   status send(T&)                 moves it in: granted; waiting (full), closed or no_memory: untouched
-//   bool send_allocates           whether no_memory is possible
-//   status recv(put)                put(T&) moves one out: granted; waiting (empty) or closed
-//   status enqueue(node&, side)     as in channel_core.hpp, where the node's amount is the address of
-//   bool cancel(node&, side, status)    the T, or of the receiver's destination
-//   bool pass_on(T&)              to the next receiver that waits, or back into the source; false:
-//                                 neither is possible, and it is untouched
-//   bool yield_before_wait(try_again)        a thread's patience before it queues: true as soon as
-//                                 try_again() is
-//   int64_t patience_ns()         how long a queued thread yields before it sleeps; 0: as park()
+//   wait_status send(T&)          moves it in: granted. It is untouched: waiting (full),
+//                                 closed, no_memory
+//   bool send_allocates           true if no_memory is possible
+//   wait_status recv(put)         put(T&) moves one out: granted; waiting (empty) or closed
+//   wait_status enqueue(node&, side)          as in channel_core.hpp; the amount of the node is the
+//   bool cancel(node&, side, wait_status)     address of the T, or of the receiver's destination
+//   bool pass_on(T&)              gives it to the next waiting receiver, or puts it back; false: it
+//                                 can do neither, and the item is untouched
+//   bool yield_before_wait(try_again)         what a thread does before it queues; true once
+//                                 try_again() is true
+//   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/core/async_op.hpp>
@@ -38,10 +40,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Why an item was not sent, and the item: it always comes back.
+/// Why an item was not sent, and the item.
 template <class T> struct send_error {
-    errc code; // closed, full, stopped or timeout
-    T value;
+    errc code; ///< closed, full, stopped or timeout.
+    T value;   ///< The item, which was not sent.
 };
 
 namespace detail {
@@ -52,7 +54,7 @@ inline std::ptrdiff_t address_of(const void* object) noexcept {
     return reinterpret_cast<std::ptrdiff_t>(object);
 }
 
-// Where a waiting receiver wants its item. `put` moves it there, under the source's lock.
+// Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
 struct destination {
     void (*put)(void* where, void* item) noexcept = nullptr;
     void* where = nullptr;
@@ -62,7 +64,7 @@ struct destination {
             static_cast<std::optional<T>*>(out)->emplace(std::move(*static_cast<T*>(item)));
         };
     }
-    // Requires: there is room for one more in it.
+    // Requires: the vector has room for one more item.
     template <class T> explicit destination(std::vector<T>& to) noexcept : where(&to) {
         put = [](void* out, void* item) noexcept {
             static_cast<std::vector<T>*>(out)->push_back(std::move(*static_cast<T*>(item)));
@@ -73,12 +75,12 @@ struct destination {
 
 template <class Self, class T, class Platform> class send_operations;
 
-// What a queued sender wants to send: its node's amount is the address of that.
+// The item of a queued sender, whose address is the node's amount.
 template <class T, class Platform> T& item_of(const basic_waiter<Platform>& sender) noexcept {
     return *reinterpret_cast<T*>(static_cast<std::ptrdiff_t>(sender.amount));
 }
 
-// Moves `item` to where a queued receiver wants it: its node's amount is the address of that.
+// Moves `item` to the destination of a queued receiver, whose address is the node's amount.
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     const auto& to = *reinterpret_cast<destination*>(static_cast<std::ptrdiff_t>(receiver.amount));
@@ -105,10 +107,10 @@ public:
         }
     }
 
-    // What keeps the channel behind a sending face alive.
+    // Returns what keeps the channel of these send_operations alive.
     template <class Self, class T, class Platform>
-    static keep_alive of(send_operations<Self, T, Platform>& face) noexcept {
-        return face.hold();
+    static keep_alive of(send_operations<Self, T, Platform>& operations) noexcept {
+        return operations.hold();
     }
 
 private:
@@ -116,7 +118,7 @@ private:
     release how_ = nullptr;
 };
 
-// What a coroutine's or a select's wait for an item carries: the item, and where it is to go.
+// What a coroutine's or a select's wait for an item carries: the item, or where it goes.
 template <class T> struct recv_payload {
     std::optional<T> item;
     destination to;
@@ -156,22 +158,22 @@ template <> struct wait_payload<result<std::size_t>> {
 
 namespace detail {
 
-// What takes an item that is moved out of somewhere.
+// Returns a function that moves an item to `item`.
 template <class T> auto into(std::optional<T>& item) noexcept {
     return [&item](T& from) noexcept { item.emplace(std::move(from)); };
 }
-template <class T> auto into(std::vector<T>& items) noexcept { // with room for one more
+template <class T> auto into(std::vector<T>& items) noexcept { // requires room for one more
     return [&items](T& from) noexcept { items.push_back(std::move(from)); };
 }
 
-// Room for `more`, as push_back would make it: many small appends cost what they move.
+// Makes room for `more` items as push_back does, so that many small appends cost linear time.
 template <class T> void make_room(std::vector<T>& out, std::size_t more) {
     if (out.capacity() - out.size() < more) {
         out.reserve(std::max(out.size() + more, 2 * out.capacity()));
     }
 }
 
-// Appends up to `max`, as long as there is something.
+// Appends up to `max` items, as long as there are any.
 template <class Source, class T>
 std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     std::size_t all = 0;
@@ -214,29 +216,30 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // One side of a source, as thread_wait wants it.
-    struct half {
+    // One side of a source, with the interface that thread_wait needs.
+    struct source_side {
         Source& of;
         side which;
-        std::int64_t patience_ns = of.patience_ns(); // asked now: soon the source may be gone
+        std::int64_t spin_budget_ns = of.spin_budget_ns(); // read now: the source may be gone later
         wait_status enqueue(node& w) noexcept { return of.enqueue(w, which); }
         bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, which, why); }
         bool await(node& w, deadline until) noexcept {
-            if (patience_ns == 0) {
+            if (spin_budget_ns == 0) {
                 return w.park(until);
             }
             basic_spin<Platform>::patiently([&w]() noexcept { return w.is_complete(); },
-                                            patience_ns);
+                                            spin_budget_ns);
             return w.sleep_through(until);
         }
     };
-    using waits = thread_wait<half, Platform>;
+    using waits = thread_wait<source_side, Platform>;
 
-    static wait_status block(half h, std::ptrdiff_t amount, deadline until) noexcept {
-        return waits::until(h, amount, until);
+    static wait_status block(source_side s, std::ptrdiff_t amount, deadline until) noexcept {
+        return waits::until(s, amount, until);
     }
-    static wait_status block(half h, std::ptrdiff_t amount, const std::stop_token& token) noexcept {
-        return waits::stoppable(h, amount, token);
+    static wait_status block(source_side s, std::ptrdiff_t amount,
+                             const std::stop_token& token) noexcept {
+        return waits::stoppable(s, amount, token);
     }
     static bool is_poll(deadline until) noexcept { return until.is_poll(); }
     static bool is_poll(const std::stop_token&) noexcept { return false; }
@@ -264,7 +267,7 @@ template <class T, class Platform, class Source> class item_wait {
 public:
     // ---- Threads, after a first attempt. `limit` is a deadline or a stop token.
 
-    // `out`: an empty optional, or a vector with room for one more.
+    // `out` is an empty optional, or a vector with room for one more.
     template <class Out, class Limit>
     static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
         wait_status got = wait_status::waiting;
@@ -293,7 +296,7 @@ public:
     using recv_result = result<std::optional<T>>;
     using send_result = result<void, send_error<T>>;
 
-    // Nothing: closed and drained.
+    // The value is empty if the channel is closed and no item is left.
     static constexpr wait_ops<recv_result, Platform> recv_ops{
         [](const wait_target& t) noexcept { return source(t).recv(into(received(t).item)); },
         [](const wait_target& t, node& w) noexcept {
@@ -326,7 +329,7 @@ public:
         [](const wait_target& t, wait_status what) { return to_result(what, sent(t)); },
         [](const wait_target&, wait_status) noexcept {}};
 
-    // target.owner is the T, which stays where it is unless it is sent.
+    // target.owner is the T, which stays in place unless it is sent.
     static constexpr wait_ops<result<void>, Platform> send_from_ops{
         [](const wait_target& t) noexcept { return source(t).send(*static_cast<T*>(t.owner)); },
         [](const wait_target& t, node& w) noexcept { return queues(t, w, side::sending, t.owner); },
@@ -337,7 +340,8 @@ public:
         },
         [](const wait_target&, wait_status) noexcept {}};
 
-    // target.owner is a vector with room for one more, target.amount the most to be received.
+    // target.owner is a vector with room for one more; target.amount is the largest number of
+    // items.
     static constexpr wait_ops<result<std::size_t>, Platform> recv_n_ops{
         [](const wait_target& t) noexcept {
             return t.amount == 0 ? wait_status::granted : source(t).recv(into(items(t)));
@@ -359,7 +363,7 @@ public:
         },
         [](const wait_target& t, wait_status what) noexcept {
             if (what == wait_status::granted && t.amount != 0) {
-                T item(std::move(items(t).back())); // of a vector<bool>, no reference to it
+                T item(std::move(items(t).back())); // a vector<bool> has no reference to it
                 items(t).pop_back();
                 if (!source(t).pass_on(item)) {
                     items(t).push_back(std::move(item));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_ONESHOT_STATE_HPP
 
@@ -6,12 +7,12 @@
 //
 //   value_   finished  closed
 //   none     no        no       at the beginning; both sides may wait
-//   none     no        yes      the receiver wants no more; nobody waits
-//   there    yes       any      sent, not received yet; nobody waits
-//   none     yes       any      received, or never sent; nobody waits
+//   none     no        yes      the receiver has closed it; no waiter
+//   there    yes       any      sent, not received yet; no waiter
+//   none     yes       any      received, or never sent; no waiter
 //   there    no        any      never: a sender that has sent has finished
 //
-// A value goes straight to the first who waits for it, or stays here.
+// A value goes to the first waiter, or stays here.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
@@ -31,11 +32,11 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A Source of item_wait.hpp; the sending side waits for close() instead.
+// A Source of item_wait.hpp, whose sending side waits for close().
 template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {
     static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
-                  "oneshot<T>: T's move constructor and destructor must not throw; send a "
-                  "std::unique_ptr to it otherwise");
+                  "bide: oneshot<T>: the move constructor and the destructor of T must not throw; "
+                  "send a std::unique_ptr<T> otherwise");
 
     using base = basic_shared_state<Platform>;
 
@@ -49,13 +50,13 @@ public:
 
     oneshot_state() noexcept : base(2) {}
 
-    // ---- The two ends, and who keeps them
+    // ---- The two ends
 
-    // The sender is gone, having sent `value` if there is one. True: it was sent, else it is
-    // untouched.
+    // Ends the sender, which sends `value` unless that is nullptr. Returns true if it was sent;
+    // else the value is untouched.
     static bool finish(oneshot_state* s, T* value) noexcept;
 
-    // The receiver wants no more, or is gone. True the first time.
+    // Closes for the receiver, which ends if `leaves`. Returns true if this call closed it.
     static bool close(oneshot_state* s, bool leaves) noexcept;
 
     static void drop(oneshot_state* s) noexcept {
@@ -73,11 +74,11 @@ public:
     bool is_closed() const noexcept { return base::has(closed); }
 
     wait_status wait_closed(deadline until) noexcept {
-        half mine{*this};
+        sender_queue mine{*this};
         return is_closed() ? wait_status::granted : waits::until(mine, 1, until);
     }
     wait_status wait_closed(const std::stop_token& token) noexcept {
-        half mine{*this};
+        sender_queue mine{*this};
         return is_closed() ? wait_status::granted : waits::stoppable(mine, 1, token);
     }
     static constexpr wait_ops<result<void>, Platform> closed_ops{
@@ -108,7 +109,7 @@ public:
         return now;
     }
 
-    // Back to where it came from: nobody waits any more once it was sent.
+    // Puts a received item back. There is no waiter once a value was sent.
     bool pass_on(T& item) noexcept {
         base::lock();
         value_.emplace(std::move(item));
@@ -117,7 +118,7 @@ public:
     }
 
     template <class Try> bool yield_before_wait(Try&&) noexcept { return false; }
-    std::int64_t patience_ns() const noexcept { return 0; }
+    std::int64_t spin_budget_ns() const noexcept { return 0; }
 
     // ---- Both
 
@@ -130,12 +131,12 @@ public:
     }
 
 private:
-    struct half { // as thread_wait wants it
+    struct sender_queue { // the interface that thread_wait needs
         oneshot_state& of;
         wait_status enqueue(node& w) noexcept { return of.enqueue(w, side::sending); }
         bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, side::sending, why); }
     };
-    using waits = thread_wait<half, Platform>;
+    using waits = thread_wait<sender_queue, Platform>;
     static constexpr auto finished = base::first_mark;
     static constexpr auto closed = base::second_mark;
 
@@ -143,7 +144,7 @@ private:
         return which == side::sending ? senders_ : receivers_;
     }
 
-    // Under the lock: what a wait on that side would come to now.
+    // Requires: the lock. Returns the present outcome of a wait on that side.
     wait_status look(side which) const noexcept {
         if (which == side::sending) {
             return base::has(closed) ? wait_status::granted : wait_status::waiting;
@@ -155,7 +156,7 @@ private:
     }
 
     std::optional<T> value_;
-    typename base::wait_queue receivers_; // their amount is the address of a destination
+    typename base::wait_queue receivers_; // the amount of each is the address of a destination
     typename base::wait_queue senders_;
 };
 
@@ -171,7 +172,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
     bool received = !sends;
     while (!received && !s->receivers_.empty()) {
         node& w = s->receivers_.pop();
-        received = w.claim(); // else its choice fell on another wait
+        received = w.claim(); // else its choice selected another wait
         if (received) {
             deliver(*value, w);
             w.commit();
@@ -192,7 +193,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
 
 template <class T, class Platform>
 bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
-    if (leaves && s->is_alone()) { // the sender is gone, and nobody waits
+    if (leaves && s->is_alone()) { // the sender has ended, and there are no waiters
         delete s;
         return false;
     }

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_RECEIVE_OPERATIONS_HPP
 #define BIDE_CHANNEL_DETAIL_RECEIVE_OPERATIONS_HPP
 
-// The receiving half of a channel's face, the same for all that have one. Self has source(), a
-// Source of item_wait.hpp with recv_n() and size(), and hold(), which keeps that alive: what it
-// returns, and, as a keep_alive, what a coroutine carries.
+// The receiving operations of a channel or handle. Self has source(), a Source of item_wait.hpp
+// with recv_n() and size(), and hold(), whose keep_alive keeps the source alive for an operation
+// that waits.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/try_range.hpp>
@@ -28,55 +29,69 @@ namespace detail {
 
 template <class Self, class T, class Platform> class receive_operations {
 public:
+    /// The type of an item.
     using value_type = T;
 
-    // Takes the oldest item.
-    // Blocks: while there is none. Nothing: closed, and all that was sent has been received.
-    // Order: everything before the send happens-before the return.
+    /// Receives the oldest item.
+    /// Blocks: while there is no item.
+    /// Returns: the item; nothing if the channel is closed and every item was received.
+    /// Memory order: what happens before the send happens before the return.
     std::optional<T> recv();
 
-    // As recv(); errc::closed, and errc::stopped when a stop is requested first.
+    /// Receives as recv() does, unless a stop is requested first.
+    /// Returns: the item, errc::closed or errc::stopped.
     result<T> recv(std::stop_token token);
 
-    // Never waits, but for a thread between two steps of its own send. errc::empty, or errc::closed
-    // when nothing will come any more.
+    /// Receives the oldest item if there is one. Never blocks, except while another thread is
+    /// between two steps of its own send.
+    /// Returns: the item; errc::empty; errc::closed if no more items will come.
     result<T> try_recv() noexcept;
 
-    // As recv(), for at most that long; errc::timeout, errc::closed.
+    /// Receives as recv() does, but waits at most `rest`.
+    /// Returns: the item, errc::timeout or errc::closed.
     template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
         return recv_until(deadline::after(rest));
     }
+    /// The same, until a point in time.
     template <class C, class D>
     result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
         return recv_until(deadline::at(when));
     }
 
-    // As recv(), for a coroutine.
-    // Destroy: an item that has come goes to the next receiver that waits, or back into the channel.
-    // If that is full or closed, the item is destroyed.
+    /// Receives as recv() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is as that of recv().
+    /// Cancellation: if the operation is destroyed after an item was granted to it, the item goes
+    /// to the next waiting receiver, or back into the channel. If that is full or closed, the item
+    /// is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv();
 
-    // Appends up to `max` items, without waiting, as long as there are any; says how many.
-    // Throws: std::bad_alloc; what is in `out` by then stays there, nothing else was taken.
+    /// Appends up to `max` items to `out`, as long as there are any. Never blocks.
+    /// Returns: the number of items.
+    /// Throws: std::bad_alloc; `out` keeps what it has then, and no other item was taken.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max);
 
-    // The same, but waits for the first. 0: closed and drained, or `max` is 0.
-    // Throws: as try_recv_n(); before it waits, or with the first item in `out`.
+    /// Receives as try_recv_n() does, but waits for the first item.
+    /// Blocks: while there is no item.
+    /// Returns: the number of items; 0 if the channel is closed and empty, or if `max` is 0.
+    /// Throws: as try_recv_n(), before it waits or with the first item in `out`.
     std::size_t recv_n(std::vector<T>& out, std::size_t max);
 
-    // As recv_n(), for a coroutine.
-    // Requires: nobody touches `out` from this call on until the operation is over.
-    // Destroy: as async_recv(); but if the channel is full or closed, the item stays in `out`.
+    /// Receives as recv_n() does, for a coroutine.
+    /// Requires: no other access to `out` from this call until the operation is over.
+    /// Cancellation: as async_recv(), but if the channel is full or closed, the item stays in
+    /// `out`.
     basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max);
 
-    // Receives until closed and drained: for (T v : channel). An iterator has received the item that
-    // it stands on.
+    /// Receives until the channel is closed and empty: for (T v : channel). An iterator has
+    /// received the item that it refers to.
     class iterator;
+    /// Receives the first item. Blocks: as recv() does.
     iterator begin() { return iterator(static_cast<Self&>(*this)); }
+    /// Returns the end of the range.
     std::default_sentinel_t end() noexcept { return {}; }
 
-    // Receives without waiting until there is nothing: for (T& v : channel.try_iter()). An input
-    // range; an item is valid until the next increment.
+    /// Returns an input range that receives without waiting until there is no item:
+    /// for (T& v : channel.try_iter()). An item is valid until the next increment.
     try_range<Self> try_iter() noexcept { return try_range<Self>(static_cast<Self&>(*this)); }
 
 protected:
@@ -100,7 +115,7 @@ public:
 
     explicit iterator(Self& from) : from_(&from), item_(from.recv()) {}
 
-    // The item, to be moved away.
+    // The item, which the caller may move from.
     T&& operator*() const noexcept { return std::move(*item_); }
     iterator& operator++() {
         item_.reset();

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SEGMENT_QUEUE_HPP
 #define BIDE_CHANNEL_DETAIL_SEGMENT_QUEUE_HPP
 
-// A queue without a limit, for use under its owner's lock: items lie in segments, chained from the
-// oldest to the youngest.
+// A queue without a limit, for use under the lock of its owner: items lie in segments, which are
+// linked from the oldest to the youngest.
 //
-// The queue itself neither allocates nor frees: what it needs it takes from `loose` segments of the
-// caller's, which were allocated before the lock was taken, and what it has no use for goes there,
-// to be freed after the lock was let go. One emptied segment is kept as a spare, so that a flow in
-// which sends and receives keep up with each other allocates nothing.
+// The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
+// which the caller allocates before it acquires the lock. Segments that the queue no longer needs
+// go to `loose`, and the caller frees them after it has released the lock. The queue keeps one
+// emptied segment as a spare. So if sends and receives are equally fast, nothing is allocated.
 //
 //   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
 //   every one       but the last is full to its end; but the first and the last, from its begin
@@ -34,11 +35,11 @@ template <class T, class Platform> class basic_segment_queue {
     struct segment;
 
 public:
-    // How many items a segment has room for: one where they are large.
+    // How many items a segment holds: one if they are large.
     static constexpr std::size_t segment_size =
         Platform::model ? 2 : std::clamp<std::size_t>(4096 / sizeof(T), 1, 64);
 
-    // Segments that belong to no queue: the caller's own.
+    // Segments that belong to no queue but to the caller.
     class segments {
     public:
         segments() noexcept = default;
@@ -52,7 +53,7 @@ public:
 
         std::size_t size() const noexcept { return size_; }
 
-        // One more. False: there is no memory.
+        // Adds a segment. Returns false if there is no memory.
         bool allocate() noexcept {
             segment* const more = new (std::nothrow) segment;
             if (more != nullptr) {
@@ -69,7 +70,7 @@ public:
             first_ = &s;
             ++size_;
         }
-        // nullptr: none.
+        // Returns nullptr if there is no segment.
         segment* pop() noexcept {
             segment* const s = first_;
             if (s != nullptr) {
@@ -87,7 +88,7 @@ public:
     basic_segment_queue(const basic_segment_queue&) = delete;
     basic_segment_queue& operator=(const basic_segment_queue&) = delete;
 
-    // Destroys what is inside.
+    // Destroys the items.
     ~basic_segment_queue();
 
     void swap(basic_segment_queue& other) noexcept {
@@ -101,14 +102,14 @@ public:
         return first == nullptr || first->begin == first->end;
     }
 
-    // How many loose segments it takes to push n items.
+    // Returns how many loose segments a push of n items needs.
     std::size_t lacking(std::size_t n) const noexcept;
 
-    // Moves an item in, behind all others or before them. False: it lacks a segment.
+    // Moves an item in, behind all items or before them. Returns false if it lacks a segment.
     bool push_back(T& item, segments& loose) noexcept;
     bool push_front(T& item, segments& loose) noexcept;
 
-    // Has put(T&) move the first item out.
+    // Calls put(T&), which moves the first item out.
     // Requires: not empty.
     template <class Put> void pop_front(Put& put, segments& loose) noexcept;
 
@@ -123,7 +124,7 @@ private:
         T& item(index i) noexcept { return *std::launder(static_cast<T*>(place(i))); }
     };
 
-    // An unused one. nullptr: there is none.
+    // Returns an unused segment, or nullptr.
     segment* take(segments& loose) noexcept {
         segment* more = spare_;
         if (more != nullptr) {

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SELECT_CASE_HPP
 #define BIDE_CHANNEL_DETAIL_SELECT_CASE_HPP
 
-// The cases of a select, before it begins. A select needs of each
+// The cases of a select, before it begins. A select needs of each case
 //
 //   result_type, platform
-//   fill(select_entry&)       tells the case's place; from here on neither moves
-//   needs_timers()            a coroutine that waits for it needs prepare_timers() first
-//   collect(select_entry&)    what came of it, where it has happened
-//   give_back(select_entry&)  undoes it, where it has happened and is not collected
+//   fill(select_entry&)       fills in the entry; from here on neither of the two moves
+//   needs_timers()            true if a coroutine that waits for it needs prepare_timers() first
+//   collect(select_entry&)    the result, if the case has happened
+//   give_back(select_entry&)  undoes a case that has happened and is not collected
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/select_core.hpp>
@@ -25,37 +26,42 @@
 
 namespace bide::inline BIDE_ABI {
 
-// One case. Made by the functions of channel/select.hpp; used once.
+/// One case of a select. The functions of channel/select.hpp make it; it is used once.
 template <class Result, class Platform> class basic_select_case {
     using R = as_result_t<Result>;
 
 public:
+    /// The result of the case.
     using result_type = Result;
+    /// The platform of its primitive.
     using platform = Platform;
 
-    // A case that never happens.
+    /// Constructs a case that never happens.
     basic_select_case() noexcept = default;
 
-    // Requires: not a wait for a time, for a task, or of another select; terminates otherwise.
+    /// Constructs a case from a wait of a primitive.
+    /// Requires: `what` is not a wait for a time, for a task, or of another select; terminates
+    /// otherwise.
     basic_select_case(basic_wait<R, Platform>&& what) noexcept
         : how_(what.ops), ops_(what.ops), target_(what.target), payload_(std::move(what.payload)) {
         if (how_->stands_alone) {
-            detail::fatal("select: a wait for a time, for a task, or of another select is no case");
+            detail::fatal("select: a wait for a time, for a task, or of another select is not "
+                          "allowed as a case");
         }
     }
 
-    // A case without a result of its own: that it happened is all. `last`: it comes after all
-    // others.
+    /// Constructs a case without a value. If `last` is true, it is tried after all other cases.
     basic_select_case(const wait_steps<Platform>& how, const wait_target& what,
                       wait_payload_t<R> carried, bool last = false) noexcept
         : how_(&how), target_(what), payload_(std::move(carried)), is_last_(last) {}
 
+    /// Takes over the case of another, before the select begins.
     basic_select_case(basic_select_case&&) noexcept = default;
     basic_select_case& operator=(basic_select_case&&) = delete;
 
-    // --- for selects
+    // --- For selects
 
-    // Something that is to live as long as the case.
+    // Keeps an object alive as long as the case.
     void keep(detail::keep_alive what) noexcept { alive_ = std::move(what); }
 
     void fill(detail::select_entry<Platform>& e) noexcept {
@@ -92,7 +98,7 @@ public:
     }
 
 private:
-    const wait_steps<Platform>* how_ = nullptr; // nullptr: disabled
+    const wait_steps<Platform>* how_ = nullptr; // nullptr: never happens
     const wait_ops<R, Platform>* ops_ = nullptr;
     wait_target target_;
     [[no_unique_address]] wait_payload_t<R> payload_{};
@@ -100,6 +106,7 @@ private:
     bool is_last_ = false;
 };
 
+/// A case of a select for users.
 template <class Result> using select_case = basic_select_case<Result, native_platform>;
 
 namespace detail {
@@ -114,11 +121,11 @@ template <class T, class Platform> struct case_type<basic_async_op<T, Platform>>
 };
 template <class Op> using case_type_t = typename case_type<Op>::type;
 
-// Of a forwarding reference's parameter.
+// Argument is the deduced type of a forwarding reference.
 template <class Argument>
 inline constexpr bool is_temporary = !std::is_reference_v<Argument> && !std::is_pointer_v<Argument>;
 
-// A case and the handle that it is of. Make makes the one of the other, where the handle stays.
+// A case that owns its handle. Make makes the case of the handle once the handle stays in place.
 template <class Handle, class Make> class owning_case {
     using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
     static_assert(std::is_nothrow_move_constructible_v<Handle>,
@@ -142,11 +149,11 @@ private:
     std::optional<made> made_;
 };
 
-// What goes through a channel, given by reference or pointer.
+// The item type of a channel that is given by reference or pointer.
 template <class Channel>
 using sent_through = typename std::remove_pointer_t<std::remove_reference_t<Channel>>::value_type;
 
-// Whether on_send() takes a T from such an argument. 0 and nullptr are no pointers to one.
+// True if on_send() takes a T from such an argument. 0 and nullptr do not count as pointers.
 template <class T, class Argument>
 inline constexpr bool is_sent_from =
     std::is_convertible_v<Argument, T&> ||

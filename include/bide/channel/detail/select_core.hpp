@@ -1,25 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 
-// A select below its types: several waits, each in a queue of its own primitive, of which one is to
-// happen.
+// A select without its types: several waits, each in the queue of its own primitive, of which one
+// happens.
 //
-//   try      each case as if it were alone, in a random order: what can happen at once does
-//   begin    a node for each case is queued, all hanging on one choice (core/choice.hpp)
-//   decide   whoever can grant a case claims the choice under the primitive's lock, moves, commits:
-//            from there on the case has happened. A time-out, a deadline and a stop do the same.
-//            In a try_select the owner does it when all are queued, and then none has happened
+//   try      tries each case alone, in a random order; the first that can happen does
+//   begin    enqueues one node for each case; all nodes share one choice (core/choice.hpp)
+//   decide   a thread that can grant a case claims the choice under the primitive's lock, moves the
+//            item, and commits: from there on the case has happened. A time-out, a deadline and a
+//            stop do the same. In a try_select the owner does it when all nodes are queued; then no
+//            case has happened
 //   publish  on the node of that case, and then on the waiter of the select's owner
-//   end      the owner takes the other nodes out, and collects
+//   end      the owner takes the other nodes out of their queues, and collects the result
 //
-// A select that must not wait queues its cases all the same: to look at one after the other would
-// miss an item that goes from one that was looked at too early to one that was looked at too late.
+// A try_select enqueues its cases too. If it only looked at one after the other, it would miss an
+// item that moves from a case that was looked at too early to one that was looked at too late.
 //
-// While the cases are being queued one of them may happen already. A coroutine must not go on
-// before the last is queued, so both ends announce themselves in `progress_`, and who comes second
-// lets the owner go on [X1].
+// A case may happen while the owner still enqueues others. A coroutine must not resume before its
+// last node is queued. So both threads set a bit of `progress_`, and the second of them lets the
+// owner proceed [select.progress].
 //
-//   progress_          begun: all are queued       told: a case has happened, or the wait was ended
+//   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
 
 #include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
@@ -40,7 +42,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// When a time-out or a deadline comes: a time from the beginning of the wait, or a point in time.
+// The time of a time-out or a deadline: relative to the begin of the wait, or a point in time.
 class select_timeout {
 public:
     select_timeout() noexcept = default;
@@ -57,12 +59,12 @@ private:
     bool is_rest_ = false;
 };
 
-// A case's place. A time-out comes last: it is queued when no other case could happen at once.
+// One case. A time-out is last: it is queued after all others, if none could happen at once.
 template <class Platform> struct select_entry {
-    const wait_steps<Platform>* how = nullptr; // nullptr: disabled
+    const wait_steps<Platform>* how = nullptr; // nullptr: never happens
     wait_target target;
     const select_timeout* timeout = nullptr; // of a time-out or a deadline
-    deadline until = deadline::never();      // and when it comes
+    deadline until = deadline::never();      // when it comes
     bool is_last = false;
     bool queued = false;
     basic_waiter<Platform> node;
@@ -77,18 +79,18 @@ public:
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    // `at(i)` gives the i-th of `count` entries. Sets `order`, in which the entries are tried and
-    // queued: a random permutation, or if `biased`, their own.
+    // `at(i)` returns entry i of `count`. Sets `order`, in which the entries are tried and
+    // enqueued: a random permutation, or 0, 1, 2... if `biased`.
     template <class At>
     bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
 
-    // After try_all(). True: complete, `main` will not be published. `timers`: time-outs and
-    // deadlines are queued, too, on the service thread.
+    // After try_all(). Returns true if it is complete; `main` is not published then. If `timers` is
+    // true, the service thread watches time-outs and deadlines.
     template <class At>
     bool begin(At at, std::size_t count, const std::size_t* order, node& main,
                bool timers) noexcept;
 
-    // For an owner who wants nothing else to happen any more. False: something has.
+    // Ends the wait, for its owner. Returns false if a case has happened.
     bool end_by_owner() noexcept {
         if (!this->claim()) {
             return false;
@@ -104,10 +106,11 @@ public:
         return ended;
     }
 
-    // A stop or a time-out from outside, of the whole select. False: too early or too late.
+    // Ends the whole select, for a stop or a time-out. Returns false if it is too early or too
+    // late.
     bool cancel(wait_status why) noexcept;
 
-    // Takes out what is queued still. Returns the case that has happened; none: it was ended.
+    // Takes the nodes out of their queues. Returns the case that has happened, or `none`.
     template <class At> std::size_t finish(At at, std::size_t count) noexcept;
 
 private:
@@ -118,22 +121,22 @@ private:
         std::uint32_t state = 0;
     };
 
-    // Random, from 0 to n - 1; 0 in a model.
+    // Returns a random number from 0 to n - 1; 0 in a model.
     static std::size_t any_below(std::size_t n) noexcept;
 
-    // A case has happened. Its step on `progress_` is the last touch of the select, but for the
-    // owner's waiter, unless that waits.
+    // A case has happened. The step on `progress_` is the last access to the select, unless the
+    // owner waits; then its waiter is published.
     static node* on_case(basic_choice<Platform>& choice) noexcept {
         auto& self = static_cast<basic_select_core&>(choice);
         node* const main = self.main_;
-        // Order: acq_rel [X1]; the case that has happened is seen by who queued the last, or all
-        // that was queued by whom this lets go on.
+        // Order: acq_rel [select.progress]; the owner that queued the last node sees the case that
+        // has happened, or this thread sees all that the owner has queued.
         const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
         return (before & begun) != 0 ? main : nullptr;
     }
 
     node* main_ = nullptr;
-    wait_status ended_ = wait_status::granted; // why, where it was from outside
+    wait_status ended_ = wait_status::granted; // why the wait was ended
     typename Platform::template atomic<futex_word> progress_{0};
 };
 
@@ -142,9 +145,9 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     if (Platform::model || n < 2) {
         return 0;
     }
-    // Marsaglia, "Xorshift RNGs", 2003. A thread begins with the time and its place, mixed as in
-    // Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014: threads that begin
-    // one after the other in the same place, or together in neighbouring places, differ.
+    // Marsaglia, "Xorshift RNGs", 2003. A thread seeds it with the time and an address of its own,
+    // mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014. So
+    // threads that start one after the other in one place, or together in adjacent places, differ.
     std::uint32_t& x = Platform::template local<dice>().state;
     if (x == 0) {
         std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
@@ -159,7 +162,7 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     return static_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
 }
 
-// Fisher and Yates's shuffle, as far as it is needed: a place is drawn when it is looked at.
+// Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
 template <class Platform>
 template <class At>
 bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t* order,
@@ -193,7 +196,7 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::siz
             if (e.how == nullptr || e.is_last != last) {
                 continue;
             }
-            if (e.timeout != nullptr && !timers) { // the owner looks at the clock himself
+            if (e.timeout != nullptr && !timers) { // the owner reads the clock itself
                 e.until = e.timeout->from_now();
                 if (e.until.has_passed() && end_by_owner(e)) {
                     return true;
@@ -213,7 +216,7 @@ bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::siz
         main.settle(forbidden);
         return true;
     }
-    // Order: acq_rel [X1]; see on_case.
+    // Order: acq_rel [select.progress]; see on_case.
     if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & told) == 0) {
         return false;
     }
@@ -227,7 +230,7 @@ template <class Platform> bool basic_select_core<Platform>::cancel(wait_status w
     }
     this->commit();
     ended_ = why;
-    // Order: acq_rel [X1]; see on_case.
+    // Order: acq_rel [select.progress]; see on_case.
     return (progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0;
 }
 
@@ -238,7 +241,7 @@ std::size_t basic_select_core<Platform>::finish(At at, std::size_t count) noexce
     for (std::size_t i = 0; i < count; ++i) {
         entry& e = at(i);
         if (e.node.is_complete()) {
-            happened = i; // its primitive may be gone
+            happened = i; // its primitive may be destroyed already
         } else if (e.queued) {
             e.how->cancel(e.target, e.node, wait_status::stopped);
         }
@@ -251,7 +254,7 @@ template <class Platform> struct thread_select {
     using core = basic_select_core<Platform>;
     using node = basic_waiter<Platform>;
 
-    // Afterwards it has happened, or was ended.
+    // On return a case has happened, or the wait was ended.
     template <class At>
     static void wait(core& c, At at, std::size_t count, const std::size_t* order,
                      bool may_wait) noexcept {
@@ -260,17 +263,17 @@ template <class Platform> struct thread_select {
             return;
         }
         if (may_wait ? park(c, at, count, main) : !c.end_by_owner()) {
-            main.sleep_through(deadline::never()); // it is complete, or being published
+            main.sleep_through(deadline::never()); // it is complete, or about to be published
         }
     }
 
 private:
-    // Until a case has happened, or (false) a time-out or a deadline has ended it. Those may be on
-    // several clocks: the next to come is slept for, no longer than any of them may be relied on
-    // (core/deadline.hpp), and then all are looked at.
+    // Waits until a case has happened; returns false if a time-out or a deadline ended the wait.
+    // These may be on several clocks. It sleeps until the earliest, but not longer than the clock
+    // of any of them may be relied on (core/deadline.hpp), and then looks at all.
     template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
         basic_spin<Platform>::patiently([&main]() noexcept { return main.is_complete(); },
-                                        patience_ns);
+                                        spin_budget_ns);
         for (;;) {
             std::size_t first = core::none;
             std::int64_t when = std::numeric_limits<std::int64_t>::max();
@@ -295,7 +298,7 @@ private:
         }
     }
 
-    static constexpr std::int64_t patience_ns = 10'000;
+    static constexpr std::int64_t spin_budget_ns = 10'000;
 };
 
 } // namespace detail

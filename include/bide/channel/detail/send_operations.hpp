@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SEND_OPERATIONS_HPP
 #define BIDE_CHANNEL_DETAIL_SEND_OPERATIONS_HPP
 
-// The sending half of a channel's face, the same for all that have one. Self has source(), a Source
-// of item_wait.hpp with send_n(), and hold(), which keeps that alive: what it returns, and, as a
-// keep_alive, what a coroutine carries.
+// The sending operations of a channel or handle. Self has source(), a Source of item_wait.hpp with
+// send_n(), and hold(), whose keep_alive keeps the source alive for an operation that waits.
 
 #include <bide/channel/detail/element.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -28,29 +28,37 @@ template <class Self, class T, class Platform> class send_operations {
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    // Puts an item in, behind all that are inside. In every form, one that was not put in comes
-    // back in the error. Where a form throws, the caller's item is as it was.
-    // Blocks: while it is full. errc::closed.
-    // Order: everything before it happens-before the return of the recv that takes the item.
+    /// Sends an item, behind all items in the channel. In each form of send, an item that was not
+    /// sent comes back in the error. If a form throws, the caller's item is unchanged.
+    /// Blocks: while the channel is full.
+    /// Returns: errc::closed, with the item, if the channel is closed.
+    /// Memory order: what happens before the call happens before the return of the recv() that
+    /// takes the item.
     sent send(T&& value) { return send_by(value, deadline::never()); }
+    /// The same, with a copy of the item.
     sent send(const T& value)
         requires is_copyable
     {
         return send(T(value));
     }
 
-    // As send(); errc::stopped when a stop is requested first.
+    /// Sends as send() does, unless a stop is requested first.
+    /// Returns: as send(), or errc::stopped.
     sent send(std::stop_token token, T&& value) { return send_by(value, token); }
+    /// The same, with a copy of the item.
     sent send(std::stop_token token, const T& value)
         requires is_copyable
     {
         return send(std::move(token), T(value));
     }
 
-    // Never waits, but for a thread between two steps of its own receive. errc::full, errc::closed.
+    /// Sends as send() does if there is room. Never blocks, except while another thread is between
+    /// two steps of its own receive.
+    /// Returns: as send(), or errc::full.
     sent try_send(T&& value) noexcept(!allocates<Self>) {
         return to_result(source().send(value), value);
     }
+    /// The same, with a copy of the item.
     sent try_send(const T& value) noexcept(!allocates<Self> &&
                                            std::is_nothrow_copy_constructible_v<T>)
         requires is_copyable
@@ -58,41 +66,48 @@ public:
         return try_send(T(value));
     }
 
-    // As send(), for at most that long; errc::timeout.
+    /// Sends as send() does, but waits at most `rest`.
+    /// Returns: as send(), or errc::timeout.
     template <class R, class P>
     sent try_send_for(T&& value, const std::chrono::duration<R, P>& rest) {
         return send_by(value, deadline::after(rest));
     }
+    /// The same, with a copy of the item.
     template <class R, class P>
         requires is_copyable
     sent try_send_for(const T& value, const std::chrono::duration<R, P>& rest) {
         return try_send_for(T(value), rest);
     }
+    /// Sends as send() does, but waits until a point in time.
+    /// Returns: as send(), or errc::timeout.
     template <class C, class D>
     sent try_send_until(T&& value, const std::chrono::time_point<C, D>& when) {
         return send_by(value, deadline::at(when));
     }
+    /// The same, with a copy of the item.
     template <class C, class D>
         requires is_copyable
     sent try_send_until(const T& value, const std::chrono::time_point<C, D>& when) {
         return try_send_until(T(value), when);
     }
 
-    // As send(), for a coroutine. GCC before 13 destroys an aggregate twice that is written inside
-    // the co_await expression: there, braces do not compile, and async_send(item{...}), which
-    // cannot be refused, must not be written. Use async_emplace(), or name the item before.
+    /// Sends as send() does, for a coroutine.
+    /// GCC before 13 destroys an aggregate twice that is written inside the co_await expression.
+    /// With it, braces do not compile. async_send(item{...}), which cannot be rejected, must not be
+    /// written: use async_emplace(), or give the item a name first.
     basic_async_op<sent, Platform> async_send(T value)
         requires(!is_broken_in_braces<T>)
     {
         return async_emplace(std::move(value));
     }
+    /// \overload
     template <class U>
         requires(is_broken_in_braces<T> && std::is_convertible_v<U, T>)
     basic_async_op<sent, Platform> async_send(U&& value) {
         return async_emplace(std::forward<U>(value));
     }
 
-    // Taken by braces only: these deduce no U, and all else prefers what is not const.
+    // Only braces call it: they deduce no U, and every other argument prefers a non-const function.
     basic_async_op<sent, Platform> async_send(T) const
         requires(is_broken_in_braces<T>)
     {
@@ -101,31 +116,34 @@ public:
                       "expression: write co_await c.async_emplace(...)");
     }
 
-    // As send(), try_send() and so on, but makes the item of arguments: T(args...), or T{args...} of
-    // an aggregate.
-    // Throws: what that does, before anything else is done.
+    /// Sends as send() does an item that it makes of arguments: T(args...), or T{args...} of an
+    /// aggregate.
+    /// Throws: what the constructor of T throws; nothing else was done then.
     template <class... Args>
         requires element_of<T, Args...>
     sent emplace(Args&&... args) {
         return send(make_element<T>(std::forward<Args>(args)...));
     }
+    /// Makes an item as emplace() does and sends it as try_send() does.
     template <class... Args>
         requires element_of<T, Args...>
     sent try_emplace(Args&&... args) {
         return try_send(make_element<T>(std::forward<Args>(args)...));
     }
+    /// Makes an item as emplace() does and sends it as try_send_for() does.
     template <class R, class P, class... Args>
         requires element_of<T, Args...>
     sent try_emplace_for(const std::chrono::duration<R, P>& rest, Args&&... args) {
         return try_send_for(make_element<T>(std::forward<Args>(args)...), rest);
     }
+    /// Makes an item as emplace() does and sends it as try_send_until() does.
     template <class C, class D, class... Args>
         requires element_of<T, Args...>
     sent try_emplace_until(const std::chrono::time_point<C, D>& when, Args&&... args) {
         return try_send_until(make_element<T>(std::forward<Args>(args)...), when);
     }
 
-    // As emplace(), for a coroutine. The item is made here, not when it is awaited.
+    /// Sends as emplace() does, for a coroutine. The item is made in this call, not by co_await.
     template <class... Args>
         requires element_of<T, Args...>
     basic_async_op<sent, Platform> async_emplace(Args&&... args) {
@@ -134,15 +152,15 @@ public:
                 send_payload<T>(hold(), std::forward<Args>(args)...)};
     }
 
-    // As async_send(), but `value` stays the caller's until it is sent, and where it is, too; and
-    // so does the channel.
+    /// Sends as async_send() does, but `value` belongs to the caller until it is sent.
+    /// Requires: `value` and the channel stay in place until the operation is over.
     basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
         auto& to = source();
         return {waits<decltype(to)>::send_from_ops, wait_target{&to, std::addressof(value)}};
     }
 
-    // Moves as many of the first items as there is room for, without waiting; says how many. The
-    // others are untouched.
+    /// Moves as many of the first items into the channel as there is room for. Never blocks.
+    /// Returns: the number of items moved. The other items are unchanged.
     std::size_t try_send_n(std::span<T> items) noexcept {
         return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
                                items.size());

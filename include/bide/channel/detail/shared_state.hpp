@@ -1,17 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 
-// What the two ends of a small channel have in common. One word holds a lock, two marks, and how
-// many handles and operations keep the rest alive:
+// What the two ends of a small channel share. One word has a lock, two marks, and the number of
+// handles and operations that keep the state alive:
 //
 //   references << 4 | marks << 2 | lock_bits
 //
-// The rest is read and changed under the lock. A mark is set when the lock is let go, once, and
-// read by anybody at any time. References come and go without the lock.
+// The rest of the state is read and changed under the lock. A mark is set once, by the step that
+// releases the lock, and may be read at any time. References are added and dropped without the
+// lock.
 //
-// Whoever works on it has a reference of his own, or works through an object that has one. In both
-// cases letting go of the lock, or of the reference where that is his to give up, is his last
-// touch. So who gives up the last one comes after all others, and frees the state.
+// Each user of the state has a reference, or works through an object that has one. Its last access
+// is the release of the lock, or of its reference. So the user that drops the last reference comes
+// after all other users, and frees the state.
 
 #include <bide/core/config.hpp>
 #include <bide/core/futex.hpp>
@@ -45,15 +47,16 @@ public:
         word_.fetch_add(reference, std::memory_order_relaxed);
     }
 
-    // Nobody but the caller has one, and nobody can get one.
+    // Returns true if the caller has the only reference, so that no other user can get one.
     bool is_alone() const noexcept {
-        // Order: acquire [V2]; what all others did is over for the last one, which frees.
+        // Order: acquire [shared_state.reference]; the last user frees after all other users.
         return word_.load(std::memory_order_acquire) / reference == 1;
     }
 
-    // True: it was the last one; the caller frees the state.
+    // Returns true if it was the last reference: the caller frees the state.
     [[nodiscard]] bool drop_reference() noexcept {
-        // Order: acq_rel [V2]; what the caller did is over for the last one; acquire as above.
+        // Order: acq_rel [shared_state.reference]; release: what the caller did comes before the
+        // free; acquire as above.
         return is_alone() || word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -63,20 +66,21 @@ protected:
     static constexpr word first_mark = 4;
     static constexpr word second_mark = 8;
 
-    // Without the lock an old answer, but a mark stays.
+    // Without the lock the result may be outdated, but a mark stays set.
     bool has(word marks) const noexcept {
-        // Order: acquire [V3]; what was done before the mark was set.
+        // Order: acquire [shared_state.mark]; what was done before the mark was set.
         return (word_.load(std::memory_order_acquire) & marks) != 0;
     }
 
-    // unlock(), sets the marks, and if `drops`, drop_reference(), in one step. True: as that.
+    // unlock(), sets the marks, and if `drops`, drop_reference(), in one step. Returns true as
+    // that.
     [[nodiscard]] bool unlock_with(word marks, bool drops) noexcept {
         const auto* const at = &word_;
         const word dropped = drops ? reference : 0;
-        // Order: relaxed; the CAS decides, for references may come and go.
+        // Order: relaxed; the CAS decides, for references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; lets go [L1]; release [V3] with the marks; [V2] with the reference. Failure:
-        // look again.
+        // Order: acq_rel; releases the lock [lock_bits.release]; release [shared_state.mark] with
+        // the marks and [shared_state.reference] with the reference. Failure: look again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }
@@ -84,10 +88,10 @@ protected:
         return drops && seen / reference == 1;
     }
 
-    // --- under the lock
+    // --- Requires: the lock
 
-    // The wait of `w` is over before it is queued. Answers `waiting` where the choice that `w` is
-    // part of fell on another wait: then it need not even queue.
+    // Settles `w` before it is queued. Returns waiting if the choice that `w` is part of selected
+    // another wait; then `w` need not queue.
     static wait_status complete(node& w, wait_status what) noexcept {
         if (!w.claim()) {
             return wait_status::waiting;
@@ -97,7 +101,7 @@ protected:
         return what;
     }
 
-    // Queues `w`: waiting; or the stop or time-out that came first.
+    // Queues `w` and returns waiting, or returns the stop or time-out that came first.
     static wait_status queue(wait_queue& to, node& w) noexcept {
         const wait_status forbidden = w.forbidden();
         if (forbidden == wait_status::waiting) {

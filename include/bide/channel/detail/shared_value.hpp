@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_VALUE_HPP
 
-// A reference to a value that does not change once it is shared, and that goes with the last reference
-// to it: so it is copied, and destroyed, under no lock. (std::shared_ptr does the same, but on atomics that
-// are not the platform's.)
+// A counted reference to a value that does not change once it is shared. The last reference
+// destroys the value. So values are copied and destroyed under no lock. (std::shared_ptr does the
+// same, but on atomics that are not the platform's.)
 
 #include <bide/core/config.hpp>
 
@@ -17,18 +18,19 @@ namespace detail {
 
 template <class T, class Platform> class basic_shared_value {
     static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
-                  "everybody gets a copy: T is copyable, and its destructor does not throw");
+                  "bide: receivers copy the value: T must be copyable, and its destructor must not "
+                  "throw");
 
 public:
     basic_shared_value() noexcept = default;
 
-    // Throws: std::bad_alloc, and what T's move or copy does.
+    // Throws: std::bad_alloc, and what the move or copy of T throws.
     explicit basic_shared_value(T&& value) : cell_(new cell(std::move(value))) {}
     explicit basic_shared_value(const T& value) : cell_(new cell(value)) {}
 
     basic_shared_value(const basic_shared_value& other) noexcept : cell_(other.cell_) {
         if (cell_ != nullptr) {
-            // Order: relaxed; `other` keeps it meanwhile.
+            // Order: relaxed; `other` keeps the value meanwhile.
             cell_->references.fetch_add(1, std::memory_order_relaxed);
         }
     }
@@ -39,8 +41,8 @@ public:
         return *this;
     }
     ~basic_shared_value() {
-        // Order: acq_rel; release [V1]: it was read before it goes; acquire [V1]: that is so for
-        // all who read it.
+        // Order: acq_rel; release [shared_value.reference]: this user has read the value; acquire
+        // [shared_value.reference]: so have all users before the value is destroyed.
         if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete cell_;
         }
@@ -51,7 +53,7 @@ public:
     explicit operator bool() const noexcept { return cell_ != nullptr; }
     const T& operator*() const noexcept { return cell_->value; }
 
-    // Requires: no other reference to it.
+    // Requires: there is no other reference to the value.
     T& sole() noexcept { return cell_->value; }
 
 private:

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_SIGNAL_WAIT_HPP
 
-// The cases of a select that have nothing to give but that they happened: an event, a time-out, a
-// deadline and a stop.
+// The cases of a select without a value: an event, a time-out, a deadline and a stop.
 
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/core/async_op.hpp>
@@ -26,11 +26,11 @@ template <class Result, class Platform> class basic_select_case;
 
 namespace detail {
 
-// The operation as a case of a select (channel/select.hpp).
+// Makes the operation a case of a select (channel/select.hpp).
 template <class T, class Platform>
 basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept;
 
-// Ends the select, unless something has. `node` is a basic_waiter<Platform>.
+// Ends the select unless a case has happened. `node` is a basic_waiter<Platform>.
 template <class Platform> void end_by(void* node) noexcept {
     auto& w = *static_cast<basic_waiter<Platform>*>(node);
     if (w.claim()) {
@@ -39,8 +39,7 @@ template <class Platform> void end_by(void* node) noexcept {
     }
 }
 
-// A time-out, a deadline or a stop, or nothing where the case is another's. Moved only before it
-// begins.
+// A time-out, a deadline or a stop; empty for a case of another kind. Moved only before it begins.
 class signal_payload {
 public:
     signal_payload() noexcept = default;
@@ -49,14 +48,14 @@ public:
     signal_payload(signal_payload&& other) noexcept
         : timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
 
-    // A coroutine's wait for it needs timers.
+    // Returns true if a coroutine that waits for it needs timers.
     bool needs_timers() const noexcept { return timeout_.has_value() || stop_.stop_possible(); }
 
     const select_timeout* timeout() const noexcept {
         return timeout_.has_value() ? &*timeout_ : nullptr;
     }
 
-    // True: complete.
+    // Returns true if the wait is complete.
     template <class Platform> bool arm_timeout(basic_waiter<Platform>& w) noexcept {
         const deadline end = timeout_->from_now();
         if (end.is_never()) {
@@ -85,7 +84,7 @@ public:
             return end_now(w);
         }
         if (stop_.stop_possible()) {
-            on_stop_.emplace(stop_, on_stop{&w, &stopped<Platform>}); // it may run here and now
+            on_stop_.emplace(stop_, on_stop{&w, &stopped<Platform>}); // it may run at once, here
         }
         return false;
     }
@@ -98,7 +97,7 @@ private:
         void operator()() const noexcept { run(node); }
     };
 
-    // Whom it lets go on does not do so on the thread that requested the stop.
+    // What this resumes does not run on the thread that requested the stop.
     template <class Platform> static void stopped(void* node) noexcept {
         wake_scope<Platform> away(&service_executor<Platform>);
         end_by<Platform>(node);
@@ -179,7 +178,7 @@ basic_select_case<std::monostate, Platform> stop_case(std::stop_token t) noexcep
     return {stop_steps<Platform>, wait_target{}, signal_payload(std::move(t))};
 }
 
-// A wait whose result says nothing but that it is over.
+// Makes a case of a wait that has no value.
 template <class Platform>
 basic_select_case<std::monostate, Platform> signal_case(basic_wait<result<void>, Platform>&& w) {
     return {*w.ops, w.target, signal_payload()};

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_SUBSCRIPTION_HPP
 #define BIDE_CHANNEL_DETAIL_SUBSCRIPTION_HPP
 
-// A reader of a versioned_value's news that keeps what publishes them alive.
+// A reader of a versioned_value that keeps the versioned_value alive, and the publisher's side.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -13,10 +14,10 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// State is a basic_versioned_value, allocated with new, and says what its readers are called.
+// State is a basic_versioned_value, allocated with new, with a name for its readers.
 template <class State> class subscription {
 public:
-    // To what comes from now on.
+    // Subscribes to every version after the present one.
     explicit subscription(State& to) noexcept : state_(&to), reader_(0) {
         to.lock();
         reader_.seen = to.latest();
@@ -24,7 +25,7 @@ public:
         to.unlock();
     }
 
-    // Another one that has seen as much.
+    // A copy has seen the same versions.
     subscription(const subscription& other) noexcept
         : state_(other.state_), reader_(other.reader_.seen) {
         if (state_ != nullptr) {
@@ -33,21 +34,21 @@ public:
             state_->unlock();
         }
     }
-    // Requires: nobody waits on `other`; terminates otherwise.
+    // Requires: `other` does not wait; terminates otherwise.
     subscription(subscription&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)), reader_(other.reader_.seen) {
         if (other.reader_.waits != 0) {
-            fatal(State::reader_name, &other, "moved from while somebody waits on it");
+            fatal(State::reader_name, &other, "moved from while it waits");
         }
     }
-    // Requires: nobody waits on *this; terminates otherwise.
+    // Requires: *this does not wait; terminates otherwise.
     subscription& operator=(subscription other) noexcept {
         std::swap(state_, other.state_);
         std::swap(reader_.seen, other.reader_.seen);
         std::swap(reader_.waits, other.reader_.waits);
         return *this;
     }
-    // Requires: nobody waits on it; terminates otherwise.
+    // Requires: it does not wait; terminates otherwise.
     ~subscription() {
         if (state_ != nullptr) {
             state_->lock();
@@ -68,7 +69,7 @@ private:
     typename State::reader reader_;
 };
 
-// Who publishes: closes, and lets go.
+// The publisher's side: its destructor closes and drops the reference.
 template <class State> class publication {
 public:
     explicit publication(State* s) noexcept : state_(s) {}

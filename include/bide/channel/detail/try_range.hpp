@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_TRY_RANGE_HPP
 #define BIDE_CHANNEL_DETAIL_TRY_RANGE_HPP
 
@@ -12,10 +13,10 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What From::try_recv() gives now, one item after the other, as an input range. It ends at the first
-// attempt that finds nothing, and begin() starts anew.
+// An input range of the items that From::try_recv() returns. It ends at the first attempt that
+// finds no item; begin() starts anew.
 //
-// The range holds one item, the one that its iterators refer to. From stays where it is.
+// The range holds one item, to which its iterators refer. From stays in place.
 template <class From> class try_range {
     using item = typename From::value_type;
 
@@ -23,7 +24,7 @@ public:
     class iterator;
 
     explicit try_range(From& from) noexcept : from_(&from) {}
-    // Moved before begin().
+    // Requires: begin() was not called.
     try_range(try_range&& other) noexcept : from_(other.from_) {}
     try_range& operator=(try_range&& other) noexcept {
         from_ = other.from_;
@@ -38,8 +39,8 @@ public:
     std::default_sentinel_t end() const noexcept { return {}; }
 
 private:
-    // Receives the next item when it is looked at, so that none is received and not seen. Values
-    // that a broadcast's subscriber missed are passed over.
+    // Receives the next item when the caller looks at it, so that no item is received and not seen.
+    // Values that a broadcast subscriber missed are passed over.
     std::optional<item>& next() {
         while (due_) {
             auto got = from_->try_recv();

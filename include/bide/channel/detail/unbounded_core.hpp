@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_UNBOUNDED_CORE_HPP
 
@@ -5,16 +6,17 @@
 // item_wait.hpp. The word:
 //
 //   bit 0, 1   the lock (core/lock_bits.hpp)
-//   closed     no more sends; changes under the lock, once
+//   closed     every send fails; set under the lock, once
 //
-// A send gives its item to the first receiver that waits, or puts it behind the others. A receive
-// takes the first item, or queues. Both decide under the lock, so there is nothing to re-check: at
-// every instant at which the lock is free, somebody waits only if nothing is inside. (A select
-// whose choice has fallen elsewhere may still be queued then; it counts for nobody.)
+// A send gives its item to the first waiting receiver, or puts it behind the other items. A receive
+// takes the first item, or queues. Both decide under the lock, so no re-check is needed: whenever
+// the lock is free, a receiver waits only if there is no item. (A select whose choice has selected
+// another case may still be queued; it does not count.)
 //
-// A wait that was decided under the lock is published after it, segments are allocated before it
-// and freed after it. Letting go of it is each operation's last touch of the channel, and the
-// destructor takes it first: who got the item, or saw the channel closed, may destroy it at once.
+// A wait that was decided under the lock is published after it. Segments are allocated before the
+// lock is acquired and freed after it is released. The release of the lock is the last access of
+// each operation to the channel, and the destructor acquires the lock first. So a caller that got
+// the item, or saw the channel closed, may destroy the channel at once.
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/segment_queue.hpp>
@@ -36,7 +38,7 @@ namespace detail {
 
 template <class T, class Platform> class basic_unbounded_core {
 public:
-    // Its amount is the address of the T to be sent, or of the receiver's destination.
+    // The amount of a node is the address of the T to send, or of the receiver's destination.
     using node = basic_waiter<Platform>;
 
     basic_unbounded_core() noexcept = default;
@@ -45,34 +47,34 @@ public:
     basic_unbounded_core(const basic_unbounded_core&) = delete;
     basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
 
-    // A send may fail for want of memory.
+    // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;
 
-    // Moves `value` in: granted; or closed or no_memory, and it is untouched.
+    // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
     wait_status send(T& value) noexcept { return send_one(value, nullptr); }
 
-    // Has put(T&) move an item away: granted; else waiting (empty) or closed.
+    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
-    // The same for up to `most` items, at once: say how many. make(i) is the i-th to be sent; fewer
-    // than all where it is closed or memory has run out.
+    // The same for up to `most` items at once; return how many. make(i) is item i to send. send_n()
+    // stops early if the channel is closed or memory has run out.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
     template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
 
-    // Queues a receiver (answers waiting), or completes `w` at once (answers and settles its
-    // outcome). A sender never queues.
+    // Queues a receiver and returns waiting, or settles `w` and returns its status. A sender never
+    // queues.
     wait_status enqueue(node& w, side which) noexcept;
 
-    // Ends the wait of `w`. False: it is decided already, or not queued yet, and queueing it will
-    // be refused with `why`.
+    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
+    // later enqueue() refuses it with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept;
 
-    // An item that came to a receiver which is not there any more: gives it to the next receiver
-    // that waits, or puts it back in front; or behind, where only that needs no memory, and there is
-    // none. False: no memory, or closed; it is untouched.
+    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else to the
+    // front. If the front lacks memory, the item goes to the back, which may have room. Returns
+    // false if there is no room, or if the channel is closed; the item is untouched then.
     bool pass_on(T& item) noexcept;
 
-    // No more sends. True the first time.
+    // Fails every later send. Returns true if this call closed it.
     bool close() noexcept;
     // Order: relaxed; a snapshot.
     bool is_closed() const noexcept {
@@ -84,11 +86,12 @@ public:
     // Order: relaxed; a snapshot.
     std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
-    // A thread's patience before it queues: a few yields let the senders supply many at a time.
+    // What a thread does before it queues: it yields a few times, so that senders supply many
+    // items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }
-    std::int64_t patience_ns() const noexcept { return 0; }
+    std::int64_t spin_budget_ns() const noexcept { return 0; }
 
 private:
     using lock = lock_bits<Platform, futex_word>;
@@ -99,23 +102,23 @@ private:
     static constexpr futex_word closed = 4;
     static constexpr int yields = 8;
 
-    // For a sender that is one of several waits, and for one that is not (nullptr). Waiting: its
-    // choice fell on another.
+    // Sends one item. `w` is the sender's node if it is one of several waits, else nullptr. Returns
+    // waiting if the choice of `w` selected another wait.
     wait_status send_one(T& value, const node* w) noexcept;
     template <class Make>
     wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
-    // Takes the lock, with what it takes to push `most` items at hand, as far as there is memory.
+    // Acquires the lock, with enough segments to push `most` items, as far as there is memory.
     // Returns the word.
     futex_word acquire_with(segments& loose, std::size_t most) noexcept;
 
-    // Under the lock:
+    // Requires: the lock
 
-    // Gives the item to the first receiver that may have it. False: nobody waits.
+    // Gives the item to the first receiver that may have it. Returns false if there is none.
     bool meet(T& item, wake_list& granted) noexcept;
 
     void count(std::size_t more) noexcept {
-        // Order: relaxed; it changes under the lock alone, and is a snapshot for all others.
+        // Order: relaxed; it changes only under the lock, and other threads read a snapshot.
         size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
 
@@ -126,14 +129,14 @@ private:
 };
 
 template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unbounded_core() {
-    lock::acquire(word_); // whoever let go of it last is done
+    lock::acquire(word_); // every operation has released it
     if (!receivers_.empty()) {
         receivers_.fatal_destroyed("unbounded_channel", this);
     }
-    // They are destroyed when the channel is an empty one: their destructors may come back here.
+    // The items are destroyed while the channel is empty: their destructors may use it.
     queue rest;
     rest.swap(items_);
-    // Order: relaxed; nobody else is here.
+    // Order: relaxed; no other thread uses the channel.
     size_.store(0, std::memory_order_relaxed);
     lock::release_as(word_, closed);
 }
@@ -276,8 +279,7 @@ wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noex
             }
             w.commit();
         } else {
-            what =
-                wait_status::waiting; // its choice fell on another wait, so it need not even queue
+            what = wait_status::waiting; // its choice selected another wait: it need not queue
         }
     }
     lock::release(word_);

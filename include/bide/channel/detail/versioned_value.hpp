@@ -1,13 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 
-// News that all may read: what a broadcast and a watch are made of. Each item is numbered, each
-// reader knows how many it has seen, and waits while that is all of them. What an item is, and how
-// many are kept, is the owner's affair.
+// The common part of a broadcast and a watch: numbered versions, and readers that wait for the
+// next. Each reader knows how many versions it has seen, and waits while it has seen all. The owner
+// decides what a version is and how many are kept.
 //
-// A wait is granted when there is something new, and nothing more: the reader looks for it when it
-// goes on, and only then counts it as seen. So a wait that was granted and that nobody is there to
-// collect leaves no trace.
+// A grant says only that there is a new version. The reader looks at it when it resumes, and only
+// then counts it as seen. So a grant that no reader collects has no effect.
 
 #include <bide/channel/detail/shared_state.hpp>
 #include <bide/core/config.hpp>
@@ -31,17 +31,17 @@ public:
     using typename base::node;
     using typename base::wake_list;
 
-    // Stays where it is while it waits.
+    // Stays in place while it waits.
     struct reader {
         explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
 
-        std::uint64_t seen;                                       // the reader's own
-        typename Platform::template var<std::ptrdiff_t> waits{0}; // queued; under the lock
+        std::uint64_t seen;                                       // belongs to the reader
+        typename Platform::template var<std::ptrdiff_t> waits{0}; // queued waits; under the lock
     };
 
     basic_versioned_value() noexcept : base(1) {}
 
-    // ---- Under the lock
+    // ---- Requires: the lock
 
     std::uint64_t latest() const noexcept { return latest_; }
     std::size_t readers() const noexcept { return readers_; }
@@ -52,7 +52,7 @@ public:
         base::add_reference();
     }
 
-    // Its reference is the caller's to drop, after unlock(). Terminates when `r` still waits.
+    // The caller drops the reference after unlock(). Terminates if `r` waits.
     void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
             fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
@@ -60,20 +60,21 @@ public:
         readers_ = readers_ - 1;
     }
 
-    // granted: there is something new for it; closed: there never will be; waiting.
+    // granted: there is a new version for `r`; closed: there never will be one; else waiting.
     wait_status look(const reader& r) const noexcept {
         return r.seen < latest_ ? wait_status::granted
                : closed_        ? wait_status::closed
                                 : wait_status::waiting;
     }
 
-    // One more item; and who waited for it, to be published as granted after unlock().
+    // Adds a version. Moves the waiters to `out`, to be published as granted after unlock().
     void post(wake_list& out) noexcept {
         latest_ = latest_ + 1;
         let_all_go(out);
     }
 
-    // No more items; and who waited for one, to be published as closed. True the first time.
+    // Closes. Moves the waiters to `out`, to be published as closed after unlock(). Returns true if
+    // this call closed it.
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
@@ -81,7 +82,7 @@ public:
         return first;
     }
 
-    // ---- Not under the lock
+    // ---- Without the lock
 
     bool close() noexcept {
         wake_list told;
@@ -92,34 +93,34 @@ public:
         return first;
     }
 
-    // As look(), but waits. `limit` is a deadline or a stop token.
+    // As look(), but waits. The limit is a deadline or a stop token.
     wait_status wait(reader& r, deadline until) noexcept {
         const wait_status now = try_now(wait_target{this, &r});
-        half mine{*this, r};
+        reader_queue mine{*this, r};
         return now != wait_status::waiting ? now : waits::until(mine, 1, until);
     }
     wait_status wait(reader& r, const std::stop_token& token) noexcept {
         const wait_status now = try_now(wait_target{this, &r});
-        half mine{*this, r};
+        reader_queue mine{*this, r};
         return now != wait_status::waiting ? now : waits::stoppable(mine, 1, token);
     }
 
-    // The same as wait_ops, for a target of (versioned_value, reader).
+    // The wait_ops of a target of (versioned_value, reader).
     template <class R>
     static constexpr wait_ops<R, Platform> ops(R (*collect)(const wait_target&,
                                                             wait_status)) noexcept {
         return {&try_now, &enqueue_op, &cancel_op, collect,
-                [](const wait_target&, wait_status) noexcept {}}; // nothing was taken
+                [](const wait_target&, wait_status) noexcept {}}; // a grant takes nothing
     }
 
 private:
-    struct half { // as thread_wait wants it
+    struct reader_queue { // the interface that thread_wait needs
         basic_versioned_value& of;
-        reader& who;
-        wait_status enqueue(node& w) noexcept { return of.enqueue(w, who); }
+        reader& its;
+        wait_status enqueue(node& w) noexcept { return of.enqueue(w, its); }
         bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, why); }
     };
-    using waits = thread_wait<half, Platform>;
+    using waits = thread_wait<reader_queue, Platform>;
 
     static basic_versioned_value& self(const wait_target& t) noexcept {
         return *static_cast<basic_versioned_value*>(t.queue);
@@ -143,7 +144,7 @@ private:
     wait_status enqueue(node& w, reader& r) noexcept;
     bool cancel(node& w, wait_status why) noexcept;
 
-    // A queued node's amount is the address of its reader's count.
+    // The amount of a queued node is the address of its reader's count.
     static void count(const node& w, std::ptrdiff_t more) noexcept {
         auto& waits_of =
             *reinterpret_cast<decltype(reader::waits)*>(static_cast<std::ptrdiff_t>(w.amount));
@@ -151,7 +152,7 @@ private:
     }
     void let_all_go(wake_list& out) noexcept;
 
-    // Under the lock.
+    // Under the lock:
     typename Platform::template var<std::uint64_t> latest_{0};
     typename Platform::template var<std::size_t> readers_{0};
     typename Platform::template var<bool> closed_{false};
@@ -191,7 +192,7 @@ void basic_versioned_value<Platform>::let_all_go(wake_list& out) noexcept {
     while (!queue_.empty()) {
         node& w = queue_.pop();
         count(w, -1);
-        if (w.claim()) { // else its choice fell on another wait
+        if (w.claim()) { // else its choice selected another wait
             w.commit();
             out.push(w);
         }

@@ -1,39 +1,41 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_DETAIL_ADAPTIVE_LOCK_HPP
 #define BIDE_SYNC_DETAIL_ADAPTIVE_LOCK_HPP
 
-// How an adaptive_mutex is taken, given and waited for: bounded barging.
+// The protocol of adaptive_mutex: bounded barging.
 //
-// Handing a lock to a sleeper leaves it unused until the sleeper runs. Here an unlock wakes the
-// head of the queue and leaves the mutex free meanwhile ("it floats"): others may overtake. Each
-// floating unlock counts `left` down; at zero, or once the head has seen its patience go by since
-// it was first woken, the next unlock hands over. A head that is awake and looking is handed the
-// mutex at once: that is free. Coroutines, foreign wakers and cases of a select are always handed
-// it: none of them is ever woken to try.
+// If an unlock hands the mutex to a sleeper, it stays unused until the sleeper runs. So an unlock
+// wakes the head of the queue and leaves the mutex free ("it floats"): a running thread may
+// overtake the head. Each floating unlock lowers `left`. At zero the next unlock hands the mutex
+// over. So it does once the head has woken, failed to take the mutex, and seen that
+// max_overtake_time has passed since it was first woken. Coroutines, foreign wakers and cases of a
+// select are always handed the mutex: they are never woken only to try.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
-//   queued     somebody waits
-//   taken      somebody has the mutex
-//   notified   the head of the queue is awake and will try to take it
-//   handoff    the head has been patient enough
+//   queued     there are waiters
+//   taken      the mutex is locked
+//   notified   the head of the queue is awake and will try to take the mutex
+//   handoff    the head was overtaken for max_overtake_time
 //   left       how often the head may still be overtaken
 //
 //   taken queued notified
 //     0     0      0       free
-//     1     0      0       taken, nobody waits
+//     1     0      0       taken, no waiter
 //     1     1      0       taken; unlock goes to the queue
 //     1     1      1       taken by an overtaker; the head tries
 //     0     1      1       floating; the head tries
-//     0     1      0       never while the queue's lock is free: nobody would come for it
-//     (notified, handoff, left are zero while queued is)
+//     0     1      0       never while the queue's lock is free: no thread would try
+//     (if queued is zero, so are notified, handoff and left)
 //
-// Why the head is not forgotten: the mutex floats only with `notified` set, which only the head
-// clears before it sleeps again, under the queue's lock, by a CAS that fails if the mutex is free.
-// So either it takes the mutex, or the owner's unlock comes after and finds `notified` clear and
-// wakes again. A waiter that gives up does the head's duty: if the mutex floats, it is granted to
-// the next in line.
+// Why the head is not forgotten: the mutex floats only while `notified` is set. Only the head
+// clears `notified`, before it sleeps again, under the queue's lock, by a CAS that fails if the
+// mutex is free. So either the head takes the mutex, or the unlock comes later, finds `notified`
+// clear, and wakes the head again. A waiter that gives up does this for the next one: if the mutex
+// floats, the next waiter is granted it.
 //
-// A case of a select is granted the mutex only after its choice was claimed. One whose choice fell on
-// another wait is passed over, and taken out of the queue; if no other waits, the mutex is free.
+// A case of a select is granted the mutex only after its choice was claimed. If the choice selected
+// another case, the unlock takes the waiter out of the queue; without other waiters the mutex is
+// free.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -58,7 +60,7 @@ public:
     using word = std::uint64_t;
 
     static constexpr unsigned max_overtakes = Platform::model ? 3 : 512;
-    static constexpr std::chrono::microseconds patience{500};
+    static constexpr std::chrono::microseconds max_overtake_time{500};
 
     constexpr basic_adaptive_lock() noexcept = default;
     basic_adaptive_lock(const basic_adaptive_lock&) = delete;
@@ -66,17 +68,18 @@ public:
 
     void require_no_waiters(const char* name, const void* object) noexcept;
 
-    // Takes it if it is free and nobody waits: a CAS from there saves the load.
+    // Takes the mutex if it is free and there are no waiters; a CAS that expects this saves the
+    // load.
     bool take_free() noexcept;
 
-    // Takes it if it is free, before anybody who waits.
+    // Takes the mutex if it is free, even if there are waiters.
     bool barge() noexcept;
 
     BIDE_NOINLINE bool lock_slow(deadline until) noexcept; // false: timed out
 
     void unlock(const void* owner) noexcept {
         word expected = taken;
-        // Order: release [A1]; what was done under the lock is seen by who takes it.
+        // Order: release [adaptive_mutex.unlock]; the next owner sees what was done under the lock.
         if (!word_.compare_exchange_strong(expected, 0, std::memory_order_release,
                                            std::memory_order_relaxed)) {
             unlock_slow(owner);
@@ -112,7 +115,7 @@ private:
         return *static_cast<basic_adaptive_lock*>(t.queue);
     }
 
-    // The word, taken, with what is in the queue now and a head that has not been overtaken.
+    // The word of a mutex that is taken, with a head that was not overtaken if there are waiters.
     word taken_anew() const noexcept {
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
@@ -120,7 +123,7 @@ private:
     BIDE_NOINLINE void unlock_slow(const void* owner) noexcept;
     void hand_over() noexcept;
     bool try_as_head(node& w) noexcept;
-    void give_up_trying(node& w, bool impatient) noexcept;
+    void give_up_trying(node& w, bool overdue) noexcept;
     void withdraw(node& w) noexcept;
     void leave_queue(node& w) noexcept;
 
@@ -132,7 +135,7 @@ private:
 
 template <class Platform> bool basic_adaptive_lock<Platform>::take_free() noexcept {
     word expected = 0;
-    // Order: acquire [A1]; what was done under the lock before.
+    // Order: acquire [adaptive_mutex.unlock]; what was done under the lock before.
     return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                          std::memory_order_relaxed);
 }
@@ -141,7 +144,7 @@ template <class Platform> bool basic_adaptive_lock<Platform>::barge() noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & taken) == 0) {
-        // Order: acquire [A1]; as in take_free. Failure: look again.
+        // Order: acquire [adaptive_mutex.unlock]; as in take_free. Failure: look again.
         if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return true;
@@ -156,7 +159,7 @@ template <class Platform> bool basic_adaptive_lock<Platform>::lock_slow(deadline
         return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
     };
     if (!until.is_poll()) {
-        basic_spin<Platform>::briefly(worth_a_try); // not past those who queue already
+        basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
     }
     return barge() || thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) ==
                           wait_status::granted;
@@ -179,14 +182,15 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
             }
             next -= one_left; // the head is awake: let it float
         }
-        // Order: release [A1]; what was done under the lock is seen by who takes it. It ignores the
-        // queue's lock: who holds that decides by a CAS that sees this one. Failure: look again.
+        // Order: release [adaptive_mutex.unlock]; as in unlock(). It ignores the queue's lock,
+        // whose holder decides by a CAS that sees this. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             return;
         }
     }
-    // From here on the word is ours but for the mark of who wants the queue's lock.
+    // From here on only this thread changes the word, but for the bit that asks for the queue's
+    // lock.
     seen = lock_word::acquire(word_) & ~lock_word::both;
     if ((seen & queued) == 0) {
         lock_word::release_as(word_, 0);
@@ -206,17 +210,17 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
     hand_over();
 }
 
-// To the first in the queue that may have it. The caller has the mutex and the queue's lock, and
-// gives both away.
+// Hands the mutex to the first waiter that may have it. The caller gives up the mutex and the lock
+// of the queue, which it holds.
 template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
     basic_wake_list<Platform> granted;
     while (granted.empty() && !queue_.empty()) {
-        if (node& head = queue_.pop(); head.claim()) { // else its choice fell on another wait
+        if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
             head.commit();
             granted.push(head);
         }
     }
-    // Order: by release_as [L1], which is a release [A1], too.
+    // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
     lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
     granted.publish(wait_status::granted);
 }
@@ -229,12 +233,12 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(nod
         const bool is_free = (seen & taken) == 0;
         const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
         const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
-        if (is_free && !w.claim()) { // its choice fell on another wait, so it need not even queue
+        if (is_free && !w.claim()) { // its choice selected another wait: it need not queue
             lock_word::release(word_);
             return wait_status::waiting;
         }
-        // Order: acquire [A1], for the mutex. Where it lets go of the queue's lock, nothing was
-        // read or written behind it. Failure: look again.
+        // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the queue's
+        // lock, nothing was read or written under it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             if (is_free) {
@@ -259,7 +263,7 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(nod
     }
 }
 
-// Waits like waiter::park(), and tries to take the mutex whenever it was roused.
+// Waits as waiter::park() does, and tries to take the mutex each time it is roused.
 template <class Platform>
 bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     std::int64_t since = 0; // first roused
@@ -271,16 +275,17 @@ bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
         if (!w.is_complete()) {
             const std::int64_t now = Platform::now();
             since = since == 0 ? now : since;
-            const bool impatient = now - since >= std::chrono::nanoseconds(patience).count();
+            const bool overdue = now - since >= std::chrono::nanoseconds(max_overtake_time).count();
             if (!try_as_head(w)) {
-                give_up_trying(w, impatient);
+                give_up_trying(w, overdue);
             }
         }
     }
     return true;
 }
 
-// The head is awake: for a while it takes the mutex when it can. True: it has, or the wait is over.
+// The head is awake: it tries for a bounded time. Returns true if it has the mutex or was granted
+// it.
 template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
     bool mine = false;
     const bool over = basic_spin<Platform>::until([&]() noexcept {
@@ -294,9 +299,9 @@ template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& 
     return over;
 }
 
-// Back to sleep, unless the mutex is free now or the wait was decided meanwhile.
+// The head sleeps again, unless the mutex is free at this moment or the wait was decided.
 template <class Platform>
-void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool impatient) noexcept {
+void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexcept {
     word seen = lock_word::acquire(word_);
     if (!w.is_queued()) {
         lock_word::release(word_);
@@ -307,10 +312,10 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool impatient) noex
         const bool is_free = (seen & taken) == 0;
         word next = seen | taken;
         if (!is_free) {
-            next = (seen & ~(notified | lock_word::both)) | (impatient ? handoff : word{0});
+            next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
         }
-        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
-        // lock. Failure: look again.
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                         std::memory_order_relaxed)) {
             if (is_free) {
@@ -323,8 +328,8 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool impatient) noex
     }
 }
 
-// The caller has taken the mutex by itself and holds the queue's lock, of which it lets go. A stop
-// may have ended the wait meanwhile, and lost: the mutex was taken before.
+// The caller has taken the mutex without a grant. It holds the queue's lock and releases it here.
+// A stop that came meanwhile has no effect: the mutex was taken before.
 template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
     const bool in_time = w.is_queued();
     if (in_time) {
@@ -349,8 +354,8 @@ bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
     return true;
 }
 
-// Takes `w` out, with the queue's lock held, and lets go of that. Where `w` was the head and the
-// mutex floats, nobody else would come for it: the next in line is granted it.
+// Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If `w`
+// was the head and the mutex floats, the next waiter is granted it, for no other thread would try.
 template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
     const bool was_head = &queue_.front() == &w;
     queue_.remove(w);
@@ -364,8 +369,8 @@ template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) 
         } else if (was_head) {
             next = (next & taken) | (taken_anew() & ~taken);
         }
-        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
-        // lock. Failure: look again.
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                          std::memory_order_relaxed)) {
             continue;
@@ -382,7 +387,7 @@ template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) 
 template <class Platform>
 void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
                                                        const void* object) noexcept {
-    // Order: relaxed; a precondition is looked at, nothing is read behind it.
+    // Order: relaxed; a check of a precondition, nothing is read behind it.
     if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
         lock_word::acquire(word_);
         queue_.fatal_destroyed(name, object);

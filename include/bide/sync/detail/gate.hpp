@@ -1,30 +1,32 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_DETAIL_GATE_HPP
 #define BIDE_SYNC_DETAIL_GATE_HPP
 
-// What an event and a latch are made of: a gate that opens when a count comes down to zero, and
-// lets all who wait through at once. One word:
+// The wait of an event and of a latch: a gate that opens when a count reaches zero, and then lets
+// every waiter through. Its state is one word:
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
-//   queued     somebody waits
-//   count      how much is missing; the gate is open at zero
+//   queued     there are waiters
+//   count      what is missing; the gate is open at zero
 //
 //   queued count
 //     0      0    open
-//     0      n    closed, nobody waits
-//     1      n    closed, somebody waits, linked whenever the lock is free
+//     0      n    closed, no waiter
+//     1      n    closed, waiters; they are linked whenever the lock is free
 //     1      0    never: one step sets both to zero
 //
-// As with permits (permit_queue.hpp) the decision to wait is one CAS that fails if the gate opened:
-// it takes the lock and sets `queued` while the count is not zero. An arrival changes the same
-// word: by a CAS while nobody waits, under the lock otherwise. The step that makes the count zero
-// is the last touch of the gate, in both cases: who comes through may destroy it, once nobody is on
-// the way into the queue any more.
+// The decision to wait is one CAS, as in permit_queue.hpp. It takes the lock and sets `queued`
+// while the count is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the
+// same word: by a CAS if there are no waiters, under the lock otherwise. In both cases the step
+// that makes the count zero is the last access to the gate. So a waiter that comes through may
+// destroy the gate once no other thread is about to enter the queue.
 //
-// An arrival at an open gate changes nothing, but is a step of the word all the same [G1]. Against
-// a thread that shuts the gate, looks for what the arrival announces, and waits:
+// An arrival at an open gate changes no bit, but it is a step of the word all the same
+// [gate.arrive]. Consider a thread that shuts the gate, looks for what the arrival announces, and
+// waits:
 //
 //   arrive, then shut    the look finds what was done before the arrival
-//   shut, then arrive    the arrival finds the gate shut, and opens it
+//   shut, then arrive    the arrival finds the gate shut and opens it
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -60,19 +62,20 @@ public:
     basic_gate(const basic_gate&) = delete;
     basic_gate& operator=(const basic_gate&) = delete;
 
+    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters(const char* name, const void* object) noexcept;
 
-    // Order: acquire [G1]; what was done before the gate was opened, where true.
+    // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
-    // Takes n off the count. False: fewer are missing, and the count is as it was; but as any other
-    // arrival it comes before the next shut().
+    // Lowers the count by n. Returns false if the count is less than n; the count stays then, but
+    // this arrival comes before the next shut() as every other does.
     bool arrive(word n) noexcept;
 
-    // A count of one where it was open. Where it is closed, nothing changes.
+    // Sets the count to one if the gate is open. Otherwise nothing changes.
     // Requires: the count never was more than one.
-    // Order: acquire [G1]; each shut() comes after every arrival before it, also after one that another
-    // shut() has ended.
+    // Order: acquire [gate.arrive]; each shut() comes after every arrival before it, also after an
+    // arrival that another shut() has ended.
     void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
 
     void wait() noexcept { wait_until(deadline::never()); }
@@ -91,7 +94,10 @@ public:
         return {ops, wait_target{this, this, 1}};
     }
 
+    // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
     wait_status enqueue(node& w) noexcept;
+    // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
+    // later enqueue() refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
 
 private:
@@ -116,7 +122,7 @@ private:
         return result_of(what);
     }
 
-    // Under the lock, with somebody queued until now: the word without `w`.
+    // Requires: the lock is held and `w` is queued. Returns the word after `w` left the queue.
     word without(node& w, word seen) noexcept {
         queue_.remove(w);
         return seen & ~(lock::both | (queue_.empty() ? queued : word{0}));
@@ -131,19 +137,21 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
         const bool enough = seen / one >= n;
-        // Order: release [G1]; what was done before is seen by each waiter that comes through, and
-        // by each caller that shuts it; hence a step also where nothing changes. It ignores the
-        // lock: its holder has not decided to wait yet. Failure: look again.
+        // Order: release [gate.arrive]; what was done before is seen by each waiter that comes
+        // through, and by each thread that shuts the gate. For these the step is made even if no
+        // bit changes. It ignores the lock, for its holder has not decided to wait yet. Failure:
+        // look again.
         if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return enough;
         }
     }
     seen = lock::acquire(word_);
-    while ((seen & queued) == 0) { // who waited has given up
+    while ((seen & queued) == 0) { // the waiters have left meanwhile
         const bool enough = seen / one >= n;
         const word next = (enough ? seen - n * one : seen) & ~lock::both;
-        // Order: release [G1] and [L1]; as above, and it lets go of the lock.
+        // Order: release [gate.arrive] and [lock_bits.release]; as above, and the step releases the
+        // lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
@@ -166,13 +174,13 @@ template <class Platform> wait_status basic_gate<Platform>::enqueue(node& w) noe
     word seen = lock::acquire(word_);
     for (;;) {
         const bool open = seen / one == 0;
-        if (open && !w.claim()) { // its choice fell on another wait, so it need not even queue
+        if (open && !w.claim()) { // its choice selected another wait, so this one need not queue
             lock::release(word_);
             return wait_status::waiting;
         }
         const word next = open ? seen & ~lock::both : seen | queued;
-        // Order: acquire [G1]; what was done before the gate opened. Where it lets go of the lock,
-        // nothing was read or written behind it. Failure: look again.
+        // Order: acquire [gate.arrive]; the waiter sees what was done before the gate opened. If
+        // the step releases the lock, nothing was read or written under it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             if (open) {
@@ -211,7 +219,7 @@ template <class Platform> bool basic_gate<Platform>::cancel(node& w, wait_status
 
 template <class Platform>
 void basic_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
-    // Order: relaxed; a precondition is looked at, nothing is read behind it.
+    // Order: relaxed; a check of a precondition, nothing is read behind it.
     if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
         lock::acquire(word_);
         queue_.fatal_destroyed(name, object);

@@ -1,44 +1,44 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 #define BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 
-// A count of permits and the queue of those who wait for some: what a semaphore is, and what a
-// mutex (one permit) and a shared mutex (a reader takes one, a writer all) are made of. Permits
-// that are given while somebody waits go to the head of the queue and never show up in the count.
-// (The batch semaphore of blitz-io and Tokio, with the decision to wait moved into one word.)
+// A count of permits and the queue of their waiters. A semaphore consists of it, and so do a mutex
+// (one permit) and a shared mutex (a reader takes one permit, a writer takes all). If there are
+// waiters, released permits go to the head of the queue and never appear in the count. (It is the
+// batch semaphore of blitz-io and Tokio, with the decision to wait moved into one word.)
 //
 // That word:
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
-//   queued     somebody waits
-//   closed     no more acquires
-//   count      queued clear: free permits; queued set: how many wait
+//   queued     there are waiters
+//   closed     every acquire fails
+//   count      queued clear: the free permits; queued set: the number of waiters
 //
 //   queued closed count
-//     0      0      n    n permits are free, nobody waits
-//     1      0      n    no permit is free, n > 0 wait, linked whenever the lock is free
-//     0      1      n    closed; n permits were given back, nobody waits
-//     1      1           never: closing fails everybody, and nobody queues afterwards
+//     0      0      n    n permits are free, no waiter
+//     1      0      n    no permit is free, n > 0 waiters, linked whenever the lock is free
+//     0      1      n    closed; n permits were given back, no waiter
+//     1      1           never: close() fails every waiter, and nothing queues afterwards
 //
-// "A permit is free while somebody waits" cannot be written down in it. That is also why no wakeup
-// is lost. The trap is the window between finding too few permits and being in the queue: a release
-// that falls into it sees no waiter and puts its permits where the waiter has already looked. Here
-// one CAS of the waiter's takes what is free and, where that is not enough, sets `queued` in the
-// same step, with the queue's lock taken in it or held before. A release is a change of the same
-// word:
+// The word has no state "a permit is free and there are waiters". That is why no wakeup is lost.
+// The danger is the time between the moment when a waiter finds too few permits and the moment when
+// it is in the queue. A release in that time sees no waiter, and puts its permits where the waiter
+// has looked already. Here the waiter makes one CAS. It takes the free permits and, if these are
+// too few, sets `queued` in the same step; the lock of the queue is taken in that step or held
+// before. A release changes the same word:
 //
 //   release, then the waiter's CAS    the CAS takes the permits, or fails and is made again
-//   the waiter's CAS, then release    it finds `queued`, goes for the lock, and by the time it gets
-//                                     it the waiter is linked, for the lock was held until it was
+//   the waiter's CAS, then release    the release finds `queued` and acquires the lock; the waiter
+//                                     held the lock until it was linked, so the release finds it
 //
-// There is no second variable to be read too early, hence no pair and no seq_cst: acquire and
-// release on one word are enough, and an uncontended acquire or release is one CAS that takes no
-// lock.
+// No second variable can be read too early. So acquire and release on one word are enough; no
+// seq_cst is needed. An uncontended acquire or release is one CAS that takes no lock.
 //
-// Last touches. A release without waiters ends with its CAS, one with waiters lets go of the lock
-// by the step that also leaves the surplus; only then are the grants published, each by one
-// exchange on the waiter's own word (core/waiter.hpp), and sleepers woken by address. So whoever
-// sees its acquire succeed may destroy the semaphore, whatever the releasers are still doing. (A
-// fetch_add would let others spend the permits before the releaser had finished.)
+// Last access. A release without waiters ends with its CAS. A release with waiters releases the
+// lock by the step that also leaves the surplus. Only then does it publish the grants, each by one
+// exchange on the waiter's own word (core/waiter.hpp), and wake sleepers by address. So a caller
+// whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (With a
+// fetch_add another thread could take the permits before the releaser had finished.)
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -57,7 +57,7 @@ namespace detail {
 
 template <class Platform> class basic_permit_queue {
 public:
-    using node = basic_waiter<Platform>; // its amount: the permits asked for, at most max()
+    using node = basic_waiter<Platform>; // its amount: the permits that it asks for, at most max()
     using word = std::uint64_t;
 
     static constexpr std::ptrdiff_t max() noexcept {
@@ -69,44 +69,44 @@ public:
     basic_permit_queue(const basic_permit_queue&) = delete;
     basic_permit_queue& operator=(const basic_permit_queue&) = delete;
 
-    // For destructors: terminates with the primitive's name where somebody waits.
+    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters(const char* name, const void* object) const noexcept {
         if (const auto waiting = count_if(queued); waiting != 0) {
             fatal_destroyed(name, object, waiting);
         }
     }
 
-    // Snapshots.
+    // Snapshots: each may be outdated when the caller reads it.
     std::ptrdiff_t available() const noexcept { return static_cast<std::ptrdiff_t>(count_if(0)); }
     std::size_t waiters() const noexcept { return static_cast<std::size_t>(count_if(queued)); }
     bool is_closed() const noexcept { return (snapshot() & closed) != 0; }
 
-    // Takes n if they are free, nobody waits and it is not closed.
+    // Takes n permits if they are free, there are no waiters, and it is not closed.
     bool try_take(word n) noexcept;
 
-    // Gives n. False: more than `limit` would be free, nothing was done.
+    // Gives n permits. Returns false, and does nothing, if more than `limit` would be free.
     bool give(word n, word limit = max()) noexcept;
 
-    // Gives n, or as many of them as fit below max().
+    // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
-    // As give() where the count is most likely `free` and the queue empty: a CAS from there saves the
-    // load.
-    // False: it is not, or somebody waits; nothing was done.
+    // As try_take() and give(), if the count most likely is `free` and there are no waiters: a CAS
+    // that expects this saves the load. Returns false, and does nothing, if the word differs.
     bool take_known(word free, word n) noexcept;
     bool give_known(word free, word n) noexcept;
 
-    // Queues `w` (answers waiting), or completes it at once (answers and settles its outcome).
+    // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
     wait_status enqueue(node& w) noexcept;
 
-    // Ends the wait of `w`; what it had in part goes to those behind. False: it is decided already,
-    // or not queued yet, and queueing it will be refused with `why`.
+    // Cancels the wait of `w`. What it had been granted in part goes to the waiters behind it.
+    // Returns false if the wait is decided, or if `w` is not queued yet; then a later enqueue()
+    // refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
 
-    // Fails who waits and who comes. True the first time.
+    // Fails every present and later waiter. Returns true if this call closed it.
     bool close() noexcept;
 
-    // Takes up to n free ones away; says how many.
+    // Removes up to n free permits. Returns how many.
     word forget(word n) noexcept;
 
     // For wait_ops; target.queue is the permit_queue.
@@ -135,7 +135,7 @@ private:
         return *static_cast<basic_permit_queue*>(t.queue);
     }
 
-    // Order: relaxed; a number that may be old by the time it is looked at.
+    // Order: relaxed; the number may be outdated when it is read.
     word snapshot() const noexcept { return word_.load(std::memory_order_relaxed); }
     word count_if(word which) const noexcept {
         const word seen = snapshot();
@@ -154,7 +154,8 @@ template <class Platform> bool basic_permit_queue<Platform>::try_take(word n) no
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
-        // Order: acquire [S1]; what was done before the permits were released. Failure: look again.
+        // Order: acquire [permit.release]; what was done before the permits were released. Failure:
+        // look again.
         if (n == 0 || word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
                                                   std::memory_order_relaxed)) {
             return true;
@@ -166,7 +167,7 @@ template <class Platform> bool basic_permit_queue<Platform>::try_take(word n) no
 template <class Platform>
 bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
     word expected = free * one;
-    // Order: acquire [S1]; as in try_take.
+    // Order: acquire [permit.release]; as in try_take.
     return word_.compare_exchange_strong(expected, expected - n * one, std::memory_order_acquire,
                                          std::memory_order_relaxed);
 }
@@ -174,7 +175,7 @@ bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
 template <class Platform>
 bool basic_permit_queue<Platform>::give_known(word free, word n) noexcept {
     word expected = free * one;
-    // Order: release [S1]; as in give.
+    // Order: release [permit.release]; as in give.
     return word_.compare_exchange_strong(expected, expected + n * one, std::memory_order_release,
                                          std::memory_order_relaxed);
 }
@@ -186,8 +187,9 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
         if (seen / one > limit - n) {
             return false;
         }
-        // Order: release [S1]; what was done before is seen by who takes the permits. It ignores
-        // the lock: a waiter that holds it has not decided yet, and its CAS will see this one.
+        // Order: release [permit.release]; what was done before is seen by the caller that takes
+        // the permits. It ignores the lock: a waiter that holds the lock has not decided yet, and
+        // its CAS sees this step.
         if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             return true;
@@ -196,7 +198,7 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
     return give_slow(n, limit);
 }
 
-// Decides and queues, or completes at once.
+// Decides, and enqueues or settles.
 template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node& w) noexcept {
     const word need = static_cast<word>(w.amount);
     bool locked = false;
@@ -216,15 +218,15 @@ template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node
         if (enough) {
             next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
         }
-        if (enough && !w.claim()) { // its choice fell on another wait, so it need not even queue
+        if (enough && !w.claim()) { // its choice selected another wait, so this one need not queue
             if (locked) {
                 lock::release(word_);
             }
             return wait_status::waiting;
         }
-        // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
-        // lock. Where it lets go of the lock, nothing was read or written behind it. Failure: look
-        // again.
+        // Order: acquire [permit.release], for the permits that are taken, and [lock_bits.release],
+        // for the queue under the lock. If the step releases the lock, nothing was read or written
+        // under it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             if (enough) {
@@ -253,8 +255,8 @@ template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node
     }
 }
 
-// Hands `free` permits to the head of the queue and on, in part where need be. Under the lock, with
-// `waiting` in the queue; returns the word to leave.
+// Grants `free` permits from the head of the queue on; the last waiter may get a part of what it
+// asked for. Requires: the lock is held, and `waiting` waiters are queued. Returns the next word.
 template <class Platform>
 auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& granted) noexcept
     -> word {
@@ -271,7 +273,7 @@ auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& gra
             head.commit();
             free -= missing;
             granted.push(head);
-        } else { // its choice fell on another wait: what it had in part goes on
+        } else { // its choice selected another wait: the next waiter gets what this one had
             free += static_cast<word>(head.amount) - missing;
         }
     }
@@ -284,7 +286,8 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     while ((seen & queued) == 0) {
         const bool overflow = seen / one > limit - n;
         const word next = (overflow ? seen : seen + n * one) & ~lock::both;
-        // Order: release [S1] and [L1]; as in give, and it lets go of the lock.
+        // Order: release [permit.release] and [lock_bits.release]; as in give, and the step
+        // releases the lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
@@ -306,8 +309,8 @@ template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n
     }
 }
 
-// Takes `w` out, with the lock held and `waiting` in the queue, serves on with what it had, lets
-// go.
+// Takes `w` out of the queue, grants what it had to the waiters behind it, and releases the lock.
+// Requires: the lock is held, and `waiting` waiters are queued.
 template <class Platform>
 void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     queue_.remove(w);
@@ -318,7 +321,7 @@ void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
     granted.publish(wait_status::granted);
 }
 
-// The end of a wait by its owner, a stop or a time-out. True: decided by this call.
+// Cancels a wait for its owner, a stop or a time-out. Returns true if this call decided it.
 template <class Platform>
 bool basic_permit_queue<Platform>::cancel(node& w, wait_status why) noexcept {
     const word seen = lock::acquire(word_);
@@ -334,8 +337,8 @@ bool basic_permit_queue<Platform>::cancel(node& w, wait_status why) noexcept {
 template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
     word seen = lock::acquire(word_);
     while ((seen & queued) == 0) {
-        // Order: release [S1]; what was done before is seen by whom it refuses. Of the queue
-        // behind the lock nothing was read or written. Failure: look again.
+        // Order: release [permit.release]; what was done before is seen by every acquire that
+        // fails. Nothing was read or written under the lock. Failure: look again.
         if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
@@ -357,7 +360,8 @@ template <class Platform> auto basic_permit_queue<Platform>::forget(word n) noex
     while ((seen & queued) == 0) {
         const word free = seen / one;
         const word taken = free < n ? free : n;
-        // Order: acquire [S1]; it takes permits as an acquire does. Failure: look again.
+        // Order: acquire [permit.release]; it takes permits as an acquire does. Failure: look
+        // again.
         if (word_.compare_exchange_weak(seen, seen - taken * one, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return taken;

@@ -1,0 +1,220 @@
+// Coroutines that wait: where they resume, and chains of them.
+
+#include "support/catch.hpp"
+#include "support/channel_waits.hpp"
+#include "support/coroutines.hpp"
+#include "support/gate.hpp"
+
+#include <bide/channel/channel.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace test::channel_waits;
+
+TEST_CASE(
+    "channel: a coroutine resumes where it asked to, else where its promise says, else inside "
+    "the call that served it") {
+    test::manual_executor asked;
+    test::manual_executor named;
+    channel ch(0);
+    recv_ending ends[4];
+    auto by_option = hold(ch.async_recv().resume_on(asked), ends[0]);
+    using on = test::held_on<test::manual_executor>;
+    using on_pointer = test::held_on_pointer<test::manual_executor>;
+    auto by_promise = await_on<on, test::manual_executor&>(named, ch.async_recv(), ends[1]);
+    auto by_pointer =
+        await_on<on_pointer, test::manual_executor*>(&named, ch.async_recv(), ends[2]);
+    auto nowhere = hold(ch.async_recv(), ends[3]);
+    by_option.start();
+    by_promise.start();
+    by_pointer.start();
+    nowhere.start();
+    for (int i = 0; i < 4; ++i) {
+        REQUIRE(ch.try_send(i));
+    }
+    CHECK(has(ends[3], 3));
+    CHECK_FALSE((ends[0].done || ends[1].done || ends[2].done));
+    CHECK(asked.run_all() == 1);
+    CHECK(named.run_all() == 2);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(has(ends[i], i));
+    }
+}
+
+TEST_CASE("channel: a coroutine that need not wait does not suspend") {
+    test::manual_executor later;
+    channel ch(2);
+    send_ending send;
+    recv_ending recv;
+    ending<std::size_t> recv_n;
+    ints out;
+    let_go(ch.async_send(1).resume_on(later), send);
+    let_go(ch.async_recv().resume_on(later), recv);
+    CHECK(is_sent(send));
+    CHECK(has(recv, 1));
+    let_go(ch.async_recv_n(out, 0).resume_on(later), recv_n); // none of none
+    REQUIRE(recv_n.done);
+    CHECK(*recv_n.out == 0);
+    CHECK(later.size() == 0);
+}
+
+TEST_CASE("channel: a coroutine receives many at once, at most as many as it asked for") {
+    const std::size_t max = GENERATE(1u, 2u, 3u, 9u);
+    channel ch(3);
+    ints out{-1};
+    ending<std::size_t> at_once;
+    fill(ch);
+    let_go(ch.async_recv_n(out, max), at_once);
+    REQUIRE(at_once.done);
+    const std::size_t first = std::min<std::size_t>(max, 3);
+    CHECK(*at_once.out == first);
+    CHECK(out.size() == 1 + first);
+    take_all(ch);
+    out.clear();
+    ending<bide::result<std::size_t>> later;
+    let_go(ch.async_recv_n(out, max).with_timeout(1h), later);
+    CHECK_FALSE(later.done);
+    ints items = numbers(0, 3);
+    CHECK(ch.try_send_n(items) == 3);
+    REQUIRE(later.done);
+    CHECK(later.out->value() == first);
+    CHECK(out == numbers(0, static_cast<int>(first)));
+    CHECK(ch.size() == 3 - first);
+}
+
+TEST_CASE("channel: a coroutine that is resumed may send, receive, close and destroy the channel") {
+    SECTION("send and receive") {
+        channel ch(1);
+        ints seen;
+        [](channel& at, ints& out) -> test::detached {
+            const std::optional<int> got = co_await at.async_recv();
+            out.push_back(*got);
+            out.push_back(at.try_send(*got + 1) ? 1 : 0);
+            const std::optional<int> again = co_await at.async_recv();
+            out.push_back(*again);
+            at.close();
+        }(ch, seen);
+        CHECK(ch.try_send(5));
+        CHECK(seen == ints{5, 1, 6});
+        CHECK(ch.is_closed());
+    }
+    SECTION("destroy, as a receiver") {
+        const std::size_t capacity = GENERATE(0u, 1u, 3u);
+        auto ch = std::make_unique<channel>(capacity);
+        [](std::unique_ptr<channel>& at) -> test::detached {
+            const std::optional<int> got = co_await at->async_recv();
+            if (got == 5) {
+                at.reset();
+            }
+        }(ch);
+        channel& here = *ch;
+        CHECK(here.try_send(5));
+        CHECK(ch == nullptr);
+    }
+    SECTION("destroy, as a sender") {
+        const std::size_t capacity = GENERATE(0u, 1u, 3u);
+        auto ch = std::make_unique<channel>(capacity);
+        fill(*ch);
+        [](std::unique_ptr<channel>& at) -> test::detached {
+            const auto got = co_await at->async_send(5);
+            if (got) {
+                at.reset();
+            }
+        }(ch);
+        channel& here = *ch;
+        CHECK(here.try_recv());
+        CHECK(ch == nullptr);
+    }
+    SECTION("destroy, when it is closed") {
+        auto ch = std::make_unique<channel>(1u);
+        [](std::unique_ptr<channel>& at) -> test::detached {
+            const std::optional<int> got = co_await at->async_recv();
+            if (!got) {
+                at.reset();
+            }
+        }(ch);
+        channel& here = *ch;
+        CHECK(here.close());
+        CHECK(ch == nullptr);
+    }
+}
+
+// ---- Chains
+
+TEST_CASE("channel: a chain of a thousand channels passes a value on in constant stack space") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u);
+    constexpr int length = 1'000;
+    std::deque<channel> chain;
+    for (int i = 0; i <= length; ++i) {
+        chain.emplace_back(capacity);
+    }
+    for (std::size_t i = 0; i < length; ++i) {
+        [](channel& from, channel& to) -> test::detached {
+            const std::optional<int> got = co_await from.async_recv();
+            const auto went = co_await to.async_send(*got + 1);
+            static_cast<void>(went);
+        }(chain[i], chain[i + 1]);
+    }
+    CHECK(chain.front().try_send(1));
+    CHECK(chain.back().try_recv().value() == length + 1);
+}
+
+TEST_CASE("channel: a sieve of coroutines finds the primes") {
+    const test::watchdog guard;
+    const std::size_t capacity = GENERATE(0u, 1u, 5u);
+    std::deque<channel> between;
+    between.emplace_back(capacity);
+    [](channel& to) -> test::detached {
+        for (int i = 2;; ++i) {
+            const auto went = co_await to.async_send(i);
+            if (!went) {
+                co_return;
+            }
+        }
+    }(between.back());
+    ints primes;
+    for (int i = 0; i < 60; ++i) {
+        channel& last = between.back();
+        const auto prime = last.try_recv(); // there is one: every coroutine has run until it waits
+        REQUIRE(prime);
+        primes.push_back(*prime);
+        channel& next = between.emplace_back(capacity);
+        [](channel& from, channel& to, int by) -> test::detached {
+            for (;;) {
+                const std::optional<int> got = co_await from.async_recv();
+                if (!got) {
+                    to.close();
+                    co_return;
+                }
+                if (*got % by == 0) {
+                    continue;
+                }
+                const auto went = co_await to.async_send(*got);
+                if (!went) {
+                    from.close();
+                    co_return;
+                }
+            }
+        }(last, next, *prime);
+    }
+    between.back().close(); // which closes all, one after the other
+    between.front().close();
+    ints expected;
+    for (int n = 2; expected.size() < primes.size(); ++n) {
+        if (std::none_of(expected.begin(), expected.end(), [n](int p) { return n % p == 0; })) {
+            expected.push_back(n);
+        }
+    }
+    CHECK(primes == expected);
+    for (channel& ch : between) {
+        take_all(ch); // and no coroutine waits in any
+    }
+}
