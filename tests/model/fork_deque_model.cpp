@@ -110,7 +110,7 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
         push_all(d, all);
         steal(d);
         steal(d);
-        MODEL_REQUIRE(d.pop(7) == fork_pop::mine_published);
+        MODEL_REQUIRE(d.pop(7) == fork_pop::popped_and_published);
         join(d, all[6]);
         join(d, all[5]);
         model::thread thief([&] {
@@ -311,7 +311,7 @@ TEST_CASE("fork_deque: a published job is seen by who goes to sleep, or wakes it
         unsigned woken = none;
         {
             model::thread forking([&] {
-                MODEL_REQUIRE(d.pop(3) == fork_pop::mine_published);
+                MODEL_REQUIRE(d.pop(3) == fork_pop::popped_and_published);
                 woken = i.wake_one();
             });
             i.announce(0, false, false);

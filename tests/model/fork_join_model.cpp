@@ -1,9 +1,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/fork_job.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/fork_place.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
@@ -44,9 +43,9 @@ struct nobody_stands_in : pool::owner {
 struct lanes {
     nobody_stands_in owner;
     pool all{owner, {1, true, nullptr, 0}};
-    lane a{all, nullptr};
-    lane b{all, nullptr};
-    lane c{all, nullptr};
+    lane a{all.queues(), nullptr};
+    lane b{all.queues(), nullptr};
+    lane c{all.queues(), nullptr};
 };
 
 template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(&on, f, g); }
@@ -200,7 +199,7 @@ void leapfrog(bool forks_after) {
     this_thread() = 1;
     model::thread thief([&] {
         this_thread() = 2;
-        b = std::make_unique<lane>(l.all, nullptr);
+        b = std::make_unique<lane>(l.all.queues(), nullptr);
         if (rob(l.a, *b) && forks_after) {
             fork(
                 *b, [] {},
@@ -240,11 +239,11 @@ void forked_beside(bool brief, bool is_newest = true) {
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
     if (!is_newest) {
-        all.lane_here();
+        all.thread_lane();
         all.put_lane(*all.take_lane()); // which stays empty
     }
     model::thread working([&] { all.run(all.workers()[0]); });
-    lane& mine = *all.lane_here();
+    lane& mine = *all.thread_lane();
     mine.set_brief(brief);
     const auto arm = [&] {
         ran = ran + 1;
@@ -255,7 +254,7 @@ void forked_beside(bool brief, bool is_newest = true) {
     working.join();
     mine.wait(forked, 0);
     MODEL_REQUIRE(ran == 1);
-    all.leave_lane();
+    all.drop_thread_lane();
     MODEL_REQUIRE(all.idle().sleepers() == 0);
 }
 
@@ -276,7 +275,7 @@ void published_by_pop() {
     nobody_stands_in owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
-    lane& mine = *all.lane_here();
+    lane& mine = *all.thread_lane();
     const auto arm = [&] {
         ran = ran + 1;
         all.stop();
@@ -298,7 +297,7 @@ void published_by_pop() {
     MODEL_REQUIRE(mine.wait(arms[1], 1) == job::end::returned);
     mine.give_back(*first);
     MODEL_REQUIRE(mine.wait(arms[0], 0) == job::end::returned);
-    all.leave_lane();
+    all.drop_thread_lane();
 }
 
 } // namespace
@@ -311,14 +310,14 @@ TEST_CASE("fork_join: what a pop publishes reaches a worker that goes to sleep",
 
 namespace {
 
-using site = bide::detail::basic_fork_site<platform>;
+using site = bide::detail::basic_fork_call_site<platform>;
 
 // What a thread from elsewhere does: a lane for one join, on which it forks and waits.
 template <class F, class G> void join_from_elsewhere(pool& in, site& from, F f, G g) {
-    const bide::detail::basic_lane_loan<platform> lent(in, false);
+    const bide::detail::basic_scoped_lane<platform> lent(in, false);
     MODEL_REQUIRE(lent.get() != nullptr && lent.get()->depth() == 0);
-    const bide::detail::basic_fork_session<platform> session(*lent.get(), from);
-    fork(*bide::detail::basic_fork_place<platform>::here().lane, f, g);
+    const bide::detail::basic_fork_scope<platform> session(*lent.get(), from);
+    fork(*bide::detail::basic_fork_context<platform>::here().lane, f, g);
 }
 
 // So many callers, and workers that end when the last of the callers has left.
@@ -334,7 +333,7 @@ struct callers {
     void call(int n) {
         join_from_elsewhere(all, from, [] {}, [this, n] { ran[n] = ran[n] + 1; });
         MODEL_REQUIRE(ran[n] == 1);
-        MODEL_REQUIRE(bide::detail::basic_fork_place<platform>::here().lane == nullptr);
+        MODEL_REQUIRE(bide::detail::basic_fork_context<platform>::here().lane == nullptr);
         if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             all.stop();
         }
@@ -368,7 +367,7 @@ void lent_again() {
     pool all(owner, {1, true, nullptr, 0});
     site from;
     var<int> ran{0};
-    lane mine(all, nullptr);
+    lane mine(all.queues(), nullptr);
     lane& lent = *all.take_lane();
     all.put_lane(lent);
     const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };

@@ -398,14 +398,14 @@ TEST_CASE("idle: who is blocked is found by the last sleeper, or has found that 
         i.announce(0, false, false);
         model::thread blocking([&] {
             blocked = 1;
-            asleep = i.away(1);
+            asleep = i.add_blocked(1);
         });
         MODEL_REQUIRE(i.wake_one() == 0);
-        const bool is_short = i.is_short();
-        MODEL_REQUIRE(!is_short || blocked == 1);
+        const bool needs_replacement = i.needs_replacement();
+        MODEL_REQUIRE(!needs_replacement || blocked == 1);
         blocking.join();
-        MODEL_REQUIRE(asleep == 0 || is_short);
-        MODEL_REQUIRE(i.away(-1) == 0 && !i.is_short());
+        MODEL_REQUIRE(asleep == 0 || needs_replacement);
+        MODEL_REQUIRE(i.add_blocked(-1) == 0 && !i.needs_replacement());
     });
 }
 

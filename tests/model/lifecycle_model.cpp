@@ -42,7 +42,7 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// The least that is a pool. A push or a nudge reads the word after its own step, a worker that finds
+// The least that is a pool. A push or a wake_any reads the word after its own step, a worker that finds
 // nothing announces in it before it looks again, as in idle.hpp.
 class small_pool {
 public:
@@ -51,33 +51,33 @@ public:
         bide::detail::basic_counter<platform> completed;
         registry_type tasks;
     };
-    struct place {
+    struct thread_role {
         const small_pool* pool = nullptr;
-        worker* mine = nullptr;
-        static place& here() noexcept { return platform::local<place>(); }
+        worker* owned = nullptr;
+        static thread_role& here() noexcept { return platform::local<thread_role>(); }
     };
 
     explicit small_pool(unsigned n) : workers_(n) {}
 
     std::deque<worker>& workers() noexcept { return workers_; }
-    worker* mine() const noexcept { return place::here().mine; }
+    worker* current_worker() const noexcept { return thread_role::here().owned; }
     void push_local(worker&, bide::runnable& r) noexcept { push(r); }
     void push(bide::runnable& r) noexcept {
         queue_.push(r);
-        nudge();
+        wake_any();
     }
-    void nudge() noexcept {
+    void wake_any() noexcept {
         if (word_.load(std::memory_order_seq_cst) != 0) {
             word_.exchange(0, std::memory_order_seq_cst);
         }
     }
     std::size_t queued() const noexcept { return queue_.size(); }
-    bide::runnable* left_over() noexcept { return queue_.pop(); }
+    bide::runnable* take_unrun() noexcept { return queue_.pop(); }
     void stop() noexcept {}
 
     // A worker runs what is queued, and falls asleep if there is nothing more.
     template <class FoundNothing> void step(unsigned n, FoundNothing&& found_nothing) {
-        place::here() = {this, &workers_[n]};
+        thread_role::here() = {this, &workers_[n]};
         while (bide::runnable* const r = queue_.pop()) {
             r->run.wake();
         }
@@ -86,7 +86,7 @@ public:
         if (queued() != 0) {
             word_.fetch_and(~(1U << n), std::memory_order_seq_cst);
         }
-        place::here() = {};
+        thread_role::here() = {};
     }
     bool is_asleep(unsigned n) const noexcept {
         return (word_.load(std::memory_order_relaxed) >> n & 1) != 0;
@@ -101,7 +101,7 @@ private:
 // A scheduler by hand: what its workers and its threads do is the model's to say.
 class by_hand final : public header::home_type {
 public:
-    using place = small_pool::place;
+    using thread_role = small_pool::thread_role;
 
     explicit by_hand(unsigned workers)
         : all(workers),
@@ -112,9 +112,9 @@ public:
     }
     // In a thread for what blocks.
     void block(bide::runnable& r) noexcept {
-        place::here() = {&all, nullptr};
+        thread_role::here() = {&all, nullptr};
         r.run.wake();
-        place::here() = {};
+        thread_role::here() = {};
     }
     // True: all has ended. A first call at least closes it.
     bool shutdown(deadline until = deadline::poll()) noexcept {
@@ -148,7 +148,7 @@ public:
 
 private:
     registry_type& registry() noexcept override { return life.registry(); }
-    bool is_here() const noexcept override { return place::here().pool == &all; }
+    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }
 };
@@ -365,7 +365,7 @@ TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may
         });
         s->shutdown();
         s->step(0);
-        model::assume(s->life.outside().ended == 1);
+        model::assume(s->life.external().ended == 1);
         if (!s->shutdown()) { // the worker was asleep before
             model::assume(!s->all.is_asleep(0));
         }
@@ -546,7 +546,7 @@ using pool = bide::detail::basic_pool<platform>;
 class scheduler final : public header::home_type, pool::owner {
 public:
     using lifecycle = bide::detail::basic_lifecycle<platform>;
-    using place = pool::place;
+    using thread_role = pool::thread_role;
 
     explicit scheduler(unsigned workers)
         : all(*this, {workers, true, nullptr, 0}),
@@ -557,9 +557,9 @@ public:
         threads_.push_back(std::make_unique<model::thread>([this] {
             bed_.park();
             if (bide::runnable* const r = blocking_) {
-                place::here() = {&all, nullptr};
+                thread_role::here() = {&all, nullptr};
                 r->run.wake();
-                place::here() = {};
+                thread_role::here() = {};
             }
         }));
     }
@@ -568,7 +568,7 @@ public:
     ~scheduler() { shutdown(); }
 
     void start_blocking(header& t) {
-        const lifecycle::visit here(life);
+        const lifecycle::external_call here(life);
         if (life.admit()) {
             blocking_ = &t.to_run();
             bed_.unpark();
@@ -594,7 +594,7 @@ public:
 
 private:
     registry_type& registry() noexcept override { return life.registry(); }
-    bool is_here() const noexcept override { return place::here().pool == &all; }
+    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }
     bool replace(pool::worker&) noexcept override { return false; }

@@ -2,12 +2,9 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/sched/detail/driver_lock.hpp>
+#include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/timer_leader.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/detail/worker_ownership.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
@@ -115,7 +112,7 @@ TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
         const auto visit = [&] {
-            if (bide::driver* const io = seat.enter()) {
+            if (bide::driver* const io = seat.try_enter()) {
                 io->wake();
                 io->wait(deadline::poll());
                 seat.leave();
@@ -138,10 +135,10 @@ TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by
         bide::basic_idle<platform> idle(2);
         unsigned woken = idle.none;
         bool taken = false;
-        MODEL_REQUIRE(seat.enter() == &d);
+        MODEL_REQUIRE(seat.try_enter() == &d);
         model::thread sleeping([&] {
             idle.announce(1, false, false);
-            taken = seat.enter() != nullptr;
+            taken = seat.try_enter() != nullptr;
         });
         seat.leave();
         if (seat.is_free()) {
@@ -168,10 +165,10 @@ struct schedule {
     // True: nobody keeps that time, somebody is to be woken.
     bool add(std::int64_t t) noexcept {
         next.store(t, std::memory_order_seq_cst);
-        return keep_alive.misses(t);
+        return keep_alive.wakes_after(t);
     }
     void keep(std::int64_t& mine) noexcept {
-        keep_alive.keep(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
+        keep_alive.lead(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
     }
 };
 
@@ -224,7 +221,7 @@ void passed_on(int passers, bool there) {
     var<int> tries{0};
     atomic<bool> is_replaced{false};
     const auto pass = [&] {
-        const bool passed = worker_ownership.pass_on([&] {
+        const bool passed = worker_ownership.transfer([&] {
             tries = tries + 1;
             return there;
         });
@@ -274,7 +271,7 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
         var<int> used{0};
         atomic<int> passed{0};
         const auto pass = [&] {
-            worker_ownership.pass_on([&] {
+            worker_ownership.transfer([&] {
                 used = used + 1;
                 passed.fetch_add(1, std::memory_order_relaxed);
                 return true;
@@ -296,13 +293,13 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
                 waking.join();
             }
             MODEL_REQUIRE(idle.end_search(false) == idle.none);
-            if (idle.is_short()) {
+            if (idle.needs_replacement()) {
                 pass();
             }
         });
         used = used + 1;
         worker_ownership.block(&threads[0]);
-        if (idle.away(1) == 0) {
+        if (idle.add_blocked(1) == 0) {
             pass();
         }
         waking.join();
@@ -422,8 +419,8 @@ public:
         threads_.clear();
         MODEL_REQUIRE(all.idle().sleepers() == 0);
         MODEL_REQUIRE(all.idle().searching() == 0);
-        MODEL_REQUIRE(!all.idle().is_short());
-        MODEL_REQUIRE(all.left_over() == nullptr);
+        MODEL_REQUIRE(!all.idle().needs_replacement());
+        MODEL_REQUIRE(all.take_unrun() == nullptr);
     }
 
     pool all;
@@ -440,7 +437,7 @@ private:
         if ((waiting_.fetch_or(1U << n, std::memory_order_acq_rel) & over) != 0) {
             return false;
         }
-        all.relieve();
+        all.replace_blocked();
         return true;
     }
     void work_on(unsigned n) noexcept {
@@ -453,7 +450,7 @@ private:
     }
 
     // The first of those who wait.
-    bool hire(pool::worker& w, unsigned from) noexcept {
+    bool assign(pool::worker& w, unsigned from) noexcept {
         unsigned seen = waiting_.fetch_or(0, std::memory_order_relaxed); // not an old value
         for (;;) {
             unsigned n = 0;
@@ -472,15 +469,15 @@ private:
         }
     }
 
-    bool replace(pool::worker& w) noexcept override { return hire(w, workers_ + 1); }
-    bool call_for_help() noexcept override {
+    bool replace(pool::worker& w) noexcept override { return assign(w, workers_ + 1); }
+    bool request_replacement() noexcept override {
         if ((waiting_.fetch_or(0, std::memory_order_acq_rel) & ~over) != 0) { // since
-            all.relieve();
+            all.replace_blocked();
         }
         return true;
     }
-    bool give_back(pool::worker& w) noexcept override { return hire(w, workers_); }
-    bool stands_in() const noexcept override { return platform::local<bool>(); }
+    bool hand_to_idle_thread(pool::worker& w) noexcept override { return assign(w, workers_); }
+    bool is_substitute() const noexcept override { return platform::local<bool>(); }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 
@@ -495,7 +492,7 @@ void job::execute() noexcept {
     MODEL_REQUIRE(pushed == 1);
     crew& c = *of;
     for (int i = 0; i < count; ++i) {
-        c.push_local(*c.all.mine(), pushes[i]);
+        c.push_local(*c.all.current_worker(), pushes[i]);
     }
     if (wakes != nullptr) {
         wakes->unpark();
@@ -588,7 +585,7 @@ void slot_is_not_left() {
     crew c(2, {2, false, nullptr, 0});
     job all[2];
     c.push_local(c.all.workers()[0], all[0]);
-    c.all.workers()[0].lifo_run = 3;
+    c.all.workers()[0].lifo_streak = 3;
     c.push(all[1]);
     c.start(0);
     c.start(1);

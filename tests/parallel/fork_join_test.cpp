@@ -374,7 +374,7 @@ TEST_CASE("fork_join: a stolen arm is in the fork-join, and what it runs is aske
 }
 
 TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
-    bide::detail::basic_fork_site<bide::native_platform> site;
+    bide::detail::basic_fork_call_site<bide::native_platform> site;
     CHECK_FALSE(site.is_brief());
     site.learn(1'000);
     CHECK(site.is_brief());

@@ -526,7 +526,7 @@ TEST_CASE("blocking_pool: one that is finished on its own thread says so and ter
             std::error_code why;
             pool.post(r, why);
         }),
-        "finished on one of its own threads"));
+        "finish() was called on one of its own threads"));
 }
 
 #endif

@@ -62,9 +62,9 @@ TEMPLATE_TEST_CASE("fork_deque: the owner has the youngest back, a thief takes t
         d.push(all[i]);
         CHECK(!d.is_empty_to_thieves());
     }
-    CHECK(d.pop(3) == fork_pop::mine);
+    CHECK(d.pop(3) == fork_pop::popped);
     CHECK(steal(d) == 0);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(d.depth() == 2);
     CHECK(steal(d) == 1);
     CHECK(steal(d) == none);
@@ -90,12 +90,12 @@ TEMPLATE_TEST_CASE("fork_deque: who waits for a stolen job forks above it", "", 
     d.push(all[1]);
     d.push(all[2]);
     CHECK(d.depth() == 3);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(steal(d) == 1);
     CHECK(d.pop(1) == fork_pop::stolen);
     d.reset(1);
     d.push(all[3]);
-    CHECK(d.pop(1) == fork_pop::mine);
+    CHECK(d.pop(1) == fork_pop::popped);
     d.reset(0);
     CHECK(d.depth() == 0);
     CHECK(d.is_empty_to_thieves());
@@ -127,7 +127,7 @@ TEST_CASE(
     d.push(all[0]);
     d.push(all[1]);
     CHECK(steal(d) == 0);
-    CHECK(d.pop(1) == fork_pop::mine);
+    CHECK(d.pop(1) == fork_pop::popped);
     CHECK(d.push(all[2]));
     CHECK(d.push(all[3]));
     CHECK(!d.push(all[4]));
@@ -157,8 +157,8 @@ TEST_CASE("fork_deque: the thief that takes the last public job diverts the next
     }
     CHECK(steal(d) == 0);
     CHECK(steal(d) == 1);
-    CHECK(d.pop(5) == fork_pop::mine_published); // half of three, rounded up
-    CHECK(d.pop(4) == fork_pop::mine);
+    CHECK(d.pop(5) == fork_pop::popped_and_published); // half of three, rounded up
+    CHECK(d.pop(4) == fork_pop::popped);
     CHECK(steal(d) == 2);
     CHECK(steal(d) == 3);
     CHECK(steal(d) == none);
@@ -174,7 +174,7 @@ TEST_CASE("fork_deque: a thief that leaves a public job, or finds none, diverts 
     }
     CHECK(steal(d) == 0);
     CHECK(!d.push(all[4]));
-    CHECK(d.pop(4) == fork_pop::mine);
+    CHECK(d.pop(4) == fork_pop::popped);
     CHECK(steal(d) == 1);
     CHECK(steal(d) == none);
 }
@@ -189,7 +189,7 @@ TEST_CASE("fork_deque: half of what is private is published, and half of that ta
     CHECK(steal(d) == 1);
     CHECK(d.push(all[9])); // half of eight
     for (std::uint32_t at = 9; at >= 6; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
     SECTION("all that was published is to be had") {
         for (int i = 2; i <= 5; ++i) {
@@ -198,11 +198,11 @@ TEST_CASE("fork_deque: half of what is private is published, and half of that ta
         CHECK(steal(d) == none);
     }
     SECTION("half of it is taken back with the youngest") {
-        CHECK(d.pop(5) == fork_pop::mine);
+        CHECK(d.pop(5) == fork_pop::popped);
         CHECK(steal(d) == 2);
         CHECK(steal(d) == 3);
         CHECK(steal(d) == none);
-        CHECK(d.pop(4) == fork_pop::mine);
+        CHECK(d.pop(4) == fork_pop::popped);
         CHECK(d.pop(3) == fork_pop::stolen);
     }
 }
@@ -238,7 +238,7 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
         tallied::loads = 0;
         tallied::changes = 0;
         d.push(all[at]);
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
         CHECK(tallied::loads == 2);
         CHECK(tallied::changes == 0);
     };
@@ -251,11 +251,11 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
     CHECK(d.push(all[8]));
     require_private(9);
     for (std::uint32_t at = 8; at >= 5; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
     require_private(5); // as two of the four that were published are again
     for (std::uint32_t at = 4; at >= 3; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
     CHECK(steal(d) == 2); // the last of all
     CHECK(d.pop(2) == fork_pop::stolen);
@@ -287,7 +287,7 @@ TEST_CASE("fork_deque: memory is taken by the first push, and when twice as much
         CHECK(taken[i] == (counts && (i == 0 || i == 4 || i == 8 || i == 16) ? 1U : 0U));
     }
     for (std::uint32_t at = 17; at-- > 0;) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
 }
 
@@ -314,7 +314,7 @@ TEST_CASE("fork_deque: a push that gets no memory throws and changes nothing") {
     CHECK(fails(all[2]));
     CHECK(d.depth() == 2);
     d.push(all[2]);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(steal(d) == 0);
     CHECK(steal(d) == 1);
 }

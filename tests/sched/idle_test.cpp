@@ -203,10 +203,10 @@ TEST_CASE("idle: nobody watches where nobody runs") {
     CHECK(i.end_search(false) == none);
     CHECK(i.wake_one() == 1);
     CHECK(i.end_search(false) == none);
-    i.away(1);
+    i.add_blocked(1);
     CHECK(!i.announce(1, false, true)); // 0 is blocked
     CHECK(i.retract(1));
-    i.away(-1);
+    i.add_blocked(-1);
     CHECK(i.announce(1, true, true));
     CHECK(i.sleepers() == 2);
 }

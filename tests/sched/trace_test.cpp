@@ -298,11 +298,11 @@ TEST_CASE("dump: names the tasks that wait, and how many of each, and no others"
         }(once, end)
                                                                           .named("running");
     });
-    auto never_ran = s.spawn(yields(0).named("ended"));
+    auto no_worker_started = s.spawn(yields(0).named("ended"));
     REQUIRE(test::has_waiters(never, 5));
     REQUIRE(test::has_waiters(once, 2));
     once.release(2);
-    REQUIRE(test::eventually([&] { return gone.done() && never_ran.done(); }));
+    REQUIRE(test::eventually([&] { return gone.done() && no_worker_started.done(); }));
     REQUIRE(test::eventually([&] { return once.waiters() == 0; }));
 
     const std::string text = dumped(s);
@@ -339,13 +339,13 @@ TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
     scheduler s(std::move(wanted));
     CHECK(test::eventually([&] { return says(dumped(s), "     0  asleep     0    0 "); }));
     CHECK(says(dumped(s), "global queue: 0; sleeping 1, searching 0\n"));
-    CHECK(says(dumped(s), "threads for what blocks: 0, idle 0; queued for them 0\n"));
+    CHECK(says(dumped(s), "blocking threads: 0, idle 0; queued for them 0\n"));
     CHECK(!says(dumped(s), "next timer"));
 
     // All of the thread pool's one, so that nobody replaces the worker that blocks.
     auto held = s.spawn_blocking([&] { sleeps.acquire(); });
     auto next = s.spawn_blocking([] {});
-    CHECK(says(dumped(s), "threads for what blocks: 1, idle 0; queued for them 1\n"));
+    CHECK(says(dumped(s), "blocking threads: 1, idle 0; queued for them 1\n"));
     auto blocked = s.spawn([&] { sleeps.acquire(); });
     REQUIRE(test::has_waiters(sleeps, 2));
     CHECK(test::eventually([&] { return says(dumped(s), "     0  blocked    0    0 "); }));

@@ -198,7 +198,7 @@ public:
                     std::this_thread::yield();
                 }
                 const fork_pop popped = deque_.pop(left);
-                publish(popped == fork_pop::mine_published);
+                publish(popped == fork_pop::popped_and_published);
                 if (popped != fork_pop::stolen) {
                     ++all[left].runs;
                     continue;

@@ -5,7 +5,7 @@
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/sched/detail/fork_place.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
@@ -140,7 +140,7 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
     using pool = bide::detail::basic_pool<P>;
     using worker = typename pool::worker;
     using lane = bide::detail::basic_fork_lane<P>;
-    using place = bide::detail::basic_fork_place<P>;
+    using place = bide::detail::basic_fork_context<P>;
 
     struct root : bide::runnable {
         grove& in;
@@ -152,8 +152,8 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
             run = bide::waker([](void* self) noexcept { static_cast<root*>(self)->grow(); }, this);
         }
         void grow() noexcept {
-            static bide::detail::basic_fork_site<P> site;
-            const bide::detail::basic_fork_session<P> session(*in.pool_.lane_here(), site);
+            static bide::detail::basic_fork_call_site<P> site;
+            const bide::detail::basic_fork_scope<P> session(*in.pool_.thread_lane(), site);
             sum = tree(n, tall);
             over.unpark();
         }
@@ -162,7 +162,7 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
 public:
     static constexpr int tall = 8;
 
-    grove(unsigned workers, std::int64_t nap_ns) : pool_(*this, {workers, true, nullptr, nap_ns}) {}
+    grove(unsigned workers, std::int64_t timed_sleep_ns) : pool_(*this, {workers, true, nullptr, timed_sleep_ns}) {}
 
     // How many trees came to something wrong.
     long play(int forkers) {
@@ -211,7 +211,7 @@ private:
 } // namespace
 
 TEST_CASE("fork_join stress: every step may take its time") {
-    const std::int64_t nap_ns = GENERATE(0, 100'000);
+    const std::int64_t timed_sleep_ns = GENERATE(0, 100'000);
     CAPTURE(test::run_seed());
-    CHECK(grove<test::jittery>(3, nap_ns).play(2) == 0);
+    CHECK(grove<test::jittery>(3, timed_sleep_ns).play(2) == 0);
 }

@@ -52,12 +52,12 @@ public:
         int pushers;
         unsigned workers;
         bool steal;
-        std::int64_t nap_ns;
+        std::int64_t timed_sleep_ns;
         bool blocks; // now and then a ball sleeps, with its thread
     };
     explicit arena(const shape& s)
         : pushers_(s.pushers), blocks_(s.blocks), lends_(s.steal && s.workers > 1),
-          pool_(*this, {s.workers, s.steal, nullptr, s.nap_ns}) {}
+          pool_(*this, {s.workers, s.steal, nullptr, s.timed_sleep_ns}) {}
 
     // Rounds of balls; at the end of each all workers go to sleep. How many rounds.
     long play() {
@@ -124,12 +124,12 @@ private:
             return pool_.push(b);
         }
         if (lends_ && chance.below(32) == 0 && !waits_.exchange(true)) {
-            wait_for_another(*pool_.mine());
+            wait_for_another(*pool_.current_worker());
         }
         switch (chance.below(4)) {
         case 0: return pool_.push(b);
         case 1: return host->yield(b);
-        default: return pool_.push_local(*pool_.mine(), b);
+        default: return pool_.push_local(*pool_.current_worker(), b);
         }
     }
 
@@ -154,9 +154,9 @@ private:
         spare_.unpark();
         return true;
     }
-    bool call_for_help() noexcept override { return true; } // a blocked ball is so for moments
-    bool stands_in() const noexcept override { return false; }
-    bool give_back(worker&) noexcept override { return false; }
+    bool request_replacement() noexcept override { return true; } // a blocked ball is so for moments
+    bool is_substitute() const noexcept override { return false; }
+    bool hand_to_idle_thread(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 
@@ -182,7 +182,7 @@ TEMPLATE_TEST_CASE("pool: what is thrown is caught, in whatever queue, and its w
         {1, 3, true, 100'000, false}, {2, 2, false, 0, true}, {2, 3, true, 100'000, true},
     };
     for (const auto& s : shapes) {
-        CAPTURE(s.pushers, s.workers, s.steal, s.nap_ns, s.blocks);
+        CAPTURE(s.pushers, s.workers, s.steal, s.timed_sleep_ns, s.blocks);
         arena_type a(s);
         CHECK(a.play() > 0);
         CHECK(a.is_even());
