@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-// The end of a scheduler, with its real lists and tasks: shutdown returns when every task has ended
-// and not before, each task runs or is refused, and the scheduler may be destroyed as soon as its
-// user knows that it is over. First with a pool whose workers take one step at a time, then with
-// the real one.
+// The end of a scheduler, with its real lists and tasks. shutdown() returns when every task has
+// ended and not before; each task runs or is refused; and the scheduler may be destroyed as soon as
+// its user knows that it has ended. First with a pool whose workers take one step at a time, then
+// with the real one.
 
 namespace {
 
@@ -42,8 +42,8 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// The least that is a pool. A push or a wake_any reads the word after its own step, a worker that finds
-// nothing announces in it before it looks again, as in idle.hpp.
+// The smallest pool. A push or wake_any() reads the word after its own step. A worker that finds
+// nothing announces in the word before it looks again, as in idle.hpp.
 class small_pool {
 public:
     struct worker {
@@ -75,7 +75,7 @@ public:
     bide::runnable* take_unrun() noexcept { return queue_.pop(); }
     void stop() noexcept {}
 
-    // A worker runs what is queued, and falls asleep if there is nothing more.
+    // A worker runs what is queued, and sleeps if there is nothing more.
     template <class FoundNothing> void step(unsigned n, FoundNothing&& found_nothing) {
         thread_role::here() = {this, &workers_[n]};
         while (bide::runnable* const r = queue_.pop()) {
@@ -95,10 +95,10 @@ public:
 private:
     std::deque<worker> workers_;
     bide::basic_injector<platform> queue_;
-    atomic<std::uint32_t> word_{0}; // who sleeps: a bit for each worker
+    atomic<std::uint32_t> word_{0}; // a bit for each worker that sleeps
 };
 
-// A scheduler by hand: what its workers and its threads do is the model's to say.
+// A scheduler whose workers and threads do what the model says.
 class by_hand final : public header::home_type {
 public:
     using thread_role = small_pool::thread_role;
@@ -110,13 +110,13 @@ public:
     void step(unsigned n) {
         all.step(n, [this] { life.found_nothing(); });
     }
-    // In a thread for what blocks.
+    // On a thread for blocking tasks.
     void block(bide::runnable& r) noexcept {
         thread_role::here() = {&all, nullptr};
         r.run.wake();
         thread_role::here() = {};
     }
-    // True: all has ended. A first call at least closes it.
+    // Returns true if all has ended. The first call closes it.
     bool shutdown(deadline until = deadline::poll()) noexcept {
         return life.shutdown(until, [this]() noexcept {
             if (at_end) {
@@ -125,7 +125,7 @@ public:
             over = over + 1;
         });
     }
-    // When nothing else runs: the workers that are awake go to sleep, and all has ended.
+    // Requires that nothing else runs: the workers that are awake go to sleep, and all has ended.
     void require_end() {
         MODEL_REQUIRE(over == 0 || all.queued() == 0);
         for (unsigned n = 0; n < all.workers().size(); ++n) {
@@ -153,7 +153,7 @@ private:
     void task_ended() noexcept override { life.task_ended(); }
 };
 
-// What became of a task.
+// The outcome of a task.
 struct wait_status {
     var<int> ran{0};
     var<int> refused{0};
@@ -189,7 +189,7 @@ void join(header& t) noexcept {
     t.forgo();
 }
 
-// A task that waits, until it is cancelled or has a token.
+// A task that waits until it is cancelled or has a token.
 link take(tokens& from, var<int>& taken, var<int>& stopped) {
     auto token = co_await from.async_take().as_result();
     if (token) {
@@ -202,10 +202,10 @@ link take(tokens& from, var<int>& taken, var<int>& stopped) {
 
 } // namespace
 
-// ---- One step at a time
+// ---- Single steps
 
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
-    // A worker runs a task that spawns another one, and a second worker adds up meanwhile.
+    // A worker runs a task that spawns another one, while a second worker adds up.
     model::check("two workers, one adds up", {}, [] {
         wait_status outer;
         wait_status inner;
@@ -219,7 +219,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
         running.join();
         s.require_end();
     });
-    // The same with a task that blocks, which spawns one for the worker that adds up.
+    // The same with a blocking task, which spawns one for the worker that adds up.
     model::check("a task that blocks spawns, a worker adds up", {}, [] {
         wait_status outer;
         wait_status inner;
@@ -236,7 +236,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     });
 }
 
-TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle]") {
+TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[lifecycle]") {
     const auto spawned_beside = [] {
         wait_status becomes;
         by_hand s(1);
@@ -264,7 +264,7 @@ TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle
     });
 }
 
-TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker", "[lifecycle]") {
+TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecycle]") {
     const auto blocked_beside = [](int tasks) {
         wait_status becomes[2];
         by_hand s(1);
@@ -302,7 +302,7 @@ TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker",
     });
 }
 
-TEST_CASE("lifecycle: one caller of shutdown ends the threads, each comes after that",
+TEST_CASE("lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
           "[lifecycle]") {
     model::check("two callers", {}, [] {
         by_hand s(1);
@@ -348,9 +348,9 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecyc
     CHECK(model::outcomes({}, destroyed) == "ran refused");
 }
 
-TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may be the last",
+TEST_CASE("lifecycle: an external caller is waited for or refused, and may be the last",
           "[lifecycle]") {
-    // The scheduler goes while the caller is still on its way out.
+    // The scheduler is destroyed while the caller is still in its call.
     const auto entered = [] {
         var<int> ran{0};
         bool admitted = false;
@@ -380,7 +380,7 @@ TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may
 
 namespace {
 
-// What is posted, and says so.
+// A runnable that records that it ran.
 struct errand : bide::runnable {
     var<int> ran{0};
     atomic<bool> done{false};
@@ -398,7 +398,7 @@ struct errand : bide::runnable {
 
 } // namespace
 
-TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may go",
+TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
           "[lifecycle]") {
     model::check("post, shutdown", {}, [] {
         errand e;
@@ -439,8 +439,8 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
 
 namespace {
 
-// Too large for every execution, or for the short set. Without mutants, for that one survives says
-// nothing here.
+// Too large to explore every execution, or for the short set. Without mutants: under random
+// schedules, a mutant that survives proves nothing.
 void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
@@ -480,7 +480,7 @@ TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every executio
     model::check("wait, shutdown", {}, [] { waits(false); });
 }
 
-// ---- A home that goes when its last task was counted
+// ---- A home that is destroyed when its last task was counted
 
 namespace {
 
@@ -542,7 +542,7 @@ namespace {
 
 using pool = bide::detail::basic_pool<platform>;
 
-// As a scheduler is one, with one thread for what blocks, which takes one task.
+// A scheduler with one thread for blocking tasks, which takes one task.
 class scheduler final : public header::home_type, pool::owner {
 public:
     using lifecycle = bide::detail::basic_lifecycle<platform>;
@@ -607,7 +607,7 @@ private:
 
 } // namespace
 
-TEST_CASE("lifecycle: a whole scheduler ends, whatever meets its end", "[lifecycle]") {
+TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", "[lifecycle]") {
     check_at_random("two workers, a task that spawns, at random", 300, [] {
         wait_status outer;
         wait_status inner;
