@@ -168,8 +168,8 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]"
     model::check("two posts, threads stay", at_random(0), [] { posted_twice(1ms); });
     model::check("two posts, threads may leave", at_random(1), [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", at_random(1), [] { posted_twice(0ms); });
-    model::check("two who post, one thread", at_random(1), [] { posted_by_two(1); });
-    model::check("two who post, two threads", at_random(0), [] { posted_by_two(2); });
+    model::check("two threads post, one thread", at_random(1), [] { posted_by_two(1); });
+    model::check("two threads post, two threads", at_random(0), [] { posted_by_two(2); });
     model::check("tried", at_random(1), tried);
     CHECK(model::outcomes(at_random(1), tried) == "not taken");
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
@@ -182,8 +182,8 @@ TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution
 }
 
 TEST_CASE("blocking_pool: finish() returns after all that was taken has run", "[blocking_pool]") {
-    model::check("two who finish, threads stay", at_random(0), finished_by_two);
-    model::check("two who finish, threads may leave", at_random(1), finished_by_two);
+    model::check("two threads finish, threads stay", at_random(0), finished_by_two);
+    model::check("two threads finish, threads may leave", at_random(1), finished_by_two);
     CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
 }
 

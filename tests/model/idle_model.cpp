@@ -79,9 +79,9 @@ public:
     }
 
 private:
-    void unpark(unsigned who) noexcept {
-        if (who != idle::none) {
-            beds_[who].unpark();
+    void unpark(unsigned worker) noexcept {
+        if (worker != idle::none) {
+            beds_[worker].unpark();
         }
     }
 
