@@ -1,8 +1,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/fork_context.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
@@ -52,7 +52,7 @@ struct lanes {
 template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(&on, f, g); }
 
 // Takes an arm from `from`, if there is one, and runs it on `on`.
-bool rob(lane& from, lane& on) {
+bool steal_and_run(lane& from, lane& on) {
     job* const taken = from.steal();
     if (taken != nullptr) {
         on.run(*taken, from);
@@ -68,9 +68,9 @@ TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", 
         var<int> ran{0};
         {
             std::unique_ptr<model::thread> second;
-            model::thread first([&] { rob(l.a, l.b); });
+            model::thread first([&] { steal_and_run(l.a, l.b); });
             if (thieves == 2) {
-                second = std::make_unique<model::thread>([&] { rob(l.a, l.c); });
+                second = std::make_unique<model::thread>([&] { steal_and_run(l.a, l.c); });
             }
             const auto both = fork(
                 l.a, [] { return 1; },
@@ -94,8 +94,8 @@ TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
         var<int> ran{0};
         const auto arm = [&ran] { ran = ran + 1; };
         model::thread thief([&] {
-            rob(l.a, l.b);
-            rob(l.a, l.b);
+            steal_and_run(l.a, l.b);
+            steal_and_run(l.a, l.b);
         });
         fork(l.a, [] {}, arm);
         MODEL_REQUIRE(ran == 1);
@@ -130,7 +130,7 @@ TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
     const auto thrown = [](bool first) {
         lanes l;
         var<int> ended{0};
-        model::thread thief([&] { rob(l.a, l.b); });
+        model::thread thief([&] { steal_and_run(l.a, l.b); });
         int caught = 0;
         try {
             fork(
@@ -154,8 +154,7 @@ TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
     model::check("the second arm throws", {}, [=] { thrown(false); });
 }
 
-TEST_CASE("fork_join: an arm that is given back runs although the first one threw",
-          "[fork_join]") {
+TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
     const auto thrown = [](bool both) {
         lanes l;
         var<int> ran{0};
@@ -201,7 +200,7 @@ void leapfrog(bool forks_after) {
     model::thread thief([&] {
         this_thread() = 2;
         b = std::make_unique<lane>(l.all.queues(), nullptr);
-        if (rob(l.a, *b) && forks_after) {
+        if (steal_and_run(l.a, *b) && forks_after) {
             fork(
                 *b, [] {},
                 [&] {
@@ -222,11 +221,13 @@ void leapfrog(bool forks_after) {
 
 } // namespace
 
-TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked", "[fork_join]") {
+TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
+          "[fork_join]") {
     model::check("leapfrogging", {}, [] { leapfrog(false); });
 }
 
-TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it", "[fork_join]") {
+TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it",
+          "[fork_join]") {
     check_at_random("leapfrogging, the thief goes on, at random", 20'000, [] { leapfrog(true); });
 }
 
@@ -303,7 +304,8 @@ void published_by_pop() {
 
 } // namespace
 
-TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes", "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes",
+          "[fork_join]") {
     model::check("published by a pop, beside a worker", {}, published_by_pop);
 }
 
@@ -372,7 +374,7 @@ void lent_again() {
     lane& lent = *all.take_lane();
     all.put_lane(lent);
     const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };
-    model::thread thief([&] { rob(lent, mine) && rob(lent, mine); });
+    model::thread thief([&] { steal_and_run(lent, mine) && steal_and_run(lent, mine); });
     model::thread first(call);
     first.join();
     MODEL_REQUIRE(ran == 1);

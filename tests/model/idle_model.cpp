@@ -66,7 +66,7 @@ public:
             }
             idle_.announce(self, searching, false);
             if (!look() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
@@ -81,7 +81,7 @@ public:
 private:
     void unpark(unsigned worker) noexcept {
         if (worker != idle::none) {
-            beds_[worker].unpark();
+            parkers_[worker].unpark();
         }
     }
 
@@ -131,7 +131,7 @@ private:
     idle idle_;
     injector injected_;
     std::array<run_queue, Workers> rings_{};
-    std::array<bide::basic_parker<platform>, Workers> beds_{};
+    std::array<bide::basic_parker<platform>, Workers> parkers_{};
 };
 
 } // namespace
@@ -307,7 +307,8 @@ struct loot {
 
 } // namespace
 
-TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken", "[idle]") {
+TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken",
+          "[idle]") {
     check("more, announce", "more, announce, weak", [] {
         idle i(2);
         loot w;

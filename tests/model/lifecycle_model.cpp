@@ -302,8 +302,9 @@ TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecy
     });
 }
 
-TEST_CASE("lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
-          "[lifecycle]") {
+TEST_CASE(
+    "lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
+    "[lifecycle]") {
     model::check("two callers", {}, [] {
         by_hand s(1);
         s.shutdown();
@@ -555,7 +556,7 @@ public:
             threads_.push_back(std::make_unique<model::thread>([this, &w] { all.run(w); }));
         }
         threads_.push_back(std::make_unique<model::thread>([this] {
-            bed_.park();
+            parker_.park();
             if (bide::runnable* const r = blocking_) {
                 thread_role::here() = {&all, nullptr};
                 r->run.wake();
@@ -571,14 +572,14 @@ public:
         const lifecycle::external_call here(life);
         if (life.admit()) {
             blocking_ = &t.to_run();
-            bed_.unpark();
+            parker_.unpark();
         } else {
             t.refuse();
         }
     }
     void shutdown() noexcept {
         MODEL_REQUIRE(life.shutdown(deadline::never(), [this]() noexcept {
-            bed_.unpark();
+            parker_.unpark();
             threads_.clear();
         }));
         MODEL_REQUIRE(threads_.empty());
@@ -600,7 +601,7 @@ private:
     bool replace(pool::worker&) noexcept override { return false; }
     void found_nothing() noexcept override { life.found_nothing(); }
 
-    parker bed_;
+    parker parker_;
     var<bide::runnable*> blocking_{nullptr};
     std::vector<std::unique_ptr<model::thread>> threads_;
 };

@@ -250,12 +250,12 @@ namespace {
 // ever.
 template <class P> void all_at_once(unsigned workers, int rounds) {
     bide::basic_idle<P> idle(workers);
-    std::vector<bide::basic_parker<P>> beds(workers);
+    std::vector<bide::basic_parker<P>> parkers(workers);
     typename P::template atomic<int> jobs{0};
     std::atomic<int> run{0};
     const auto wake = [&](unsigned worker) {
         if (worker != none) {
-            beds[worker].unpark();
+            parkers[worker].unpark();
         }
     };
     const auto take = [&] {
@@ -300,7 +300,7 @@ template <class P> void all_at_once(unsigned workers, int rounds) {
             }
             idle.announce(self, searching, false);
             if (jobs.load(std::memory_order_seq_cst) == 0 || !idle.retract(self)) {
-                beds[self].park();
+                parkers[self].park();
             }
             searching = true;
         }

@@ -177,7 +177,7 @@ public:
             }
             idle_.announce(self, searching, false);
             if (deque_.is_empty_to_thieves() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
@@ -215,7 +215,7 @@ public:
                 chance.below(2) == 0 ? 0 : 17); // sometimes long enough for the thieves to sleep
         }
         over_.store(true, std::memory_order_release);
-        for (auto& bed : beds_) {
+        for (auto& bed : parkers_) {
             bed.unpark();
         }
         return wrong;
@@ -231,13 +231,13 @@ private:
     }
     void unpark(unsigned worker) {
         if (worker != idle::none) {
-            beds_[worker].unpark();
+            parkers_[worker].unpark();
         }
     }
 
     bide::basic_fork_deque<P, task, 2> deque_;
     idle idle_{Thieves + 1};
-    std::array<bide::basic_parker<P>, Thieves> beds_{};
+    std::array<bide::basic_parker<P>, Thieves> parkers_{};
     std::atomic<bool> over_{false};
 };
 

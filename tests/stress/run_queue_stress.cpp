@@ -119,7 +119,7 @@ struct task : runnable {
 template <class P> class crew {
 public:
     explicit crew(unsigned workers)
-        : idle_(workers), rings_(workers), beds_(workers), size_(workers) {}
+        : idle_(workers), rings_(workers), parkers_(workers), size_(workers) {}
 
     // Runs until `rounds` are over, or the driver has said that the last one is.
     void work(unsigned self) {
@@ -142,7 +142,7 @@ public:
             }
             idle_.announce(self, searching, false);
             if (!look() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
@@ -184,7 +184,7 @@ public:
                 chance.below(2) == 0 ? 0 : 17); // sometimes long enough for the workers to sleep
         }
         over_.store(true, std::memory_order_release);
-        for (auto& bed : beds_) {
+        for (auto& bed : parkers_) {
             bed.unpark();
         }
     }
@@ -195,7 +195,7 @@ public:
 private:
     void unpark(unsigned worker) noexcept {
         if (worker != bide::basic_idle<P>::none) {
-            beds_[worker].unpark();
+            parkers_[worker].unpark();
         }
     }
 
@@ -251,7 +251,7 @@ private:
     bide::basic_idle<P> idle_;
     bide::basic_injector<P> injected_;
     std::vector<bide::basic_run_queue<P, 4>> rings_; // small, so that they overflow
-    std::vector<bide::basic_parker<P>> beds_;
+    std::vector<bide::basic_parker<P>> parkers_;
     const std::size_t size_;
     std::atomic<std::uint64_t> begun_{0};
     std::atomic<std::uint64_t> ended_{0};

@@ -134,7 +134,7 @@ template <std::random_access_iterator It, class Compare = std::less<>>
     requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
     auto&& call = detail::callable(less);
-    detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
+    detail::sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
 /// The same, but equal elements keep their order. Allocates a buffer for as many elements, once,
@@ -145,7 +145,7 @@ template <std::random_access_iterator It, class Compare = std::less<>>
     requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
     auto&& call = detail::callable(less);
-    detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
+    detail::stable_sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -30,7 +30,7 @@ namespace bide::inline BIDE_ABI {
 /// \endcode
 class chrome_trace final : public trace_sink {
 public:
-    /// Records the first `max_events` events of each worker, at 40 bytes each. If `path` is not
+    /// Records the first `max_events` events of each worker, at 32 bytes each. If `path` is not
     /// empty, the destructor writes to it.
     explicit chrome_trace(std::string path = {},
                           std::size_t max_events = std::size_t{1} << 18) noexcept

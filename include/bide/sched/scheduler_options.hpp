@@ -63,8 +63,9 @@ struct scheduler_options {
     /// trace.
     trace_sink* trace = nullptr;
 
-    /// The longest time after which an idle worker takes over a task that another worker has made
-    /// runnable and does not come to. Zero: an idle worker is woken for each such task instead.
+    /// The longest sleep of the idle worker that looks for tasks which another worker has made
+    /// runnable and does not come to. It takes such a task over within twice this time. Values
+    /// above 1 s count as 1 s. Zero: an idle worker is woken for each such task instead.
     std::chrono::microseconds longest_nap{4'000};
 };
 

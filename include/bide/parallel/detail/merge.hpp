@@ -26,7 +26,7 @@ template <class From, class To> struct merge_rest {
     merge_rest& operator=(const merge_rest&) = delete;
     ~merge_rest() {
         if (!finished) {
-            quietly([this]() noexcept(moves_quietly<From, To>) { finish(); });
+            ignore_exceptions([this]() noexcept(is_nothrow_element_move<From, To>) { finish(); });
         }
     }
     void finish() {

@@ -58,7 +58,7 @@ public:
         struct unfill {
             ~unfill() {
                 if (buffer != nullptr) {
-                    quietly([this]() noexcept(moves_quietly<value*, It>) {
+                    ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
                         detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
                                               from);
                     });
@@ -151,9 +151,11 @@ private:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (!is_over_ && from_ != target_) {
-                quietly([this]() noexcept(moves_quietly<It, value*>&& moves_quietly<value*, It>) {
-                    finish();
-                });
+                ignore_exceptions(
+                    [this]() noexcept(
+                        is_nothrow_element_move<It, value*>&& is_nothrow_element_move<value*, It>) {
+                        finish();
+                    });
             }
         }
         void left_home() noexcept { from_ = other(target_); }
@@ -286,7 +288,7 @@ private:
         struct second {
             ~second() {
                 if (!has_begun) {
-                    quietly(g);
+                    ignore_exceptions(g);
                 }
             }
             const G& g;

@@ -67,8 +67,8 @@ private:
                 if (--bad_ones == 0) {
                     return detail::heap_sort(begin, end, less_);
                 }
-                stir(begin, pivot);
-                stir(right, end);
+                break_patterns(begin, pivot);
+                break_patterns(right, end);
             } else if (parts.was_divided && detail::sort_if_nearly(begin, pivot, less_) &&
                        detail::sort_if_nearly(right, end, less_)) {
                 return;
@@ -115,7 +115,7 @@ private:
     }
 
     // Swaps elements, so that the next pivots are chosen from other ones.
-    void stir(It begin, It end) {
+    void break_patterns(It begin, It end) {
         const difference size = end - begin;
         if (size <= small) {
             return;

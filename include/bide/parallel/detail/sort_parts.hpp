@@ -44,7 +44,7 @@ inline constexpr bool sorts_branchless =
 
 // True if an element moves from one place to the other without an exception.
 template <class From, class To>
-inline constexpr bool moves_quietly =
+inline constexpr bool is_nothrow_element_move =
     noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
 
 // As std::ranges::move().
@@ -70,7 +70,7 @@ template <class Compare> decltype(auto) callable(Compare& less) noexcept {
 
 // Returns a pointer for a contiguous iterator, and any other iterator itself. So there are fewer
 // types to instantiate for.
-template <std::random_access_iterator It> auto bare(It it) noexcept {
+template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     if constexpr (std::contiguous_iterator<It>) {
         return std::to_address(it);
     } else {
@@ -94,7 +94,7 @@ template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
 }
 
 // Calls f() and ignores its exception, because another exception is on its way.
-template <class F> void quietly(F&& f) noexcept {
+template <class F> void ignore_exceptions(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
     if constexpr (noexcept(f())) {
         f();
@@ -117,7 +117,7 @@ public:
     hole& operator=(const hole&) = delete;
     ~hole() {
         if (!filled_) {
-            quietly([this]() noexcept(noexcept(*at_ = std::move(element_))) {
+            ignore_exceptions([this]() noexcept(noexcept(*at_ = std::move(element_))) {
                 *at_ = std::move(element_);
             });
         }
