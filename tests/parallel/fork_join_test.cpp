@@ -782,7 +782,7 @@ TEST_CASE("fork_join: an arm inside a join of another scheduler that does so ter
             join(s, ends_it, [] {});
         }
     });
-    CHECK(test::contains(said, "shut down by one of its own workers, or in an arm"));
+    CHECK(test::contains(said, "shut down by one of its own workers or in an arm"));
 }
 #endif
 

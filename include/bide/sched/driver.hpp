@@ -108,7 +108,7 @@ using io_result = result<void, std::error_code>;
 struct io_done {};
 /// The result that stands for an io_done.
 template <> struct as_result<io_done> {
-    using type = io_result;
+    using type = io_result; ///< the result
 };
 
 /// For drivers: where an operation keeps the system's error until it is collected.
@@ -117,7 +117,7 @@ struct io_payload {
 };
 /// The payload of a wait with an io_result.
 template <> struct wait_payload<io_result> {
-    using type = io_payload;
+    using type = io_payload; ///< the payload
 };
 
 /// For drivers: returns the result of such an operation.

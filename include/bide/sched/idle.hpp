@@ -299,7 +299,7 @@ template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word 
     const auto* const at = &word_;
     // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it sees
     // what searchers have put down [idle.handed_over]; the next holder of the lock sees the set
-    // [L1]. Failure relaxed: the caller reads again.
+    // [lock_bits.release]. Failure relaxed: the caller reads again.
     if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
                                      std::memory_order_relaxed)) {
         return false;

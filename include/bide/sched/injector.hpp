@@ -98,8 +98,8 @@ void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size
     last_ = last;
     const word next = (length + count) << shift;
     const auto* const at = &word_;
-    // Order: seq_cst; releases the lock [L1] and publishes the length before the look for sleepers
-    // [idle.announce].
+    // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
+    // look for sleepers [idle.announce].
     lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
 }
 

@@ -49,10 +49,13 @@ struct scheduler_options {
     /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    /// Called on each thread that becomes a worker, before its first task and after its last.
-    /// Another thread that runs a worker while the worker's own thread is blocked calls them, too.
-    /// If one throws, the program ends as with on_unhandled.
-    std::function<void(unsigned worker)> on_worker_start{}, on_worker_stop{};
+    /// Called on each thread that becomes a worker, before its first task. Another thread that runs a
+    /// worker while the worker's own thread is blocked calls it, too. If it throws, the program ends
+    /// as with on_unhandled.
+    std::function<void(unsigned worker)> on_worker_start{};
+
+    /// The same, after the last task of the thread.
+    std::function<void(unsigned worker)> on_worker_stop{};
 
     /// The driver in which an idle worker waits for files (sched/epoll_driver.hpp). It must outlive
     /// the scheduler. It serves one scheduler at a time: the constructor of a second one throws

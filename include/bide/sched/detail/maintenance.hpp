@@ -16,9 +16,9 @@
 // another worker for it, if there is need: hand_over().
 //
 // The timer leader (basic_timer_leader). `until_` says until when a worker sleeps for the timers of
-// all workers. This is the sleeper's side of the pair [T1] (core/timer_queue.hpp). A worker that
-// goes to sleep and finds an earlier timer becomes the leader. The previous leader sleeps on until
-// its own time, and then finds that it does not lead. A leader that wakes resigns.
+// all workers. This is the sleeper's side of the pair [timer_queue.next] (core/timer_queue.hpp). A
+// worker that goes to sleep and finds an earlier timer becomes the leader. The previous leader
+// sleeps on until its own time, and then finds that it does not lead. A leader that wakes resigns.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -80,7 +80,7 @@ public:
     // Returns true if no sleeper wakes at `t` or before. The caller has made a timer for `t`
     // visible.
     bool wakes_after(std::int64_t t) const noexcept {
-        // Order: seq_cst [T1]; after the timer was made visible.
+        // Order: seq_cst [timer_queue.next]; after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
     }
 
@@ -110,9 +110,9 @@ public:
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
-        // Order: seq_cst [T1]; a thread that relied on the old time has made its timer visible
-        // before. A worker that reads the timers after this sees it. Failure: another leader wakes
-        // earlier.
+        // Order: seq_cst [timer_queue.next]; a thread that relied on the old time has made its
+        // timer visible before. A worker that reads the timers after this sees it. Failure: another
+        // leader wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
         return true;

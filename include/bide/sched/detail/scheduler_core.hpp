@@ -143,7 +143,8 @@ inline void scheduler_core::open() {
 
 inline scheduler_core::~scheduler_core() {
     if (current_scheduler::is_of(scheduler_)) {
-        fatal("a scheduler is destroyed, and so shut down, by one of its own workers or in an arm");
+        fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in an "
+              "arm");
     }
     shutdown(deadline::never());
 }
@@ -170,7 +171,8 @@ inline bool scheduler_core::shutdown(deadline until) noexcept {
         if (is_closing() || here.leaving) {
             return false; // another thread shuts it down
         }
-        fatal("a scheduler is shut down by one of its own workers or in an arm");
+        fatal("scheduler::shutdown(): a scheduler must not be shut down by one of its own workers "
+              "or in an arm");
     }
     return life_.shutdown(until, [this]() noexcept {
         threads_.finish();
