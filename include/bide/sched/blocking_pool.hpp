@@ -5,10 +5,10 @@
 // Threads for work that blocks. They are started on demand, are kept for a while, and are limited
 // in number. One lock protects all decisions. A thread is busy, idle, or has left:
 //
-//   busy -> idle     nothing is queued; the thread adds itself to the list of idle threads and sleeps
+//   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
 //   idle -> busy     a post removed it from the list and gave it work
 //   idle -> left     it removed itself from the list when its time was over, or finish() removed it
-//   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too many
+//   busy -> left     nothing is queued, and the pool is closed, keeps none idle, or has too many
 //
 // One step removes a thread from the list. A post may meet a thread that has reached its time. It
 // either finds it in the list, and then the thread finds the work when it is about to leave; or the

@@ -9,8 +9,8 @@
 // One word:
 //
 //   blocked   20 bits  workers that are blocked in a task
-//   searching 20 bits  workers that are awake and have no job: each will announce, or find a job and
-//                      end its search
+//   searching 20 bits  workers that are awake and have no job: each will announce, or find a job
+//                      and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   watcher    1 bit   one of the sleepers is the watcher
 //   deferred   1 bit   a job may be there for which no worker was woken, because a worker was

@@ -49,9 +49,9 @@ struct scheduler_options {
     /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    /// Called on each thread that becomes a worker, before its first task. Another thread that runs a
-    /// worker while the worker's own thread is blocked calls it, too. If it throws, the program ends
-    /// as with on_unhandled.
+    /// Called on each thread that becomes a worker, before its first task. Another thread that runs
+    /// a worker while the worker's own thread is blocked calls it, too. If it throws, the program
+    /// ends as with on_unhandled.
     std::function<void(unsigned worker)> on_worker_start{};
 
     /// The same, after the last task of the thread.

@@ -9,8 +9,8 @@
 //   the timer leader    sleeps until the earliest timer of all workers
 //   the driver's user   sleeps in the driver (basic_driver_lock)
 //   the watcher         sleeps at most 100 us at first, then twice as long each time, up to
-//                       scheduler_options::longest_nap (4 ms by default), and then looks at the LIFO
-//                       slots (work_queues.hpp)
+//                       scheduler_options::longest_nap (4 ms by default), and then looks at the
+//                       LIFO slots (work_queues.hpp)
 //
 // One worker may have several roles. A worker that had a role and is about to run something wakes
 // another worker for it, if there is need: hand_over().
