@@ -47,8 +47,8 @@
 // A request may come late, on top of another one. That is why it is made by an exchange: the owner
 // then finds the end of a chain of exchanges, and sees what all of these thieves have taken.
 //
-// A worker that announced before a job was published that it sleeps is seen by the publisher; a
-// worker that announces later sees the job: the pair [idle.announce] in idle.hpp.
+// The pair [idle.announce] in idle.hpp: the owner that publishes a job sees each announcement that
+// came before. A worker that announces later sees the job.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>

@@ -28,9 +28,8 @@
 // thief that moved `steal`. The CAS decides; a position that a thief read before may be old. A
 // position that is 2^32 items old would be mistaken for a new one.
 //
-// A worker that announced before a push, or before a thief's push into its own ring, that it sleeps
-// is seen by the pusher; a worker that announces later sees the push: the pair [idle.announce] in
-// idle.hpp.
+// The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
+// each announcement that came before its push. A worker that announces later sees the push.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>

@@ -137,14 +137,13 @@ public:
 
     /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
     /// next wait, runs what is queued, and ends the threads. A second call, from any thread, waits
-    /// for the same end.
+    /// for the same end. In on_worker_stop, and while the scheduler is closing, a call by one of
+    /// its own threads has no effect.
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
     /// thread until another thread ends that: see shutdown_for().
-    /// Requires: the caller is not one of its own workers nor in an arm; otherwise terminates with
-    /// a message. The caller is not in an arm that a task of this scheduler waits for. In
-    /// on_worker_stop, and while the scheduler is closing, a call by one of its own threads has no
-    /// effect.
+    /// Requires: the caller is not one of its own workers, nor in an arm; otherwise terminates with
+    /// a message. The caller is not in an arm of another scheduler that one of these waits for.
     void shutdown() noexcept { core_->shutdown(deadline::never()); }
 
     /// Calls shutdown() with a time limit. Returns false if tasks are left. The scheduler then
