@@ -101,7 +101,7 @@ private:
     using word = typename Platform::template atomic<futex_word>;
     using lock_word = lock_bits<Platform, futex_word>;
 
-    static constexpr std::int64_t max_ns = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t max_ns = (std::numeric_limits<std::int64_t>::max)();
     static constexpr futex_word awake = 0;
     static constexpr futex_word asleep = 1; // on the list of idle threads
 

@@ -176,8 +176,8 @@ inline std::uint16_t chrome_trace::row_of(worker_log& l, const event& e) noexcep
     while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
         ++row;
     }
-    l.row_ends[row] = std::max(l.row_ends[row], e.end);
-    l.rows = std::max(l.rows, row + 1);
+    l.row_ends[row] = (std::max)(l.row_ends[row], e.end);
+    l.rows = (std::max)(l.rows, row + 1);
     return static_cast<std::uint16_t>(row);
 }
 

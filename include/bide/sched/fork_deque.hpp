@@ -254,7 +254,8 @@ auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(word seen) 
     -> depth_type {
     const depth_type mine = bottom_ - split_of(seen);
     const depth_type theirs = split_of(seen) - top_of(seen);
-    return theirs >= min_public ? 0 : std::max((mine + 1) / 2, std::min(mine, min_public - theirs));
+    return theirs >= min_public ? 0
+                                : (std::max)((mine + 1) / 2, (std::min)(mine, min_public - theirs));
 }
 
 // Publishes publish_count() jobs and sets the limit. Returns true if it published any.
@@ -265,7 +266,7 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance() noexcept {
         // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
         const depth_type n = publish_count(seen);
-        const depth_type next_limit = std::max(split_of(seen) + n, top_of(seen) + min_public);
+        const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + min_public);
         if (n != 0) {
             // Order: relaxed; a thief that requests after it has taken what is published below has
             // seen this.

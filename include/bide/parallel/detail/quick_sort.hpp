@@ -41,9 +41,9 @@ public:
     }
 
 private:
-    // Parts up to `small` are not divided. From `many` on, the pivot is a median of medians. A fork
-    // needs two parts of at least fork_size.
-    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
+    // Parts up to `small_size` are not divided. From `many` on, the pivot is a median of medians. A
+    // fork needs two parts of at least fork_size.
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
     static constexpr difference fork_size = sort_fork_size;
 
@@ -51,7 +51,7 @@ private:
     void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;
-            if (size <= small) {
+            if (size <= small_size) {
                 return sort_small(begin, end);
             }
             choose_pivot(begin, end);
@@ -62,7 +62,7 @@ private:
             const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
             const It right = pivot + 1;
-            const difference smaller = std::min(pivot - begin, end - right);
+            const difference smaller = (std::min)(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
                     return detail::heap_sort(begin, end, less_);
@@ -117,7 +117,7 @@ private:
     // Swaps elements, so that the next pivots are chosen from other ones.
     void break_patterns(It begin, It end) {
         const difference size = end - begin;
-        if (size <= small) {
+        if (size <= small_size) {
             return;
         }
         const difference quarter = size / 4;

@@ -59,7 +59,7 @@ inline unsigned processors_of_cgroup() noexcept {
         char max[sizeof path + 16];
         std::snprintf(max, sizeof max, "%s/cpu.max", path);
         if (const unsigned n = processors_of_cpu_max(max); n != 0) {
-            least = least == 0 ? n : std::min(least, n);
+            least = least == 0 ? n : (std::min)(least, n);
         }
         char* const last = std::strrchr(path, '/');
         if (last < path + root) {
@@ -126,10 +126,10 @@ private:
 // Returns how many processors the process may use, at least 1.
 inline unsigned cpu_count() noexcept {
     const unsigned allowed = cpu_mask().count();
-    unsigned count = allowed != 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
+    unsigned count = allowed != 0 ? allowed : (std::max)(1U, std::thread::hardware_concurrency());
 #if defined(__linux__)
     if (const unsigned quota = processors_of_cgroup(); quota != 0) {
-        count = std::min(count, quota);
+        count = (std::min)(count, quota);
     }
 #endif
     return count;

@@ -75,7 +75,7 @@ private:
 
 template <class Platform> class basic_timer_leader {
 public:
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     // Returns true if no sleeper wakes at `t` or before. The caller has made a timer for `t`
     // visible.
@@ -152,7 +152,7 @@ public:
 
     // A worker becomes idle: its first timed sleep is short.
     void reset_timed_sleep(worker& w) noexcept {
-        w.timed_sleep_ns = std::min(first_timed_sleep_ns, max_timed_sleep_ns_);
+        w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
     }
 
     // Sleeps. Returns true if the worker was woken, false if it is to look by itself.
@@ -204,7 +204,7 @@ unsigned basic_maintenance<Platform>::fire_timers(worker& w, std::int64_t now) n
 template <class Platform> std::int64_t basic_maintenance<Platform>::next_timer() const noexcept {
     std::int64_t next = never;
     for (const worker& other : queues_.workers()) {
-        next = std::min(next, other.timers.next_ns());
+        next = (std::min)(next, other.timers.next_ns());
     }
     return next;
 }
@@ -216,9 +216,9 @@ bool basic_maintenance<Platform>::sleep(worker& w, bool watches) noexcept {
     if (watches) {
         queues_.note_progress();
         until = Platform::now() + w.timed_sleep_ns;
-        w.timed_sleep_ns = std::min(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
+        w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
     }
-    until = std::min(until, w.lead_until);
+    until = (std::min)(until, w.lead_until);
     driver* const io = driver_lock_.try_enter();
     w.parked.add(1);
     const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();

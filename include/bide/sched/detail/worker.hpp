@@ -232,7 +232,7 @@ public:
 
     // The worker checks at `now`: computes the next interval.
     void restart(std::int64_t now) noexcept {
-        const std::int64_t each = (now - since_) / std::max(polls_, 1U);
+        const std::int64_t each = (now - since_) / (std::max)(polls_, 1U);
         average_ns_ += (std::clamp<std::int64_t>(each, 1, max_poll_ns) - average_ns_) / 10;
         interval_ =
             static_cast<unsigned>(std::clamp<std::int64_t>(target_ns / average_ns_, 8, 128));
@@ -267,7 +267,7 @@ template <class Platform> struct basic_posted_fork : runnable {
 template <class Platform>
 struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform> {
     using counter = basic_counter<Platform>;
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
