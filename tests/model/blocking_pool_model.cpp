@@ -9,8 +9,8 @@
 #include <string_view>
 #include <system_error>
 
-// The pool of blocking threads: what is taken runs once, whatever meets it: a thread whose time is
-// over, finish(), another post; and the pool may be destroyed as soon as the work was seen done.
+// The pool of threads for blocking work: a runnable that is taken runs once, beside a thread that
+// leaves, finish(), or another post. The pool may be destroyed as soon as the work was seen done.
 
 namespace {
 
@@ -37,7 +37,7 @@ pool::options at_most(unsigned n, std::chrono::milliseconds keep_alive) {
     return {.max_threads = n, .keep_alive = keep_alive, .name = ""};
 }
 
-// Counts how often it ran, and says so.
+// Counts how often it ran, and releases a token.
 struct errand : bide::runnable {
     platform::var<int> ran{0};
     parker* done;
@@ -61,7 +61,7 @@ bool post(pool& to, errand& e) {
     return to.post(e, why);
 }
 
-// The second may meet the thread at work, idle, at the end of its time, or gone.
+// The second post may find the thread busy, idle, about to leave, or gone.
 void posted_twice(std::chrono::milliseconds keep_alive) {
     errand first;
     errand second;
@@ -84,7 +84,7 @@ void posted_by_two(unsigned threads) {
     MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
 }
 
-// What is refused does not run, what is taken does; both who finish see that.
+// A refused runnable does not run, a taken one does. Both callers of finish() see that.
 void finished_by_two() {
     errand first;
     errand second;
@@ -115,7 +115,7 @@ void tried() {
     MODEL_REQUIRE(second.ran == (taken ? 1 : 0));
 }
 
-// One posts, and the other, who sees the work done, destroys the pool.
+// One thread posts. The other one sees the work done and destroys the pool.
 void destroyed_after_the_work() {
     parker seen;
     auto p = std::make_unique<pool>(at_most(1, 1ms));
@@ -126,7 +126,7 @@ void destroyed_after_the_work() {
     p.reset();
 }
 
-// The first ends after the second, which is queued, perhaps, until the limit is raised.
+// The first ends after the second, which may be queued until the limit is raised.
 void raised_for_one_that_is_queued() {
     parker seen;
     errand second(&seen);
@@ -153,7 +153,7 @@ void raised_for_one_that_is_queued() {
     MODEL_REQUIRE(second.ran == 1);
 }
 
-// At 0, nobody may lean on the end of a thread's time.
+// With 0 time-outs, no thread leaves because its time is over.
 model::options at_random(int timeouts) {
     model::options o;
     o.timeouts = timeouts;
@@ -164,29 +164,29 @@ model::options at_random(int timeouts) {
 
 } // namespace
 
-TEST_CASE("blocking_pool: what is taken runs once, whatever it meets", "[blocking_pool]") {
+TEST_CASE("blocking_pool: a runnable that is taken runs once", "[blocking_pool]") {
     model::check("two posts, threads stay", at_random(0), [] { posted_twice(1ms); });
     model::check("two posts, threads may leave", at_random(1), [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", at_random(1), [] { posted_twice(0ms); });
-    model::check("two who post, one thread", at_random(1), [] { posted_by_two(1); });
-    model::check("two who post, two threads", at_random(0), [] { posted_by_two(2); });
+    model::check("two threads post, one thread", at_random(1), [] { posted_by_two(1); });
+    model::check("two threads post, two threads", at_random(0), [] { posted_by_two(2); });
     model::check("tried", at_random(1), tried);
     CHECK(model::outcomes(at_random(1), tried) == "not taken");
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
 }
 
-TEST_CASE("blocking_pool: what is taken runs once, in every execution", "[blocking_pool][.long]") {
+TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution", "[blocking_pool][.long]") {
     model::check("two posts, threads stay", {}, [] { posted_twice(1ms); });
     model::check("two posts, threads leave at once", {}, [] { posted_twice(0ms); });
     model::check("tried", {}, tried);
 }
 
-TEST_CASE("blocking_pool: finish comes after all that was taken", "[blocking_pool]") {
-    model::check("two who finish, threads stay", at_random(0), finished_by_two);
-    model::check("two who finish, threads may leave", at_random(1), finished_by_two);
+TEST_CASE("blocking_pool: finish() returns after all that was taken has run", "[blocking_pool]") {
+    model::check("two threads finish, threads stay", at_random(0), finished_by_two);
+    model::check("two threads finish, threads may leave", at_random(1), finished_by_two);
     CHECK(model::outcomes(at_random(1), finished_by_two) == "refused taken");
 }
 
-TEST_CASE("blocking_pool: who saw the work done may destroy the pool", "[blocking_pool]") {
+TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool", "[blocking_pool]") {
     model::check("destroyed after the work", at_random(1), destroyed_after_the_work);
 }

@@ -3,15 +3,16 @@
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
-// The forks of a thread: each job is run once, by its owner or by a thief, whatever slot it was in;
-// what is private is not asked for in vain; and what is published is seen by those who sleep.
+// The forks of a thread: each job is run once, by its owner or by a thief, in whichever slot it
+// was; no thief's request is lost; and a worker that goes to sleep sees published jobs.
 
 namespace {
 
 using bide::fork_pop;
 using model::platform;
 
-// Its number of runs is plain, and so are the slots: whoever runs it is alone with it.
+// Its number of runs is plain data, and so are the slots: only the thread that runs it may touch
+// it.
 struct job {
     platform::var<int> runs{0};
     platform::atomic<int> ended{0};
@@ -37,7 +38,7 @@ void await(const job& j) noexcept {
     }
 }
 
-// The end of the youngest fork, which is of `j`.
+// Joins the youngest fork, the job `j`.
 template <class Deque> void join(Deque& mine, job& j) noexcept {
     const auto at = mine.depth() - 1;
     if (mine.pop(at) == fork_pop::stolen) {
@@ -62,7 +63,7 @@ template <class Deque, std::size_t N> void push_all(Deque& mine, job (&all)[N]) 
     }
 }
 
-// Nested forks beside thieves that come so often.
+// Nested forks beside thieves, each of which steals so often.
 template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_of_another = 0) {
     return [=] {
         deque<First> d;
@@ -83,7 +84,7 @@ template <unsigned First, std::size_t Forks> auto nested(int steals, int steals_
     };
 }
 
-// Whatever can fail for no reason does.
+// Also with spurious failures of weak compare-exchanges.
 void check(const char* name, const char* weak_name, const model::body& body) {
     model::check(name, {}, body);
     model::check(weak_name, {.weak_failures = 1}, body);
@@ -100,7 +101,7 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
     check("two forks, a thief comes twice", "two forks, a thief comes twice, weak",
           nested<4, 2>(2));
     model::check("two forks, two thieves", {}, nested<4, 2>(1, 1));
-    // The third is private, until the first two have gone.
+    // The third is private until the first two are stolen.
     model::check("three forks, a thief comes three times", {}, nested<4, 3>(3));
     model::check("four forks, a thief comes three times", {}, nested<4, 4>(3));
     // Of the last six, three are published at once.
@@ -110,7 +111,7 @@ TEST_CASE("fork_deque: each job is run once, beside thieves", "[fork_deque]") {
         push_all(d, all);
         steal(d);
         steal(d);
-        MODEL_REQUIRE(d.pop(7) == fork_pop::mine_published);
+        MODEL_REQUIRE(d.pop(7) == fork_pop::popped_and_published);
         join(d, all[6]);
         join(d, all[5]);
         model::thread thief([&] {
@@ -184,7 +185,7 @@ TEST_CASE("fork_deque: a joiner that waits for a thief forks above the job", "[f
 
 namespace {
 
-// Whatever has been stolen so far, the owner's next push leaves something to be had.
+// After any steals, the owner's next push makes a job public.
 template <class Deque> void require_next(Deque& d) {
     job next;
     const bool was_empty = d.is_empty_to_thieves();
@@ -196,7 +197,7 @@ template <class Deque> void require_next(Deque& d) {
 
 } // namespace
 
-TEST_CASE("fork_deque: who takes the last that is to be had asks, and no request is lost",
+TEST_CASE("fork_deque: the thief of the last public job requests, and no request is lost",
           "[fork_deque]") {
     model::check("four pushes beside two steals", {}, [] {
         deque<4> d;
@@ -242,7 +243,7 @@ TEST_CASE("fork_deque: who takes the last that is to be had asks, and no request
         }
         require_next(d);
     });
-    // The thief of the first job asks after the one that took the last.
+    // The thief of the first job requests after the thief of the last job.
     model::check("five pushes beside a late request and another", {}, [] {
         deque<8> d;
         job all[5];
@@ -260,7 +261,7 @@ TEST_CASE("fork_deque: who takes the last that is to be had asks, and no request
         }
         require_next(d);
     });
-    // The one that asked for the first job says so after the second is there.
+    // The request of the thief of the first job comes after the second job was pushed.
     model::check("two forks in turn, then two, beside a thief", {}, [] {
         deque<4> d;
         job all[4];
@@ -279,7 +280,7 @@ TEST_CASE("fork_deque: who takes the last that is to be had asks, and no request
     });
 }
 
-TEST_CASE("fork_deque: a published job is seen by who goes to sleep, or wakes it", "[fork_deque]") {
+TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is woken", "[fork_deque]") {
     using idle = bide::basic_idle<platform>;
     constexpr unsigned none = idle::none;
     // Worker 0 goes to sleep, 1 has the deque.
@@ -300,7 +301,7 @@ TEST_CASE("fork_deque: a published job is seen by who goes to sleep, or wakes it
         }
         MODEL_REQUIRE(woken == 0);
     });
-    // Two that were public have been stolen: two are private.
+    // Two public jobs were stolen: two are private.
     check("a pop publishes", "a pop publishes, weak", [] {
         idle i(2);
         deque<4> d;
@@ -311,7 +312,7 @@ TEST_CASE("fork_deque: a published job is seen by who goes to sleep, or wakes it
         unsigned woken = none;
         {
             model::thread forking([&] {
-                MODEL_REQUIRE(d.pop(3) == fork_pop::mine_published);
+                MODEL_REQUIRE(d.pop(3) == fork_pop::popped_and_published);
                 woken = i.wake_one();
             });
             i.announce(0, false, false);
@@ -370,7 +371,7 @@ TEST_CASE("fork_deque: each job of a tree is run once, beside three thieves", "[
     random.how = model::options::method::pct;
     random.runs = 4'000;
     random.weak_failures = 1;
-    // Without mutants: here one would find a buffer too small, and read behind it.
+    // Without mutants: a mutant would read behind the end of a small buffer.
     const auto check_at_random = [&random](const char* name, const model::body& body) {
         model::find(name, model::failure::none, random, body);
     };

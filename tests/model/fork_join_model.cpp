@@ -1,9 +1,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/fork_job.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/fork_place.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <model/check.hpp>
 #include <support/catch.hpp>
@@ -13,8 +12,8 @@
 #include <string>
 #include <vector>
 
-// An arm that was stolen, and who waits for it; and what is forked where workers go to sleep. The
-// deque has a model of its own.
+// A stolen arm and the thread that waits for it; and forks while workers go to sleep. The deque has
+// a model of its own.
 
 namespace {
 
@@ -26,7 +25,8 @@ using pool = bide::detail::basic_pool<platform>;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// Too large for every execution. Without mutants, for that one survives says nothing here.
+// Too large to explore every execution. Without mutants: under random schedules, a mutant that
+// survives proves nothing.
 void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
@@ -34,25 +34,25 @@ void check_at_random(const char* name, std::uint64_t runs, const model::body& bo
     model::find(name, model::failure::none, o, body);
 }
 
-struct nobody_stands_in : pool::owner {
+struct no_substitute : pool::owner {
     bool replace(pool::worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 };
 
-// So many lanes, of a pool that nobody works in.
+// Lanes of a pool without threads.
 struct lanes {
-    nobody_stands_in owner;
+    no_substitute owner;
     pool all{owner, {1, true, nullptr, 0}};
-    lane a{all, nullptr};
-    lane b{all, nullptr};
-    lane c{all, nullptr};
+    lane a{all.queues(), nullptr};
+    lane b{all.queues(), nullptr};
+    lane c{all.queues(), nullptr};
 };
 
 template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(&on, f, g); }
 
 // Takes an arm from `from`, if there is one, and runs it on `on`.
-bool rob(lane& from, lane& on) {
+bool steal_and_run(lane& from, lane& on) {
     job* const taken = from.steal();
     if (taken != nullptr) {
         on.run(*taken, from);
@@ -62,15 +62,15 @@ bool rob(lane& from, lane& on) {
 
 } // namespace
 
-TEST_CASE("fork_join: a join goes on when its arm has ended, whoever ran it", "[fork_join]") {
+TEST_CASE("fork_join: a join returns when its arm has ended, on either thread", "[fork_join]") {
     const auto one = [](int thieves) {
         lanes l;
         var<int> ran{0};
         {
             std::unique_ptr<model::thread> second;
-            model::thread first([&] { rob(l.a, l.b); });
+            model::thread first([&] { steal_and_run(l.a, l.b); });
             if (thieves == 2) {
-                second = std::make_unique<model::thread>([&] { rob(l.a, l.c); });
+                second = std::make_unique<model::thread>([&] { steal_and_run(l.a, l.c); });
             }
             const auto both = fork(
                 l.a, [] { return 1; },
@@ -94,8 +94,8 @@ TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
         var<int> ran{0};
         const auto arm = [&ran] { ran = ran + 1; };
         model::thread thief([&] {
-            rob(l.a, l.b);
-            rob(l.a, l.b);
+            steal_and_run(l.a, l.b);
+            steal_and_run(l.a, l.b);
         });
         fork(l.a, [] {}, arm);
         MODEL_REQUIRE(ran == 1);
@@ -104,7 +104,7 @@ TEST_CASE("fork_join: one join after another on the same lane", "[fork_join]") {
     });
 }
 
-TEST_CASE("fork_join: an arm that is given back is its owner's", "[fork_join]") {
+TEST_CASE("fork_join: the owner runs an arm that the thief gives back", "[fork_join]") {
     model::check("a join, an arm is given back", {}, [] {
         lanes l;
         var<int> ran{0};
@@ -126,11 +126,11 @@ TEST_CASE("fork_join: an arm that is given back is its owner's", "[fork_join]") 
 }
 
 #if BIDE_EXCEPTIONS
-TEST_CASE("fork_join: an exception leaves when both arms have ended", "[fork_join]") {
+TEST_CASE("fork_join: a join throws when both arms have ended", "[fork_join]") {
     const auto thrown = [](bool first) {
         lanes l;
         var<int> ended{0};
-        model::thread thief([&] { rob(l.a, l.b); });
+        model::thread thief([&] { steal_and_run(l.a, l.b); });
         int caught = 0;
         try {
             fork(
@@ -154,8 +154,7 @@ TEST_CASE("fork_join: an exception leaves when both arms have ended", "[fork_joi
     model::check("the second arm throws", {}, [=] { thrown(false); });
 }
 
-TEST_CASE("fork_join: an arm that is given back runs also where the first one throws",
-          "[fork_join]") {
+TEST_CASE("fork_join: an arm that is given back runs although the first one threw", "[fork_join]") {
     const auto thrown = [](bool both) {
         lanes l;
         var<int> ran{0};
@@ -189,8 +188,8 @@ namespace {
 
 int& this_thread() { return platform::local<int>(); }
 
-// A thief forks in the course of an arm that it has taken, and something else after it, on a lane that
-// it has made. Who waits for the arm may run the former, never the latter.
+// A thief forks in the course of an arm that it has taken, and then another job after that arm. The
+// thread that waits for the arm may run the former job, never the latter.
 void leapfrog(bool forks_after) {
     lanes l;
     std::unique_ptr<lane> b;
@@ -200,8 +199,8 @@ void leapfrog(bool forks_after) {
     this_thread() = 1;
     model::thread thief([&] {
         this_thread() = 2;
-        b = std::make_unique<lane>(l.all, nullptr);
-        if (rob(l.a, *b) && forks_after) {
+        b = std::make_unique<lane>(l.all.queues(), nullptr);
+        if (steal_and_run(l.a, *b) && forks_after) {
             fork(
                 *b, [] {},
                 [&] {
@@ -222,11 +221,13 @@ void leapfrog(bool forks_after) {
 
 } // namespace
 
-TEST_CASE("fork_join: who waits for an arm runs what that has forked", "[fork_join]") {
+TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked",
+          "[fork_join]") {
     model::check("leapfrogging", {}, [] { leapfrog(false); });
 }
 
-TEST_CASE("fork_join: and nothing that its thief forks after it", "[fork_join]") {
+TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief forks after it",
+          "[fork_join]") {
     check_at_random("leapfrogging, the thief goes on, at random", 20'000, [] { leapfrog(true); });
 }
 
@@ -234,17 +235,17 @@ TEST_CASE("fork_join: and nothing that its thief forks after it", "[fork_join]")
 
 namespace {
 
-// Who forks does not come to run the arm itself: a worker takes it, asleep or not.
+// The forking thread does not run the arm itself: a worker takes it, asleep or not.
 void forked_beside(bool brief, bool is_newest = true) {
-    nobody_stands_in owner;
+    no_substitute owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
     if (!is_newest) {
-        all.lane_here();
+        all.thread_lane();
         all.put_lane(*all.take_lane()); // which stays empty
     }
     model::thread working([&] { all.run(all.workers()[0]); });
-    lane& mine = *all.lane_here();
+    lane& mine = *all.thread_lane();
     mine.set_brief(brief);
     const auto arm = [&] {
         ran = ran + 1;
@@ -255,13 +256,13 @@ void forked_beside(bool brief, bool is_newest = true) {
     working.join();
     mine.wait(forked, 0);
     MODEL_REQUIRE(ran == 1);
-    all.leave_lane();
+    all.drop_thread_lane();
     MODEL_REQUIRE(all.idle().sleepers() == 0);
 }
 
 } // namespace
 
-TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds a forked arm", "[fork_join]") {
     model::check("forked beside a worker", {}, [] { forked_beside(false); });
     model::check("forked beside a worker, brief", {}, [] { forked_beside(true); });
     model::check("forked beside a worker, on an older lane", {},
@@ -270,13 +271,13 @@ TEST_CASE("fork_join: what is forked reaches a worker that goes to sleep", "[for
 
 namespace {
 
-// The two arms that were public are stolen when the owner takes the youngest one back, which makes the
-// third one public. The owner does not come to run that.
+// The two public arms are stolen. Then the owner takes the youngest one back, which makes the third
+// one public. The owner does not run that one.
 void published_by_pop() {
-    nobody_stands_in owner;
+    no_substitute owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
-    lane& mine = *all.lane_here();
+    lane& mine = *all.thread_lane();
     const auto arm = [&] {
         ran = ran + 1;
         all.stop();
@@ -298,32 +299,33 @@ void published_by_pop() {
     MODEL_REQUIRE(mine.wait(arms[1], 1) == job::end::returned);
     mine.give_back(*first);
     MODEL_REQUIRE(mine.wait(arms[0], 0) == job::end::returned);
-    all.leave_lane();
+    all.drop_thread_lane();
 }
 
 } // namespace
 
-TEST_CASE("fork_join: what a pop publishes reaches a worker that goes to sleep", "[fork_join]") {
+TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a pop publishes",
+          "[fork_join]") {
     model::check("published by a pop, beside a worker", {}, published_by_pop);
 }
 
-// ---- Callers that are no workers
+// ---- External callers
 
 namespace {
 
-using site = bide::detail::basic_fork_site<platform>;
+using site = bide::detail::basic_fork_call_site<platform>;
 
-// What a thread from elsewhere does: a lane for one join, on which it forks and waits.
+// An external thread takes a lane for one join, on which it forks and waits.
 template <class F, class G> void join_from_elsewhere(pool& in, site& from, F f, G g) {
-    const bide::detail::basic_lane_loan<platform> lent(in, false);
+    const bide::detail::basic_scoped_lane<platform> lent(in, false);
     MODEL_REQUIRE(lent.get() != nullptr && lent.get()->depth() == 0);
-    const bide::detail::basic_fork_session<platform> session(*lent.get(), from);
-    fork(*bide::detail::basic_fork_place<platform>::here().lane, f, g);
+    const bide::detail::basic_fork_scope<platform> session(*lent.get(), from);
+    fork(*bide::detail::basic_fork_context<platform>::here().lane, f, g);
 }
 
-// So many callers, and workers that end when the last of the callers has left.
+// Several callers, and workers that end when the last of the callers has left.
 struct callers {
-    nobody_stands_in owner;
+    no_substitute owner;
     pool all{owner, {2, true, nullptr, 0}};
     site from;
     atomic<int> left;
@@ -334,7 +336,7 @@ struct callers {
     void call(int n) {
         join_from_elsewhere(all, from, [] {}, [this, n] { ran[n] = ran[n] + 1; });
         MODEL_REQUIRE(ran[n] == 1);
-        MODEL_REQUIRE(bide::detail::basic_fork_place<platform>::here().lane == nullptr);
+        MODEL_REQUIRE(bide::detail::basic_fork_context<platform>::here().lane == nullptr);
         if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             all.stop();
         }
@@ -362,17 +364,17 @@ void two_callers(unsigned workers) {
     MODEL_REQUIRE(c.ran[0] == 1 && c.ran[1] == 1);
 }
 
-// A lane is lent again while the thief of the caller before still touches it: that one's token.
+// A lane is taken again while the thief of the previous caller still touches it: its token.
 void lent_again() {
-    nobody_stands_in owner;
+    no_substitute owner;
     pool all(owner, {1, true, nullptr, 0});
     site from;
     var<int> ran{0};
-    lane mine(all, nullptr);
+    lane mine(all.queues(), nullptr);
     lane& lent = *all.take_lane();
     all.put_lane(lent);
     const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };
-    model::thread thief([&] { rob(lent, mine) && rob(lent, mine); });
+    model::thread thief([&] { steal_and_run(lent, mine) && steal_and_run(lent, mine); });
     model::thread first(call);
     first.join();
     MODEL_REQUIRE(ran == 1);
@@ -383,7 +385,7 @@ void lent_again() {
 
 } // namespace
 
-TEST_CASE("fork_join: a caller that is no worker joins beside workers, until the last has left",
+TEST_CASE("fork_join: external callers join beside workers until the last caller has left",
           "[fork_join]") {
     check_at_random("a caller from elsewhere, a worker, at random", 3'000, one_caller);
     check_at_random("two callers from elsewhere, a worker, at random", 3'000,
@@ -392,6 +394,6 @@ TEST_CASE("fork_join: a caller that is no worker joins beside workers, until the
                     [] { two_callers(2); });
 }
 
-TEST_CASE("fork_join: a lane is lent again while its last thief leaves", "[fork_join]") {
+TEST_CASE("fork_join: a lane is taken again while its last thief leaves", "[fork_join]") {
     model::check("a lane is lent again", {}, lent_again);
 }

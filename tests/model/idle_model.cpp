@@ -10,8 +10,9 @@
 #include <cstdint>
 #include <memory>
 
-// Workers that sleep, search and run, and those who push: no job stays unseen while a worker
-// sleeps, and the counts come out even. With the real queues and parkers, since a pair has two ends.
+// Workers that sleep, search and run, and threads that push: no job stays unseen while a worker
+// sleeps, and the counts are right at the end. With the real queues and parkers, because each pair
+// of orders has two ends.
 
 namespace {
 
@@ -25,23 +26,23 @@ using run_queue = bide::basic_run_queue<platform, 4>;
 
 struct job : bide::runnable {
     platform::var<int> number{0};
-    int children = 0; // which whoever runs it pushes into its ring: the jobs after it
+    int children = 0; // its worker pushes so many of the jobs after it into its ring
 };
 
-// A small scheduler, with a job for each worker: who runs one never looks at a queue again. So each
-// job must find a worker of its own, wherever it is queued.
+// A small scheduler with a job for each worker. A worker that runs a job never looks at a queue
+// again. So each job must find a worker of its own, wherever it is queued.
 template <unsigned Workers> class crew {
 public:
     crew() : idle_(Workers) {}
 
-    // From outside.
+    // An external thread: pushes a job.
     void inject(job& j) noexcept {
         j.number = 1;
         injected_.push(j);
         unpark(idle_.wake_one());
     }
 
-    // All at once, and one look for sleepers.
+    // Pushes all jobs at once, and looks for sleepers once.
     template <std::size_t N> void inject_all(job (&all)[N]) noexcept {
         bide::detail::run_list list;
         for (job& j : all) {
@@ -65,7 +66,7 @@ public:
             }
             idle_.announce(self, searching, false);
             if (!look() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
@@ -78,9 +79,9 @@ public:
     }
 
 private:
-    void unpark(unsigned who) noexcept {
-        if (who != idle::none) {
-            beds_[who].unpark();
+    void unpark(unsigned worker) noexcept {
+        if (worker != idle::none) {
+            parkers_[worker].unpark();
         }
     }
 
@@ -130,12 +131,12 @@ private:
     idle idle_;
     injector injected_;
     std::array<run_queue, Workers> rings_{};
-    std::array<bide::basic_parker<platform>, Workers> beds_{};
+    std::array<bide::basic_parker<platform>, Workers> parkers_{};
 };
 
 } // namespace
 
-TEST_CASE("idle: a job from outside is run, whether the worker sleeps or is about to", "[idle]") {
+TEST_CASE("idle: a worker that sleeps or is about to runs an injected job", "[idle]") {
     model::check("one worker, one job", {}, [] {
         crew<1> c;
         job j;
@@ -146,13 +147,13 @@ TEST_CASE("idle: a job from outside is run, whether the worker sleeps or is abou
     });
 }
 
-// ---- Step by step: worker 0 is the body, or asleep
+// ---- Single steps: worker 0 is the body, or asleep
 
 namespace {
 
 constexpr unsigned none = idle::none;
 
-// A queue with a job, and nobody who takes it: what counts is who knows.
+// A queue with a job that no worker takes: the test is about which worker knows of it.
 struct work {
     injector jobs;
     job all[2];
@@ -173,7 +174,7 @@ void check(const char* name, const char* weak_name, const model::body& body) {
 
 } // namespace
 
-TEST_CASE("idle: a push sees the sleeper, or is seen by it", "[idle]") {
+TEST_CASE("idle: a push sees the sleeper, or the sleeper sees the push", "[idle]") {
     check("push, announce", "push, announce, weak", [] {
         idle i(2);
         work w;
@@ -206,7 +207,7 @@ TEST_CASE("idle: a push sees the sleeper, or is seen by it", "[idle]") {
     });
 }
 
-TEST_CASE("idle: one of two pushes wakes the one who sleeps, and the other is owed", "[idle]") {
+TEST_CASE("idle: one of two pushes wakes the sleeper, and the other one is deferred", "[idle]") {
     check("two pushes, one sleeper", "two pushes, one sleeper, weak", [] {
         idle i(3);
         work w;
@@ -228,7 +229,7 @@ TEST_CASE("idle: one of two pushes wakes the one who sleeps, and the other is ow
     });
 }
 
-TEST_CASE("idle: a push that relies on a searcher is not forgotten", "[idle]") {
+TEST_CASE("idle: a push that relies on a searcher wakes a worker later", "[idle]") {
     check("push, the searcher ends", "push, the searcher ends, weak", [] {
         idle i(3);
         work w;
@@ -260,7 +261,7 @@ TEST_CASE("idle: a push that relies on a searcher is not forgotten", "[idle]") {
         MODEL_REQUIRE((next[0] == 0 && next[1] == none) || (next[0] == none && next[1] == 0));
         require_counts(i, 0, 1);
     });
-    // The searcher goes to sleep, looks, and finds another job than that.
+    // The searcher goes to sleep, looks, and finds another job.
     check("push, the searcher announces", "push, the searcher announces, weak", [] {
         idle i(3);
         work w;
@@ -276,7 +277,7 @@ TEST_CASE("idle: a push that relies on a searcher is not forgotten", "[idle]") {
         const bool retracted = seen && i.retract(1);
         const unsigned next = retracted ? i.end_search(false) : none;
         pushing.join();
-        // The one who slept is awake now, or the searcher, who sleeps, is or has not looked yet.
+        // The sleeper is awake, or the searcher, which sleeps, is awake or has not looked yet.
         const bool woken_next = woken == none && next == 0;
         const bool woken_first = woken == 0 && next == none;
         MODEL_REQUIRE(retracted ? woken_first || woken_next : woken == 0 || woken == 1);
@@ -286,7 +287,7 @@ TEST_CASE("idle: a push that relies on a searcher is not forgotten", "[idle]") {
 
 namespace {
 
-// A ring with a job of 3 that a searcher has put down there, and not yet said so.
+// A ring with a job of 3 that a searcher has put down there, before it ends its search.
 struct loot {
     run_queue mine;
     run_queue theirs;
@@ -306,7 +307,8 @@ struct loot {
 
 } // namespace
 
-TEST_CASE("idle: what a searcher has moved is seen by who goes to sleep, or wakes it", "[idle]") {
+TEST_CASE("idle: a worker that goes to sleep sees a job that a searcher moved, or is woken",
+          "[idle]") {
     check("more, announce", "more, announce, weak", [] {
         idle i(2);
         loot w;
@@ -330,7 +332,7 @@ TEST_CASE("idle: what a searcher has moved is seen by who goes to sleep, or wake
         model::thread ending([&] {
             MODEL_REQUIRE(w.steal());
             woken[0] = i.end_search(true);
-            woken[1] = i.end_search(false); // the other
+            woken[1] = i.end_search(false); // the other searcher
         });
         i.announce(0, false, false);
         const bool seen = !w.mine.empty();
@@ -341,7 +343,7 @@ TEST_CASE("idle: what a searcher has moved is seen by who goes to sleep, or wake
     });
 }
 
-TEST_CASE("idle: no more than half of the workers begin to search", "[idle]") {
+TEST_CASE("idle: at most half of the workers search", "[idle]") {
     check("two begin to search", "two begin to search, weak", [] {
         idle i(2);
         bool other = false;
@@ -353,7 +355,7 @@ TEST_CASE("idle: no more than half of the workers begin to search", "[idle]") {
     });
 }
 
-TEST_CASE("idle: a push that relies on the watcher is watched on", "[idle]") {
+TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher", "[idle]") {
     // Worker 0 watches, 1 sleeps, 2 pushes.
     check("a LIFO push, the watcher goes", "a LIFO push, the watcher goes, weak", [] {
         idle i(3);
@@ -384,12 +386,12 @@ TEST_CASE("idle: a push that relies on the watcher is watched on", "[idle]") {
         pushing.join();
         MODEL_REQUIRE(woken == none);
         MODEL_REQUIRE(i.retract(0));
-        i.announce(1, false, false); // who comes later looks later
+        i.announce(1, false, false); // a later sleeper looks later
         MODEL_REQUIRE(seen || i.end_search(false) == 1);
     });
 }
 
-TEST_CASE("idle: who is blocked is found by the last sleeper, or has found that none is there",
+TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found no sleeper",
           "[idle]") {
     check("away, the last sleeper wakes", "away, the last sleeper wakes, weak", [] {
         idle i(2);
@@ -398,18 +400,18 @@ TEST_CASE("idle: who is blocked is found by the last sleeper, or has found that 
         i.announce(0, false, false);
         model::thread blocking([&] {
             blocked = 1;
-            asleep = i.away(1);
+            asleep = i.add_blocked(1);
         });
         MODEL_REQUIRE(i.wake_one() == 0);
-        const bool is_short = i.is_short();
-        MODEL_REQUIRE(!is_short || blocked == 1);
+        const bool needs_replacement = i.needs_replacement();
+        MODEL_REQUIRE(!needs_replacement || blocked == 1);
         blocking.join();
-        MODEL_REQUIRE(asleep == 0 || is_short);
-        MODEL_REQUIRE(i.away(-1) == 0 && !i.is_short());
+        MODEL_REQUIRE(asleep == 0 || needs_replacement);
+        MODEL_REQUIRE(i.add_blocked(-1) == 0 && !i.needs_replacement());
     });
 }
 
-// ---- All of it: workers in their loop, and pushes from outside and inside
+// ---- The whole: workers in their loop, and pushes by external threads and by workers
 
 namespace {
 
@@ -470,7 +472,7 @@ void job_and_child_and_job() {
 
 } // namespace
 
-TEST_CASE("idle: each job finds a worker, while any sleeps", "[idle]") {
+TEST_CASE("idle: each job finds a worker while a worker sleeps", "[idle]") {
     model::options few;
     few.how = model::options::method::bounded;
     few.preemptions = 0;

@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-// The end of a scheduler, with its real lists and tasks: shutdown returns when every task has ended
-// and not before, each task runs or is refused, and the scheduler may be destroyed as soon as its
-// user knows that it is over. First with a pool whose workers take one step at a time, then with
-// the real one.
+// The end of a scheduler, with its real lists and tasks. shutdown() returns when every task has
+// ended and not before; each task runs or is refused; and the scheduler may be destroyed as soon as
+// its user knows that it has ended. First with a pool whose workers take one step at a time, then
+// with the real one.
 
 namespace {
 
@@ -42,8 +42,8 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// The least that is a pool. A push or a nudge reads the word after its own step, a worker that finds
-// nothing announces in it before it looks again, as in idle.hpp.
+// The smallest pool. A push or wake_any() reads the word after its own step. A worker that finds
+// nothing announces in the word before it looks again, as in idle.hpp.
 class small_pool {
 public:
     struct worker {
@@ -51,33 +51,33 @@ public:
         bide::detail::basic_counter<platform> completed;
         registry_type tasks;
     };
-    struct place {
+    struct thread_role {
         const small_pool* pool = nullptr;
-        worker* mine = nullptr;
-        static place& here() noexcept { return platform::local<place>(); }
+        worker* owned = nullptr;
+        static thread_role& here() noexcept { return platform::local<thread_role>(); }
     };
 
     explicit small_pool(unsigned n) : workers_(n) {}
 
     std::deque<worker>& workers() noexcept { return workers_; }
-    worker* mine() const noexcept { return place::here().mine; }
+    worker* current_worker() const noexcept { return thread_role::here().owned; }
     void push_local(worker&, bide::runnable& r) noexcept { push(r); }
     void push(bide::runnable& r) noexcept {
         queue_.push(r);
-        nudge();
+        wake_any();
     }
-    void nudge() noexcept {
+    void wake_any() noexcept {
         if (word_.load(std::memory_order_seq_cst) != 0) {
             word_.exchange(0, std::memory_order_seq_cst);
         }
     }
     std::size_t queued() const noexcept { return queue_.size(); }
-    bide::runnable* left_over() noexcept { return queue_.pop(); }
+    bide::runnable* take_unrun() noexcept { return queue_.pop(); }
     void stop() noexcept {}
 
-    // A worker runs what is queued, and falls asleep if there is nothing more.
+    // A worker runs what is queued, and sleeps if there is nothing more.
     template <class FoundNothing> void step(unsigned n, FoundNothing&& found_nothing) {
-        place::here() = {this, &workers_[n]};
+        thread_role::here() = {this, &workers_[n]};
         while (bide::runnable* const r = queue_.pop()) {
             r->run.wake();
         }
@@ -86,7 +86,7 @@ public:
         if (queued() != 0) {
             word_.fetch_and(~(1U << n), std::memory_order_seq_cst);
         }
-        place::here() = {};
+        thread_role::here() = {};
     }
     bool is_asleep(unsigned n) const noexcept {
         return (word_.load(std::memory_order_relaxed) >> n & 1) != 0;
@@ -95,13 +95,13 @@ public:
 private:
     std::deque<worker> workers_;
     bide::basic_injector<platform> queue_;
-    atomic<std::uint32_t> word_{0}; // who sleeps: a bit for each worker
+    atomic<std::uint32_t> word_{0}; // a bit for each worker that sleeps
 };
 
-// A scheduler by hand: what its workers and its threads do is the model's to say.
+// A scheduler whose workers and threads do what the model says.
 class by_hand final : public header::home_type {
 public:
-    using place = small_pool::place;
+    using thread_role = small_pool::thread_role;
 
     explicit by_hand(unsigned workers)
         : all(workers),
@@ -110,13 +110,13 @@ public:
     void step(unsigned n) {
         all.step(n, [this] { life.found_nothing(); });
     }
-    // In a thread for what blocks.
+    // On a thread for blocking tasks.
     void block(bide::runnable& r) noexcept {
-        place::here() = {&all, nullptr};
+        thread_role::here() = {&all, nullptr};
         r.run.wake();
-        place::here() = {};
+        thread_role::here() = {};
     }
-    // True: all has ended. A first call at least closes it.
+    // Returns true if all has ended. The first call closes it.
     bool shutdown(deadline until = deadline::poll()) noexcept {
         return life.shutdown(until, [this]() noexcept {
             if (at_end) {
@@ -125,7 +125,7 @@ public:
             over = over + 1;
         });
     }
-    // When nothing else runs: the workers that are awake go to sleep, and all has ended.
+    // Requires that nothing else runs: the workers that are awake go to sleep, and all has ended.
     void require_end() {
         MODEL_REQUIRE(over == 0 || all.queued() == 0);
         for (unsigned n = 0; n < all.workers().size(); ++n) {
@@ -148,12 +148,12 @@ public:
 
 private:
     registry_type& registry() noexcept override { return life.registry(); }
-    bool is_here() const noexcept override { return place::here().pool == &all; }
+    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }
 };
 
-// What became of a task.
+// The outcome of a task.
 struct wait_status {
     var<int> ran{0};
     var<int> refused{0};
@@ -189,7 +189,7 @@ void join(header& t) noexcept {
     t.forgo();
 }
 
-// A task that waits, until it is cancelled or has a token.
+// A task that waits until it is cancelled or has a token.
 link take(tokens& from, var<int>& taken, var<int>& stopped) {
     auto token = co_await from.async_take().as_result();
     if (token) {
@@ -202,10 +202,10 @@ link take(tokens& from, var<int>& taken, var<int>& stopped) {
 
 } // namespace
 
-// ---- One step at a time
+// ---- Single steps
 
 TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
-    // A worker runs a task that spawns another one, and a second worker adds up meanwhile.
+    // A worker runs a task that spawns another one, while a second worker adds up.
     model::check("two workers, one adds up", {}, [] {
         wait_status outer;
         wait_status inner;
@@ -219,7 +219,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
         running.join();
         s.require_end();
     });
-    // The same with a task that blocks, which spawns one for the worker that adds up.
+    // The same with a blocking task, which spawns one for the worker that adds up.
     model::check("a task that blocks spawns, a worker adds up", {}, [] {
         wait_status outer;
         wait_status inner;
@@ -236,7 +236,7 @@ TEST_CASE("lifecycle: no task is left when the sums are equal", "[lifecycle]") {
     });
 }
 
-TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle]") {
+TEST_CASE("lifecycle: a task of an external thread is waited for or refused", "[lifecycle]") {
     const auto spawned_beside = [] {
         wait_status becomes;
         by_hand s(1);
@@ -264,7 +264,7 @@ TEST_CASE("lifecycle: a task from outside is waited for or refused", "[lifecycle
     });
 }
 
-TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker", "[lifecycle]") {
+TEST_CASE("lifecycle: a worker sees the end of the last blocking task", "[lifecycle]") {
     const auto blocked_beside = [](int tasks) {
         wait_status becomes[2];
         by_hand s(1);
@@ -302,8 +302,9 @@ TEST_CASE("lifecycle: the end of the last task that blocks is seen by a worker",
     });
 }
 
-TEST_CASE("lifecycle: one caller of shutdown ends the threads, each comes after that",
-          "[lifecycle]") {
+TEST_CASE(
+    "lifecycle: one caller of shutdown() ends the threads, and every caller returns after that",
+    "[lifecycle]") {
     model::check("two callers", {}, [] {
         by_hand s(1);
         s.shutdown();
@@ -348,9 +349,9 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler", "[lifecyc
     CHECK(model::outcomes({}, destroyed) == "ran refused");
 }
 
-TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may be the last",
+TEST_CASE("lifecycle: an external caller is waited for or refused, and may be the last",
           "[lifecycle]") {
-    // The scheduler goes while the caller is still on its way out.
+    // The scheduler is destroyed while the caller is still in its call.
     const auto entered = [] {
         var<int> ran{0};
         bool admitted = false;
@@ -365,7 +366,7 @@ TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may
         });
         s->shutdown();
         s->step(0);
-        model::assume(s->life.outside().ended == 1);
+        model::assume(s->life.external().ended == 1);
         if (!s->shutdown()) { // the worker was asleep before
             model::assume(!s->all.is_asleep(0));
         }
@@ -380,7 +381,7 @@ TEST_CASE("lifecycle: a caller from elsewhere is waited for, or refused, and may
 
 namespace {
 
-// What is posted, and says so.
+// A runnable that records that it ran.
 struct errand : bide::runnable {
     var<int> ran{0};
     atomic<bool> done{false};
@@ -398,7 +399,7 @@ struct errand : bide::runnable {
 
 } // namespace
 
-TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may go",
+TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler may be destroyed",
           "[lifecycle]") {
     model::check("post, shutdown", {}, [] {
         errand e;
@@ -439,8 +440,8 @@ TEST_CASE("lifecycle: what is posted beside the end runs, and then the scheduler
 
 namespace {
 
-// Too large for every execution, or for the short set. Without mutants, for that one survives says
-// nothing here.
+// Too large to explore every execution, or for the short set. Without mutants: under random
+// schedules, a mutant that survives proves nothing.
 void check_at_random(const char* name, std::uint64_t runs, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
@@ -480,7 +481,7 @@ TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every executio
     model::check("wait, shutdown", {}, [] { waits(false); });
 }
 
-// ---- A home that goes when its last task was counted
+// ---- A home that is destroyed when its last task was counted
 
 namespace {
 
@@ -542,11 +543,11 @@ namespace {
 
 using pool = bide::detail::basic_pool<platform>;
 
-// As a scheduler is one, with one thread for what blocks, which takes one task.
+// A scheduler with one thread for blocking tasks, which takes one task.
 class scheduler final : public header::home_type, pool::owner {
 public:
     using lifecycle = bide::detail::basic_lifecycle<platform>;
-    using place = pool::place;
+    using thread_role = pool::thread_role;
 
     explicit scheduler(unsigned workers)
         : all(*this, {workers, true, nullptr, 0}),
@@ -555,11 +556,11 @@ public:
             threads_.push_back(std::make_unique<model::thread>([this, &w] { all.run(w); }));
         }
         threads_.push_back(std::make_unique<model::thread>([this] {
-            bed_.park();
+            parker_.park();
             if (bide::runnable* const r = blocking_) {
-                place::here() = {&all, nullptr};
+                thread_role::here() = {&all, nullptr};
                 r->run.wake();
-                place::here() = {};
+                thread_role::here() = {};
             }
         }));
     }
@@ -568,17 +569,17 @@ public:
     ~scheduler() { shutdown(); }
 
     void start_blocking(header& t) {
-        const lifecycle::visit here(life);
+        const lifecycle::external_call here(life);
         if (life.admit()) {
             blocking_ = &t.to_run();
-            bed_.unpark();
+            parker_.unpark();
         } else {
             t.refuse();
         }
     }
     void shutdown() noexcept {
         MODEL_REQUIRE(life.shutdown(deadline::never(), [this]() noexcept {
-            bed_.unpark();
+            parker_.unpark();
             threads_.clear();
         }));
         MODEL_REQUIRE(threads_.empty());
@@ -594,20 +595,20 @@ public:
 
 private:
     registry_type& registry() noexcept override { return life.registry(); }
-    bool is_here() const noexcept override { return place::here().pool == &all; }
+    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
     bool is_closing() const noexcept override { return life.is_closing(); }
     void task_ended() noexcept override { life.task_ended(); }
     bool replace(pool::worker&) noexcept override { return false; }
     void found_nothing() noexcept override { life.found_nothing(); }
 
-    parker bed_;
+    parker parker_;
     var<bide::runnable*> blocking_{nullptr};
     std::vector<std::unique_ptr<model::thread>> threads_;
 };
 
 } // namespace
 
-TEST_CASE("lifecycle: a whole scheduler ends, whatever meets its end", "[lifecycle]") {
+TEST_CASE("lifecycle: a whole scheduler ends when all of its tasks have ended", "[lifecycle]") {
     check_at_random("two workers, a task that spawns, at random", 300, [] {
         wait_status outer;
         wait_status inner;

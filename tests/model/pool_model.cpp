@@ -2,12 +2,9 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/sched/detail/driver_lock.hpp>
+#include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/timer_leader.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/detail/worker_ownership.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <model/check.hpp>
@@ -18,9 +15,10 @@
 #include <string>
 #include <vector>
 
-// The workers of a scheduler: first what they are made of, then all of it with its real queues,
-// timers and beds. Whatever is pushed is run, whoever sleeps; what is due is fired; who blocks is
-// replaced; stop() ends them all. No time-out helps, but where a timer is waited for.
+// The workers of a scheduler: first their parts, then all of it with real queues, timers and
+// sleepers. Each job that is pushed is run, whichever worker sleeps; each timer that is due is
+// fired; a blocked worker is replaced; stop() ends all workers. Only a wait for a timer may need a
+// time-out.
 
 namespace {
 
@@ -31,7 +29,7 @@ using bide::deadline;
 template <class T> using var = platform::var<T>;
 template <class T> using atomic = platform::atomic<T>;
 
-// A driver that has no files: it waits for a wake, and one thread at a time is in it.
+// A driver without files: it waits for a wake, and one thread at a time is in it.
 class quiet_driver final : public bide::driver {
 public:
     unsigned wait(deadline until) noexcept override {
@@ -50,7 +48,8 @@ private:
     parker token_;
 };
 
-// Too large for every execution. Without mutants, for that one survives says nothing here.
+// Too large to explore every execution. Without mutants: under random schedules, a mutant that
+// survives proves nothing.
 void check_at_random(const char* name, int timeouts, const model::body& body) {
     model::options o;
     o.how = model::options::method::pct;
@@ -68,7 +67,7 @@ namespace {
 
 using sleeper = bide::detail::basic_sleeper<platform, bide::driver>;
 
-// What was done before a token was left is seen by who takes it.
+// The taker of a token sees what was done before the token was left.
 void take_token(bool drives) {
     quiet_driver d;
     sleeper s;
@@ -82,7 +81,7 @@ void take_token(bool drives) {
     leaving.join();
 }
 
-// Two leave one each, which may count once.
+// Two threads leave a token each; the two may count once.
 void take_tokens(bool drives) {
     quiet_driver d;
     sleeper s;
@@ -110,12 +109,12 @@ TEST_CASE("sleeper: a token ends the sleep, on the futex and in the driver", "[p
     model::check("two tokens, in the driver", {}, [] { take_tokens(true); });
 }
 
-TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did", "[pool]") {
+TEST_CASE("driver_lock: one thread at a time is in the driver, and sees what the last one did", "[pool]") {
     const auto two = [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
         const auto visit = [&] {
-            if (bide::driver* const io = seat.enter()) {
+            if (bide::driver* const io = seat.try_enter()) {
                 io->wake();
                 io->wait(deadline::poll());
                 seat.leave();
@@ -131,17 +130,17 @@ TEST_CASE("driver_seat: one at a time sits in it, and sees what the last one did
     CHECK(model::outcomes({}, two) == "1 2");
 }
 
-TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by it", "[pool]") {
+TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, or is seen by it", "[pool]") {
     model::check("leave, sleep beside it", {}, [] {
         quiet_driver d;
         bide::detail::basic_driver_lock<platform> seat(&d);
         bide::basic_idle<platform> idle(2);
         unsigned woken = idle.none;
         bool taken = false;
-        MODEL_REQUIRE(seat.enter() == &d);
+        MODEL_REQUIRE(seat.try_enter() == &d);
         model::thread sleeping([&] {
             idle.announce(1, false, false);
-            taken = seat.enter() != nullptr;
+            taken = seat.try_enter() != nullptr;
         });
         seat.leave();
         if (seat.is_free()) {
@@ -152,7 +151,7 @@ TEST_CASE("driver_seat: whoever leaves it sees who found it taken, or is seen by
     });
 }
 
-// ---- Who sleeps until when
+// ---- The timer leader
 
 namespace {
 
@@ -160,24 +159,24 @@ using timer_leader = bide::detail::basic_timer_leader<platform>;
 
 constexpr std::int64_t never = timer_leader::never;
 
-// When the next timer of some queue is due.
+// When the next timer of a queue is due.
 struct schedule {
-    timer_leader keep_alive;
+    timer_leader leader;
     atomic<std::int64_t> next{never};
 
-    // True: nobody keeps that time, somebody is to be woken.
+    // Returns true if no sleeper wakes in time: a worker must be woken.
     bool add(std::int64_t t) noexcept {
         next.store(t, std::memory_order_seq_cst);
-        return keep_alive.misses(t);
+        return leader.wakes_after(t);
     }
     void keep(std::int64_t& mine) noexcept {
-        keep_alive.keep(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
+        leader.lead(mine, [this]() noexcept { return next.load(std::memory_order_seq_cst); });
     }
 };
 
 } // namespace
 
-TEST_CASE("timekeeper: a nearer timer is kept, or misses its keeper", "[pool]") {
+TEST_CASE("timer_leader: the leader sleeps until a nearer timer, or its adder wakes a worker", "[pool]") {
     const auto one = [](std::int64_t before) {
         schedule s;
         s.add(before);
@@ -193,7 +192,7 @@ TEST_CASE("timekeeper: a nearer timer is kept, or misses its keeper", "[pool]") 
     model::check("add, keep a later one", {}, [=] { one(9); });
 }
 
-TEST_CASE("timekeeper: who relied on a keeper that resigns is seen by it", "[pool]") {
+TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it", "[pool]") {
     model::check("add, resign, keep", {}, [] {
         schedule s;
         std::int64_t mine = never;
@@ -203,20 +202,20 @@ TEST_CASE("timekeeper: who relied on a keeper that resigns is seen by it", "[poo
         bool missed = false;
         schedule& shared = s;
         model::thread adding([&] { missed = shared.add(9); });
-        MODEL_REQUIRE(s.keep_alive.resign(mine));
-        MODEL_REQUIRE(!s.keep_alive.resign(mine));
+        MODEL_REQUIRE(s.leader.resign(mine));
+        MODEL_REQUIRE(!s.leader.resign(mine));
         s.keep(mine);
         adding.join();
         MODEL_REQUIRE(missed || mine == 9);
     });
 }
 
-// ---- Whose thread a worker is
+// ---- The owner of a worker
 
 namespace {
 
-// A worker, and the thread that is blocked with it: others look for a replacement, who is there or
-// not. The worker is its tenant's alone.
+// A worker and its blocked thread. Other threads look for a replacement, which is there or not.
+// Only the owner uses the worker.
 void passed_on(int passers, bool there) {
     bide::detail::basic_worker_ownership<platform> worker_ownership;
     int threads[2]{}; // for their addresses
@@ -224,7 +223,7 @@ void passed_on(int passers, bool there) {
     var<int> tries{0};
     atomic<bool> is_replaced{false};
     const auto pass = [&] {
-        const bool passed = worker_ownership.pass_on([&] {
+        const bool passed = worker_ownership.transfer([&] {
             tries = tries + 1;
             return there;
         });
@@ -254,18 +253,18 @@ void passed_on(int passers, bool there) {
 
 } // namespace
 
-TEST_CASE("tenancy: a blocked worker is passed on once, or its thread goes on with it", "[pool]") {
+TEST_CASE("worker_ownership: a blocked worker is transferred once, or its thread keeps it", "[pool]") {
     model::check("one looks for a replacement", {}, [] { passed_on(1, true); });
-    model::check("one looks, nobody is there", {}, [] { passed_on(1, false); });
+    model::check("one looks, no replacement", {}, [] { passed_on(1, false); });
     model::check("two look for a replacement", {}, [] { passed_on(2, true); });
-    model::check("two look, nobody is there", {}, [] { passed_on(2, false); });
+    model::check("two look, no replacement", {}, [] { passed_on(2, false); });
     CHECK(model::outcomes({}, [] { passed_on(1, true); }) == "mine passed");
     CHECK(model::outcomes({}, [] { passed_on(1, false); }) == "mine");
 }
 
-TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by itself",
+TEST_CASE("pool: a blocked worker is transferred by its thread or by the last sleeper that leaves",
           "[pool]") {
-    // Worker 0 blocks. Worker 1 sleeps, and is woken by a push, or by itself.
+    // Worker 0 blocks. Worker 1 sleeps, and is woken by a push, or wakes by itself.
     const auto one = [](bool pushed) {
         bide::basic_idle<platform> idle(2);
         bide::detail::basic_worker_ownership<platform> worker_ownership;
@@ -274,7 +273,7 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
         var<int> used{0};
         atomic<int> passed{0};
         const auto pass = [&] {
-            worker_ownership.pass_on([&] {
+            worker_ownership.transfer([&] {
                 used = used + 1;
                 passed.fetch_add(1, std::memory_order_relaxed);
                 return true;
@@ -296,13 +295,13 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
                 waking.join();
             }
             MODEL_REQUIRE(idle.end_search(false) == idle.none);
-            if (idle.is_short()) {
+            if (idle.needs_replacement()) {
                 pass();
             }
         });
         used = used + 1;
         worker_ownership.block(&threads[0]);
-        if (idle.away(1) == 0) {
+        if (idle.add_blocked(1) == 0) {
             pass();
         }
         waking.join();
@@ -313,8 +312,8 @@ TEST_CASE("pool: a blocked worker is passed on when the last sleeper goes, or by
     model::check("block, the last sleeper is woken", {}, [=] { one(true); });
 }
 
-TEST_CASE("worker: what has ended is counted after what it began", "[pool]") {
-    // A task, counted already, that spawns another one and ends; that one ends elsewhere.
+TEST_CASE("worker: the end of a task is counted after the tasks that it spawned", "[pool]") {
+    // A task that is counted spawns another one and ends. The other one ends elsewhere.
     model::check("spawned, completed", {}, [] {
         struct counts {
             bide::detail::basic_counter<platform> spawned;
@@ -354,19 +353,18 @@ struct job : bide::runnable {
     var<int> pushed{0};
     var<int> ran{0};
     // What it does:
-    job* pushes = nullptr;               // so many jobs, on the worker that runs it
-    int count = 0;                       //
-    const atomic<bool>* looks = nullptr; // goes on when that is true
-    parker* sleeps = nullptr;            // goes on when it has that token, its thread blocked
+    job* pushes = nullptr;               // pushes these jobs, on the worker that runs it
+    int count = 0;                       // how many
+    const atomic<bool>* looks = nullptr; // waits until this is true
+    parker* sleeps = nullptr;            // blocks its thread until this has a token
     parker* wakes = nullptr;             // leaves a token
     atomic<bool> done{false};
 
     void execute() noexcept;
 };
 
-// A pool with a thread for each worker that is started, and one to stand in for who blocks. Whoever
-// has lost its worker waits for another. It is at its end when so many jobs have run and timers
-// have fired.
+// A pool with a thread for each worker that is started, and one substitute. A thread that has lost
+// its worker waits for another. The pool ends when so many jobs have run and timers have fired.
 class crew final : pool::owner {
 public:
     explicit crew(int jobs, const pool::options& wanted)
@@ -381,7 +379,7 @@ public:
         }));
     }
     void start_stand_in() {
-        begins_to_wait(workers_); // there is one as soon as somebody blocks
+        begins_to_wait(workers_); // it is there as soon as a worker blocks
         threads_.push_back(std::make_unique<model::thread>([this] {
             platform::local<bool>() = true;
             do {
@@ -422,8 +420,8 @@ public:
         threads_.clear();
         MODEL_REQUIRE(all.idle().sleepers() == 0);
         MODEL_REQUIRE(all.idle().searching() == 0);
-        MODEL_REQUIRE(!all.idle().is_short());
-        MODEL_REQUIRE(all.left_over() == nullptr);
+        MODEL_REQUIRE(!all.idle().needs_replacement());
+        MODEL_REQUIRE(all.take_unrun() == nullptr);
     }
 
     pool all;
@@ -435,12 +433,12 @@ private:
     };
     static constexpr unsigned over = 1U << 31;
 
-    // False: it is over.
+    // Returns false at the end.
     bool begins_to_wait(unsigned n) noexcept {
         if ((waiting_.fetch_or(1U << n, std::memory_order_acq_rel) & over) != 0) {
             return false;
         }
-        all.relieve();
+        all.replace_blocked();
         return true;
     }
     void work_on(unsigned n) noexcept {
@@ -452,8 +450,8 @@ private:
         }
     }
 
-    // The first of those who wait.
-    bool hire(pool::worker& w, unsigned from) noexcept {
+    // The first thread that waits.
+    bool assign(pool::worker& w, unsigned from) noexcept {
         unsigned seen = waiting_.fetch_or(0, std::memory_order_relaxed); // not an old value
         for (;;) {
             unsigned n = 0;
@@ -472,22 +470,22 @@ private:
         }
     }
 
-    bool replace(pool::worker& w) noexcept override { return hire(w, workers_ + 1); }
-    bool call_for_help() noexcept override {
+    bool replace(pool::worker& w) noexcept override { return assign(w, workers_ + 1); }
+    bool request_replacement() noexcept override {
         if ((waiting_.fetch_or(0, std::memory_order_acq_rel) & ~over) != 0) { // since
-            all.relieve();
+            all.replace_blocked();
         }
         return true;
     }
-    bool give_back(pool::worker& w) noexcept override { return hire(w, workers_); }
-    bool stands_in() const noexcept override { return platform::local<bool>(); }
+    bool hand_to_idle_thread(pool::worker& w) noexcept override { return assign(w, workers_); }
+    bool is_substitute() const noexcept override { return platform::local<bool>(); }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 
     const unsigned workers_;
     atomic<int> left_;
-    atomic<unsigned> waiting_{0}; // a bit for each seat; over: nobody is to wait any more
-    seat seats_[3];               // each worker's first thread's, and the last who stands in
+    atomic<unsigned> waiting_{0}; // a bit for each seat; over: no thread waits any more
+    seat seats_[3];               // one for each worker's own thread, and one for the substitute
     std::vector<std::unique_ptr<model::thread>> threads_;
 };
 
@@ -495,7 +493,7 @@ void job::execute() noexcept {
     MODEL_REQUIRE(pushed == 1);
     crew& c = *of;
     for (int i = 0; i < count; ++i) {
-        c.push_local(*c.all.mine(), pushes[i]);
+        c.push_local(*c.all.current_worker(), pushes[i]);
     }
     if (wakes != nullptr) {
         wakes->unpark();
@@ -519,7 +517,7 @@ void require_ran(const job* jobs, int count) {
 
 pool::options workers(unsigned n) { return {n, true, nullptr, 0}; }
 
-// Worker 0 is the body, which pushes and never looks: worker 1 has to run all.
+// Worker 0 is the body, which pushes and never looks: worker 1 has to run all jobs.
 void pushed_beside(int jobs) {
     crew c(jobs, workers(2));
     job all[2];
@@ -544,7 +542,7 @@ void from_outside(unsigned n, int jobs, std::int64_t nap = 0) {
     require_ran(all, jobs);
 }
 
-// A job pushes another one and goes on for as long as that has not run.
+// A job pushes another one and runs until that one has run.
 void pushes_and_goes_on(int others, std::int64_t nap = 0) {
     crew c(others + 1, {2, true, nullptr, nap});
     job all[3];
@@ -560,20 +558,20 @@ void pushes_and_goes_on(int others, std::int64_t nap = 0) {
 
 } // namespace
 
-TEST_CASE("pool: a job from outside is run, whoever sleeps", "[pool]") {
+TEST_CASE("pool: an injected job is run, whichever worker sleeps", "[pool]") {
     model::check("one worker, one job", {}, [] { from_outside(1, 1); });
     check_at_random("two workers, one job, at random", [] { from_outside(2, 1); });
     check_at_random("two workers, two jobs, at random", [] { from_outside(2, 2); });
 }
 
-TEST_CASE("pool: what a worker pushes is run by another, while it goes on", "[pool]") {
+TEST_CASE("pool: another worker runs what a busy worker pushes", "[pool]") {
     model::check("pushed into a LIFO slot", {}, [] { pushed_beside(1); });
     check_at_random("pushed into a LIFO slot and a ring, at random", [] { pushed_beside(2); });
     check_at_random("a job pushes and goes on, at random", [] { pushes_and_goes_on(1); });
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
 }
 
-TEST_CASE("pool: a watcher takes what is left in a slot, and sleeps when nothing runs", "[pool]") {
+TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs", "[pool]") {
     check_at_random("two workers that nap, two jobs, at random", 2,
                     [] { from_outside(2, 2, 100'000); });
     check_at_random("a job pushes and goes on, the other one naps, at random", 2,
@@ -582,13 +580,13 @@ TEST_CASE("pool: a watcher takes what is left in a slot, and sleeps when nothing
 
 namespace {
 
-// Worker 0 has run as many from its slot as it may in a row, one is left there, and the injector
-// has one that both want: who does not get that looks at the slot again.
+// Worker 0 has run as many jobs from its slot as it may in a row. One job is left there, and the
+// injector has one that both workers want: the worker that does not get it looks at the slot again.
 void slot_is_not_left() {
     crew c(2, {2, false, nullptr, 0});
     job all[2];
     c.push_local(c.all.workers()[0], all[0]);
-    c.all.workers()[0].lifo_run = 3;
+    c.all.workers()[0].lifo_streak = 3;
     c.push(all[1]);
     c.start(0);
     c.start(1);
@@ -602,7 +600,7 @@ TEST_CASE("pool: a worker does not sleep while its own slot is full", "[pool]") 
     check_at_random("a slot, without stealing, at random", slot_is_not_left);
 }
 
-TEST_CASE("pool: stop ends all workers, in whatever state", "[pool]") {
+TEST_CASE("pool: stop() ends all workers, in every state", "[pool]") {
     const auto stopped = [](unsigned n) {
         crew c(0, workers(n));
         var<int> news{0};
@@ -650,8 +648,8 @@ struct bell {
     }
 };
 
-// Of two workers one is there, and sleeps for a timer or for nothing; a nearer one, or the only one,
-// is added to the other's queue, from outside.
+// One of two workers has a thread, and sleeps for a timer or for nothing. An external thread adds
+// an earlier timer, or the only one, to the other worker's queue.
 void nearer_timer(bool keeps) {
     crew c(1, workers(2));
     bell far(c, later);
@@ -666,7 +664,7 @@ void nearer_timer(bool keeps) {
     MODEL_REQUIRE(!keeps || c.all.workers()[0].timers.cancel(far.timer));
 }
 
-// A later one: who adds it relies on the one that sleeps.
+// A later timer: the thread that adds it relies on the sleeper.
 void later_timer() {
     crew c(2, workers(2));
     bell near(c, soon);
@@ -678,8 +676,8 @@ void later_timer() {
     MODEL_REQUIRE(near.rung == 1 && far.rung == 1);
 }
 
-// Whoever keeps the time may come to run a job, which goes on until the timer has fired: the other
-// one sleeps for it then.
+// The timer leader may run a job, which continues until the timer has fired: the other worker then
+// sleeps for it.
 void kept_for_a_job(bool from_outside) {
     crew c(2, workers(2));
     bell b(c, soon);
@@ -700,18 +698,18 @@ void kept_for_a_job(bool from_outside) {
 
 } // namespace
 
-TEST_CASE("pool: a nearer timer reaches who sleeps", "[pool]") {
+TEST_CASE("pool: an earlier timer reaches a sleeping worker", "[pool]") {
     model::check("the only timer", {}, [] { nearer_timer(false); });
     check_at_random("a nearer timer, at random", [] { nearer_timer(true); });
     check_at_random("a later timer, at random", 2, later_timer);
 }
 
-TEST_CASE("pool: somebody sleeps for the timers while another runs", "[pool]") {
+TEST_CASE("pool: a worker sleeps for the timers while another one runs", "[pool]") {
     check_at_random("a job while a timer is kept, at random", 2, [] { kept_for_a_job(true); });
     check_at_random("a job before a timer is kept, at random", 2, [] { kept_for_a_job(false); });
 }
 
-TEST_CASE("pool: a nearer and a later timer, in every execution", "[pool][.long]") {
+TEST_CASE("pool: an earlier and a later timer, in every execution", "[pool][.long]") {
     model::check("a nearer timer", {}, [] { nearer_timer(true); });
     model::check("a later timer", {.timeouts = 2}, later_timer);
 }
@@ -720,8 +718,8 @@ TEST_CASE("pool: a nearer and a later timer, in every execution", "[pool][.long]
 
 namespace {
 
-// A job sleeps, with its thread, for what another job does. What was queued behind it is run by the
-// other workers, or by the thread that stands in for it.
+// A job blocks its thread until another job has run. What was queued behind it is run by the other
+// workers, or by the substitute.
 void blocked(unsigned n, bool pushed_by_it, bool steal = true) {
     crew c(2, {n, steal, nullptr, 0});
     parker token;
@@ -744,8 +742,8 @@ void blocked(unsigned n, bool pushed_by_it, bool steal = true) {
     require_ran(all, 2);
 }
 
-// The thread that stands in finds nothing more to run while the first one is back: it gives the
-// worker back, at any time, also while the last job comes.
+// The substitute finds nothing more to run when the first thread is back: it hands the worker back,
+// at any time, also while the last job comes.
 void given_back() {
     crew c(3, workers(1));
     parker token;
@@ -765,8 +763,8 @@ void given_back() {
     require_ran(all, 3);
 }
 
-// One of two workers is blocked when the other, who slept, comes to run something that takes as long
-// as a third job is not run: the first one's worker has to.
+// One of two workers is blocked. The other one wakes and runs a job that continues until a third
+// job has run: the first worker has to run that one.
 void blocked_before_the_last() {
     crew c(3, workers(2));
     parker token;
@@ -784,7 +782,7 @@ void blocked_before_the_last() {
     require_ran(all, 3);
 }
 
-// Each of two workers gets a job that sleeps; the third job wakes them both.
+// Each of two workers gets a job that blocks. The third job wakes them both.
 void both_blocked() {
     crew c(3, workers(2));
     parker tokens[2];
@@ -805,7 +803,7 @@ void both_blocked() {
 
 } // namespace
 
-TEST_CASE("pool: a worker whose thread is blocked is replaced where no other sleeps", "[pool]") {
+TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps", "[pool]") {
     check_at_random("one worker, blocked, at random", [] { blocked(1, true); });
     check_at_random("one worker, blocked, a job from outside, at random",
                     [] { blocked(1, false); });
@@ -836,7 +834,7 @@ void driven(unsigned n, int jobs) {
     require_ran(all, jobs);
 }
 
-// Whoever sits in the driver may come to run the job, which goes on until another one sits there.
+// The worker in the driver may run the job, which continues until another worker is in the driver.
 void seat_is_taken() {
     quiet_driver d;
     crew c(1, {2, true, &d, 0});
@@ -851,8 +849,8 @@ void seat_is_taken() {
 
 } // namespace
 
-TEST_CASE("pool: a wake reaches who sits in the driver, and another one takes the seat", "[pool]") {
+TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it", "[pool]") {
     check_at_random("one worker in the driver, at random", [] { driven(1, 1); });
     check_at_random("two workers and a driver, at random", [] { driven(2, 2); });
-    check_at_random("a job while somebody sits in the driver, at random", seat_is_taken);
+    check_at_random("a job while a worker is in the driver, at random", seat_is_taken);
 }

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-// The ring of a worker: what its owner puts in comes out once, by the owner's pop, by a thief, or by
-// overflow; in order; and with what the owner wrote before.
+// The ring of a worker: each job comes out once, by the owner's pop, a thief or an overflow; in
+// order; and with what the owner wrote before.
 
 namespace {
 
@@ -18,7 +18,7 @@ struct job : bide::runnable {
     platform::var<int> number{0};
 };
 
-// What one thread got, oldest first.
+// The jobs that one thread took, oldest first.
 struct bag {
     int numbers[8] = {};
     std::size_t count = 0;
@@ -33,7 +33,7 @@ struct bag {
             put(r);
         }
     }
-    // A thief's turn.
+    // One steal.
     template <class Queue> void steal(Queue& victim, Queue& mine) noexcept {
         unsigned taken = 0;
         bide::runnable* const first = victim.steal_into(mine, taken);
@@ -48,7 +48,7 @@ struct bag {
         }
         return true;
     }
-    // Overflow is the owner's: nobody else comes by.
+    // Only the owner pushes, so only it overflows.
     void push(bide::detail::run_list& list, std::size_t n) noexcept {
         std::size_t left = n;
         while (bide::runnable* const r = list.pop()) {
@@ -59,7 +59,7 @@ struct bag {
     }
 };
 
-// 1 to n, each once.
+// The numbers 1 to n, each once.
 template <class... Bags> bool are_all(int n, const Bags&... bags) {
     int seen[16] = {};
     int count = 0;
@@ -120,7 +120,7 @@ template <unsigned Capacity> auto owner_and_thief(int before, int pops, int push
     };
 }
 
-// Whatever can fail for no reason does.
+// Also with spurious failures of weak compare-exchanges.
 void check(const char* name, const char* weak_name, const model::body& body) {
     model::check(name, {}, body);
     model::check(weak_name, {.weak_failures = 1}, body);
@@ -139,9 +139,9 @@ TEST_CASE("run_queue: each job comes out once, beside a thief", "[run_queue]") {
           owner_and_thief<4>(4, 3, 0, 2));
 }
 
-TEST_CASE("run_queue: a thief that sees an old tail takes nothing that has gone", "[run_queue]") {
+TEST_CASE("run_queue: a thief that reads an old tail takes no job twice", "[run_queue]") {
     check("push, pop, beside a steal", "push, pop, beside a steal, weak", [] {
-        run_queue<2> q(0xffff'ffff); // the wrap, by the way
+        run_queue<2> q(0xffff'ffff); // includes the wrap
         run_queue<2> theirs;
         jobs all;
         bag owner;
@@ -169,7 +169,7 @@ TEST_CASE("run_queue: each job comes out once, through overflow beside a thief",
           owner_and_thief<4>(3, 1, 3, 2));
 }
 
-TEST_CASE("run_queue: what overflows is half of the ring and the new one, or that alone beside a "
+TEST_CASE("run_queue: half of the ring and the new job overflow, or only the new job beside a "
           "thief",
           "[run_queue]") {
     CHECK(model::outcomes({}, [] {
@@ -191,7 +191,7 @@ TEST_CASE("run_queue: what overflows is half of the ring and the new one, or tha
 
 namespace {
 
-// Two thieves, who may steal from each other's rings, too.
+// Two thieves, which may steal from each other's rings, too.
 template <unsigned Capacity> auto two_thieves(int before, bool owner_works) {
     return [=] {
         run_queue<Capacity> q;
@@ -252,7 +252,7 @@ TEST_CASE("run_queue: a thief does not write where another thief still reads", "
     });
 }
 
-TEST_CASE("run_queue: a worker that says that it sleeps sees the push, or is seen", "[run_queue]") {
+TEST_CASE("run_queue: a worker that announces sees the push, or the pusher sees the announcement", "[run_queue]") {
     model::check("a push, an announcement", {}, [] {
         run_queue<2> q;
         platform::atomic<int> sleeps{0};

@@ -56,15 +56,15 @@ long fib(scheduler& s, int n) {
     return a + b;
 }
 
-// A join on a worker, whose second arm is another worker's: it has begun before the first one goes
-// on, which `f` does then. What came out.
+// Joins on a worker. Another worker has begun the second arm before the first one calls f().
+// Returns what the join returned.
 template <class F, class G> auto stolen(scheduler& s, F f, G g) {
     std::atomic<bool> begun{false};
     return join(
         s,
         [&]() -> decltype(auto) {
             if (!spin_until(begun)) {
-                test::give_up(test::where(), "nobody has taken the arm");
+                test::give_up(test::where(), "no worker has taken the arm");
             }
             return f();
         },
@@ -81,7 +81,7 @@ struct second_error : std::runtime_error {
     second_error() : std::runtime_error("second") {}
 };
 
-// What f() throws.
+// Returns what f() throws.
 template <class F> std::string thrown_by(F f) {
     try {
         f();
@@ -93,9 +93,9 @@ template <class F> std::string thrown_by(F f) {
 
 } // namespace
 
-// ---- What comes out
+// ---- Values
 
-TEST_CASE("fork_join: join returns what both arms return") {
+TEST_CASE("fork_join: join() returns the values of both arms") {
     const bool taken = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(taken ? 2 : 1, true));
@@ -119,7 +119,7 @@ TEST_CASE("fork_join: join returns what both arms return") {
     CHECK((*boxes.first == 1 && *boxes.second == 2));
 }
 
-TEST_CASE("fork_join: an arm is called as it was given, and a value is moved and not copied") {
+TEST_CASE("fork_join: an arm keeps its value category, and values are moved and not copied") {
     struct by_category {
         int operator()() & { return 1; }
         int operator()() && { return 2; }
@@ -145,7 +145,8 @@ TEST_CASE("fork_join: an arm is called as it was given, and a value is moved and
     CHECK(calls == 2);
 }
 
-// Arms and values at home where everything that may be found there is, and fits.
+// Arms and values in a namespace that has functions of every name that the library uses, for all
+// arguments.
 namespace greedy {
 
 template <class... T> void call_arm(T&&...) = delete;
@@ -173,7 +174,7 @@ struct arm {
 
 } // namespace greedy
 
-TEST_CASE("fork_join: arms and values are called and kept, whatever else is where they come from") {
+TEST_CASE("fork_join: functions of the same names in the arms' namespaces are not called") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     const greedy::arm one{1};
@@ -206,7 +207,7 @@ TEST_CASE("fork_join: parallel_invoke returns all values in order") {
     CHECK(s.spawn(inside).join() == std::tuple(144L, 233L, 377L));
 }
 
-TEST_CASE("fork_join: a recursion comes to what it comes to in one thread") {
+TEST_CASE("fork_join: a recursion has the same result as on one thread") {
     const unsigned workers = GENERATE(1U, 2U, 4U, 70U);
     const test::watchdog guard;
     scheduler s(with(workers, workers != 4));
@@ -214,7 +215,7 @@ TEST_CASE("fork_join: a recursion comes to what it comes to in one thread") {
     CHECK(s.spawn([&s] { return fib(s, 20); }).join() == 6765);
 }
 
-TEST_CASE("fork_join: without stealing all arms run where they were forked") {
+TEST_CASE("fork_join: without stealing, all arms run on the thread that forked them") {
     const test::watchdog guard;
     auto wanted = with(2, true);
     wanted.enable_stealing = false;
@@ -236,7 +237,7 @@ int left_spine(scheduler& s, int depth) {
 
 } // namespace
 
-TEST_CASE("fork_join: a deep recursion to the left has room") {
+TEST_CASE("fork_join: a deep recursion in the first arm succeeds") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     for (int i = 0; i < 5; ++i) {
@@ -252,10 +253,11 @@ TEST_CASE("fork_join: a join allocates nothing") {
     scheduler s(with(2, true));
     std::atomic<bool> busy{false};
     std::atomic<bool> over{false};
-    auto other = s.spawn([&] { // so that nobody steals, or sleeps and has a thread replace it
-        busy = true;
-        spin_until(over);
-    });
+    auto other =
+        s.spawn([&] { // so that no worker steals, or sleeps and makes a thread replace this one
+            busy = true;
+            spin_until(over);
+        });
     spin_until(busy);
     std::size_t before = 0;
     std::size_t after = 0;
@@ -273,7 +275,7 @@ TEST_CASE("fork_join: a join allocates nothing") {
     CHECK(after == before);
 }
 
-TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms runs") {
+TEST_CASE("fork_join: a fork without memory throws, and neither of its arms runs") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -281,7 +283,7 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
         scheduler& s;
         std::atomic<int> begun{0};
         std::atomic<int> ended{0};
-        // So deep; what was thrown comes out when all that has begun has ended.
+        // At this depth. The exception is thrown when all that has begun has ended.
         bool fails(int depth) {
             try {
                 const test::out_of_memory here;
@@ -328,7 +330,7 @@ TEST_CASE("fork_join: a fork that gets no memory throws, and neither of its arms
 }
 
 TEST_CASE(
-    "fork_join: an arm whose thief has no memory is run by the caller, whatever the other does") {
+    "fork_join: if a thief has no memory, the caller runs the arm, whatever the other arm does") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -339,12 +341,12 @@ TEST_CASE(
     const auto gets_no_memory = [&both] {
         thread_local std::optional<test::out_of_memory> until_its_end;
         until_its_end.emplace();
-        both.meet(); // each worker has one of them
+        both.meet(); // each worker runs one of them
     };
     auto one = s.spawn(gets_no_memory);
     s.spawn(gets_no_memory).join();
     std::move(one).join();
-    int ran = 0; // plain: on this thread
+    int ran = 0; // plain data: only this thread uses it
     const auto once = [&] {
         const auto before = s.stats().stolen;
         join(
@@ -365,7 +367,7 @@ TEST_CASE(
     CHECK(ran == 1);
 }
 
-TEST_CASE("fork_join: a stolen arm is in the fork-join, and what it runs is asked for more") {
+TEST_CASE("fork_join: a stolen arm is in the fork-join, and thieves want work of it") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     const auto asked = [&s] { return bide::detail::forks_here(s) && bide::detail::wants_work(s); };
@@ -373,8 +375,8 @@ TEST_CASE("fork_join: a stolen arm is in the fork-join, and what it runs is aske
     CHECK_FALSE(asked());
 }
 
-TEST_CASE("fork_join: what took long is worth a wake, and so is what was never done") {
-    bide::detail::basic_fork_site<bide::native_platform> site;
+TEST_CASE("fork_join: a call site is worth a wake if it took long or never ran") {
+    bide::detail::basic_fork_call_site<bide::native_platform> site;
     CHECK_FALSE(site.is_brief());
     site.learn(1'000);
     CHECK(site.is_brief());
@@ -388,9 +390,9 @@ TEST_CASE("fork_join: what took long is worth a wake, and so is what was never d
     CHECK(site.is_brief());
 }
 
-// ---- What is thrown
+// ---- Exceptions
 
-TEST_CASE("fork_join: both arms end before an exception leaves, the first one's") {
+TEST_CASE("fork_join: both arms end before the first one's exception is thrown") {
     const bool taken = GENERATE(false, true);
     const bool first = GENERATE(false, true);
     const bool second = GENERATE(false, true);
@@ -408,7 +410,7 @@ TEST_CASE("fork_join: both arms end before an exception leaves, the first one's"
         return test::counted(*std::make_unique<test::tally>(), ++ended).number();
     };
     const auto g = [&] {
-        spin_until(waits); // so that the first one may leave, if it can
+        spin_until(waits); // so that the first one could be thrown, if that were possible
         ++ended;
         if (second) {
             throw second_error();
@@ -424,7 +426,7 @@ TEST_CASE("fork_join: both arms end before an exception leaves, the first one's"
 
 namespace {
 
-// A value whose moves are counted down: the last of them throws.
+// A value that counts its moves down: the last one throws.
 class brittle {
 public:
     brittle(test::tally& in, int& moves) noexcept : value_(in, 1), moves_(moves) {}
@@ -441,7 +443,7 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join: a value whose move throws leaves nothing behind") {
+TEST_CASE("fork_join: a value with a move that throws is destroyed") {
     const bool taken = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(taken ? 2 : 1, true));
@@ -449,14 +451,14 @@ TEST_CASE("fork_join: a value whose move throws leaves nothing behind") {
     for (int most = 1; most <= 12; ++most) {
         test::tally values;
         int moves = most;
-        int ended = 0; // plain: both have ended
+        int ended = 0; // plain data: both arms have ended
         const auto f = [&] { return brittle(values, moves); };
         const auto g = [&] {
             ++ended;
             return brittle(values, moves);
         };
         const auto both = [&] { taken ? stolen(s, f, g) : join(s, f, g); };
-        // From outside the values are moved once more.
+        // An external caller moves the values once more.
         const bool outside = most % 2 == 0;
         const std::string what =
             outside && !taken ? thrown_by(both) : s.spawn([&] { return thrown_by(both); }).join();
@@ -469,7 +471,7 @@ TEST_CASE("fork_join: a value whose move throws leaves nothing behind") {
     CHECK(fib(s, 10) == 55);
 }
 
-TEST_CASE("fork_join: an exception comes out of any depth, and values that are dropped are gone") {
+TEST_CASE("fork_join: an exception passes any depth, and unused values are destroyed") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -498,7 +500,7 @@ TEST_CASE("fork_join: an exception comes out of any depth, and values that are d
     CHECK(fib(s, 10) == 55);
 }
 
-TEST_CASE("fork_join: parallel_invoke throws what the first in order threw, when all have ended") {
+TEST_CASE("fork_join: parallel_invoke() throws the first exception in order, when all have ended") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> ended{0};
@@ -517,9 +519,9 @@ TEST_CASE("fork_join: parallel_invoke throws what the first in order threw, when
     CHECK(ended == 700);
 }
 
-// ---- From where it is called
+// ---- Callers
 
-TEST_CASE("fork_join: any number of outside threads call at once") {
+TEST_CASE("fork_join: several external threads call at the same time") {
     const unsigned workers = GENERATE(1U, 2U, 4U);
     scheduler s(with(workers, true));
     std::vector<long> sums(8);
@@ -545,7 +547,7 @@ TEST_CASE("fork_join: any number of outside threads call at once") {
     }
 }
 
-TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' workers join") {
+TEST_CASE("fork_join: tasks, threads for blocking tasks, and other schedulers' workers join") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     scheduler other(with(1, true));
@@ -553,7 +555,7 @@ TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' work
     CHECK(s.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
     CHECK(other.spawn([&] { return fib(s, 15); }).join() == 610);
     CHECK(other.spawn_blocking([&] { return fib(s, 15); }).join() == 610);
-    // To and fro.
+    // Back and forth between the schedulers.
     const auto there = [&](int n) {
         return join(other, [&, n] { return fib(s, n); }, [&, n] { return fib(other, n); });
     };
@@ -562,10 +564,10 @@ TEST_CASE("fork_join: tasks, threads for what blocks, and other schedulers' work
     CHECK(both.second == std::pair(233L, 233L));
 }
 
-TEST_CASE("fork_join: a caller from elsewhere runs its arms itself where all workers are blocked") {
+TEST_CASE("fork_join: an external caller runs its arms itself if all workers are blocked") {
     const test::watchdog guard;
     scheduler s(with(2, true));
-    std::mutex held; // of which the scheduler knows nothing
+    std::mutex held; // the scheduler does not know of it
     std::atomic<int> blocked{0};
     const auto blocks = [&] {
         ++blocked;
@@ -587,7 +589,7 @@ TEST_CASE("fork_join: a caller from elsewhere runs its arms itself where all wor
     std::move(second).join();
 }
 
-TEST_CASE("fork_join: a caller from elsewhere runs an arm beside one on each worker") {
+TEST_CASE("fork_join: an external caller runs an arm while each worker runs one") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<int> begun{0};
@@ -598,7 +600,7 @@ TEST_CASE("fork_join: a caller from elsewhere runs an arm beside one on each wor
     CHECK(parallel_invoke(s, meets, meets, meets) == std::tuple(true, true, true));
 }
 
-TEST_CASE("fork_join: a caller from elsewhere needs no worker where workers do not steal") {
+TEST_CASE("fork_join: an external caller needs no worker if workers do not steal") {
     const bool steals = GENERATE(false, true);
     const test::watchdog guard;
     auto wanted = with(steals ? 1 : 2, true);
@@ -610,8 +612,8 @@ TEST_CASE("fork_join: a caller from elsewhere needs no worker where workers do n
 
 namespace {
 
-// A tree whose joins are in turn one scheduler's and another's. How often a thread was not where it
-// should be: in the scheduler of its join in each arm, and after it in the one before.
+// A tree of joins that alternate between two schedulers. Counts how often a thread was in the wrong
+// fork-join: in an arm, in that of its join's scheduler; after the join, in the previous one.
 int misplaced(scheduler& one, scheduler& other, int depth) {
     if (depth == 0) {
         return 0;
@@ -627,7 +629,7 @@ int misplaced(scheduler& one, scheduler& other, int depth) {
 
 } // namespace
 
-TEST_CASE("fork_join: fork-joins of several schedulers stand on top of each other") {
+TEST_CASE("fork_join: fork-joins of several schedulers may be nested") {
     const unsigned workers = GENERATE(1U, 2U);
     scheduler a(with(workers, true));
     scheduler b(with(2, true));
@@ -642,7 +644,7 @@ TEST_CASE("fork_join: fork-joins of several schedulers stand on top of each othe
     CHECK(wrong == std::vector<int>(4));
 }
 
-TEST_CASE("fork_join: an exception brings its thread back to where it forked before") {
+TEST_CASE("fork_join: an exception restores the fork-join that the thread was in before") {
     const test::watchdog guard;
     scheduler a(with(2, true));
     scheduler b(with(2, true));
@@ -661,7 +663,7 @@ TEST_CASE("fork_join: an exception brings its thread back to where it forked bef
     CHECK(scheduler::current() == nullptr);
 }
 
-TEST_CASE("fork_join: threads that come, join once and go leave nothing that grows") {
+TEST_CASE("fork_join: threads that join once and end do not make memory grow") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -685,8 +687,7 @@ TEST_CASE("fork_join: threads that come, join once and go leave nothing that gro
     CHECK(all <= 3 * most); // and each worker
 }
 
-TEST_CASE(
-    "fork_join: a caller from elsewhere that gets no memory runs nothing and is not waited for") {
+TEST_CASE("fork_join: an external caller without memory runs nothing and is not waited for") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -707,7 +708,7 @@ TEST_CASE(
     s.shutdown();
 }
 
-TEST_CASE("fork_join: who comes to a scheduler that has ended is told, and neither arm runs") {
+TEST_CASE("fork_join: a join on a scheduler that has ended throws, and neither arm runs") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -722,7 +723,7 @@ TEST_CASE("fork_join: who comes to a scheduler that has ended is told, and neith
     CHECK(scheduler::current() == nullptr);
 }
 
-TEST_CASE("fork_join: a scheduler's end waits for callers from elsewhere, and refuses others") {
+TEST_CASE("fork_join: shutdown() waits for external callers, and refuses later ones") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     auto s = std::make_unique<scheduler>(with(workers, true));
@@ -739,14 +740,14 @@ TEST_CASE("fork_join: a scheduler's end waits for callers from elsewhere, and re
     });
     CHECK(spin_until(begun));
     CHECK_FALSE(s->shutdown_for(std::chrono::milliseconds(0)));
-    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // it closes
+    CHECK_THROWS_AS(fib(*s, 10), bide::stopped_error); // the scheduler is closing
     ends = true;
-    s.reset(); // while the caller leaves, maybe
+    s.reset(); // perhaps while the caller leaves
     caller.join();
     CHECK(inside == 610);
 }
 
-TEST_CASE("fork_join: a scheduler may go as soon as the last arm of a caller says so") {
+TEST_CASE("fork_join: a scheduler may be destroyed as soon as the last arm of a caller says so") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     for (int i = 0; i < 200; ++i) {
@@ -760,7 +761,7 @@ TEST_CASE("fork_join: a scheduler may go as soon as the last arm of a caller say
 }
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
-TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, wherever it runs") {
+TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, on every thread") {
     const std::string said = test::dies([] {
         scheduler s(with(2, true));
         join(s, [&s] { s.shutdown(); }, [] {});
@@ -768,7 +769,7 @@ TEST_CASE("fork_join: an arm that shuts its scheduler down terminates, wherever 
     CHECK(test::contains(said, "shut down by one of its own workers"));
 }
 
-TEST_CASE("fork_join: so does one that is in a join of another scheduler meanwhile") {
+TEST_CASE("fork_join: an arm inside a join of another scheduler that does so terminates, too") {
     const bool by_task = GENERATE(false, true);
     const std::string said = test::dies([by_task] {
         const test::watchdog guard;
@@ -781,7 +782,7 @@ TEST_CASE("fork_join: so does one that is in a join of another scheduler meanwhi
             join(s, ends_it, [] {});
         }
     });
-    CHECK(test::contains(said, "shut down by one of its own workers, or in an arm"));
+    CHECK(test::contains(said, "shut down by one of its own workers or in an arm"));
 }
 #endif
 
@@ -809,7 +810,7 @@ TEST_CASE(
     CHECK(inside == 610);
 }
 
-TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
+TEST_CASE("fork_join: a task that runs while the scheduler shuts down may still join") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<bool> begun{false};
@@ -826,27 +827,28 @@ TEST_CASE("fork_join: a task that runs while the scheduler ends still joins") {
     CHECK(std::move(handle).join() == 610);
 }
 
-// ---- Who waits
+// ---- Waiting for an arm
 
-TEST_CASE("fork_join: an arm that blocks does not keep others from its worker") {
+TEST_CASE("fork_join: an arm that blocks does not keep other work from its worker") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     scheduler s(with(workers, false));
     bide::event opened;
-    const auto both =
-        s.spawn([&] {
-             s.spawn([&opened] { opened.set(); }).detach(); // runs where this one blocks
-             return join(
-                 s,
-                 [&] {
-                     opened.wait();
-                     return fib(s, 15); // on a thread that has lost its worker
-                 },
-                 [&] {
-                     opened.wait();
-                     return fib(s, 14);
-                 });
-         }).join();
+    const auto both = s.spawn([&] {
+                           s.spawn([&opened] {
+                                opened.set();
+                            }).detach(); // queued on the worker that this task blocks
+                           return join(
+                               s,
+                               [&] {
+                                   opened.wait();
+                                   return fib(s, 15); // on a thread that lost its worker
+                               },
+                               [&] {
+                                   opened.wait();
+                                   return fib(s, 14);
+                               });
+                       }).join();
     CHECK(both == std::pair(610L, 377L));
     CHECK(fib(s, 15) == 610);
 }
@@ -854,7 +856,7 @@ TEST_CASE("fork_join: an arm that blocks does not keep others from its worker") 
 #if defined(__linux__)
 namespace {
 
-// One of the process's threads, to be asked whether it sleeps.
+// A thread of the process; says whether it sleeps.
 class witness {
 public:
     void is_me() noexcept { id_ = ::syscall(SYS_gettid); }
@@ -881,7 +883,7 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join: who waits for an arm sleeps when there is nothing to run") {
+TEST_CASE("fork_join: a thread that waits for an arm sleeps if there is nothing to run") {
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -902,7 +904,7 @@ TEST_CASE("fork_join: who waits for an arm sleeps when there is nothing to run")
     }
 }
 
-TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's") {
+TEST_CASE("fork_join: a thread that holds a lock and waits for an arm runs no unrelated arm") {
     const bool outside = GENERATE(false, true);
     const test::watchdog guard;
     scheduler s(with(2, true));
@@ -912,7 +914,7 @@ TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's")
     std::atomic<bool> over{false};
     bool slept = false;
     int locked = 0;
-    // An arm that anybody may take, and that waits for the lock.
+    // An arm that any worker may take, and that waits for the lock.
     const auto other = [&] {
         join(
             s,
@@ -949,7 +951,7 @@ TEST_CASE("fork_join: who holds a lock and waits for an arm runs nobody else's")
 }
 #endif
 
-TEST_CASE("fork_join: who waits for an arm runs what that has forked") {
+TEST_CASE("fork_join: a thread that waits for an arm runs jobs that the arm has forked") {
     const test::watchdog guard;
     scheduler s(with(2, true));
     std::atomic<bool> is_forked{false};
@@ -963,7 +965,7 @@ TEST_CASE("fork_join: who waits for an arm runs what that has forked") {
     const auto forks = [&] {
         const auto goes_on = [&] {
             is_forked = true;
-            spin_until(ended); // nobody else is free
+            spin_until(ended); // no other worker is free
         };
         join(s, goes_on, [&] {
             ran = std::this_thread::get_id();
@@ -974,7 +976,7 @@ TEST_CASE("fork_join: who waits for an arm runs what that has forked") {
     CHECK(ran == waiter);
 }
 
-TEST_CASE("fork_join: tasks go on while a fork-join does, and one of them ends it") {
+TEST_CASE("fork_join: tasks run during a fork-join, and one of them ends it") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     scheduler s(with(2, naps));
@@ -1004,7 +1006,7 @@ TEST_CASE("fork_join: tasks go on while a fork-join does, and one of them ends i
     CHECK(over);
 }
 
-TEST_CASE("fork_join: a fork-join goes on while tasks do") {
+TEST_CASE("fork_join: a fork-join runs while tasks do") {
     const unsigned workers = GENERATE(1U, 2U);
     const test::watchdog guard;
     scheduler s(with(workers, true));

@@ -14,13 +14,13 @@
 #include <thread>
 #include <vector>
 
-TEST_CASE("fork_progress: nothing is done of nothing") {
+TEST_CASE("fork_progress: a new one has done 0 of 0") {
     const bide::fork_progress progress;
     CHECK(progress.done() == 0);
     CHECK(progress.total() == 0);
 }
 
-TEST_CASE("fork_progress: what is done never falls, and is all of it in the end") {
+TEST_CASE("fork_progress: done() never decreases, and equals total() at the end") {
     bide::scheduler s(test::with(2, true));
     bide::fork_progress progress;
     constexpr int n = 20'000;
@@ -57,7 +57,7 @@ TEST_CASE("fork_progress: what is done never falls, and is all of it in the end"
     CHECK(seen.back() <= n);
 }
 
-TEST_CASE("fork_progress: who sees that all is done sees what was done") {
+TEST_CASE("fork_progress: a thread that reads that all is done sees what the iterations wrote") {
     bide::scheduler s(test::with(2, true));
     for (int round = 0; round < 50; ++round) {
         bide::fork_progress progress;
@@ -77,7 +77,7 @@ TEST_CASE("fork_progress: who sees that all is done sees what was done") {
     }
 }
 
-TEST_CASE("fork_progress: loops add up, those that reduce too") {
+TEST_CASE("fork_progress: several loops add up, and so do reductions") {
     test::chance_forks::script script(test::run_seed());
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     const test::chance_forks forks(script);
@@ -94,7 +94,7 @@ TEST_CASE("fork_progress: loops add up, those that reduce too") {
     CHECK(progress.total() == 1'100);
 }
 
-TEST_CASE("fork_progress: a leaf counts when it has ended, one that was left out does not") {
+TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was left out") {
     test::chance_forks::script script(test::run_seed());
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     script.hunger = 0;

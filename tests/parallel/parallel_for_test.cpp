@@ -21,7 +21,7 @@
 
 namespace {
 
-// How often each of n indices was visited; slots are counted by whoever comes.
+// How often each of n indices was visited. Any thread counts.
 class visits {
 public:
     explicit visits(std::size_t n) : counts_(n) {}
@@ -52,18 +52,18 @@ struct failure {
     int at;
 };
 
-// A clock that is told the time.
+// A clock that the test sets.
 struct told_time : bide::native_platform {
     static inline std::int64_t time = 1;
     static std::int64_t now() noexcept { return time; }
 };
 
-// One thread. Others want work while there is none that is forked, and take none.
+// A scheduler with one thread. Thieves want work while nothing is forked, and take nothing.
 struct lone_forks {
     using platform = told_time;
     struct script {
         bool has_work = false;
-        int unshared = 0; // iterations since somebody began to want work
+        int unshared = 0; // iterations since a thief began to want work
         int most_unshared = 0;
     };
     script* s;
@@ -82,7 +82,7 @@ struct lone_forks {
 int by_name_calls = 0;
 void by_name(int) { ++by_name_calls; }
 
-// In a namespace where others have the names that the loops use.
+// In a namespace that has the names that the loops use.
 namespace other {
 
 struct body {
@@ -94,7 +94,7 @@ template <class... Any> void parallel_for_on(Any&&...) = delete;
 
 } // namespace other
 
-// What a range of these bounds visits, on a scheduler whose chances are dealt.
+// What a range of these bounds visits, on a scheduler with random answers.
 template <class First, class Last> auto indices(First first, Last last) {
     using index = std::common_type_t<First, Last>;
     test::chance_forks::script script(test::run_seed());
@@ -129,7 +129,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("parallel_for: each index is visited once, whoever wants work, and whenever") {
+TEST_CASE("parallel_for: each index is visited once, whenever thieves want work") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 200; ++round) {
@@ -145,7 +145,8 @@ TEST_CASE("parallel_for: each index is visited once, whoever wants work, and whe
     }
 }
 
-TEST_CASE("parallel_for: bounds are numbers, and nothing overflows at the ends of their types") {
+TEST_CASE(
+    "parallel_for: bounds compare as numbers, and nothing overflows at the ends of their types") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     CHECK(indices(5, 5).empty());
     CHECK(indices(6, 5).empty());
@@ -168,7 +169,7 @@ TEST_CASE("parallel_for: bounds are numbers, and nothing overflows at the ends o
     CHECK(indices(least, least + 2) == std::vector<std::int64_t>{least, least + 1});
 }
 
-TEST_CASE("parallel_for: a range as wide as its type is divided, and stopped") {
+TEST_CASE("parallel_for: a range as wide as its type is divided and can be stopped") {
     test::chance_forks::script script(1);
     std::stop_source source;
     const bide::fork_options options{0, source.get_token(), nullptr};
@@ -189,7 +190,7 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
         const auto n = 1 + script.chance.below(1'000);
         bide::fork_progress progress;
         const bide::fork_options options{1 + script.chance.below(100), {}, &progress};
-        std::vector<std::size_t> leaves; // counted by when the progress changes
+        std::vector<std::size_t> leaves; // found by the changes of the progress
         std::uint64_t done = 0;
         auto body = [&](std::uint32_t) {
             if (leaves.empty() || progress.done() != done) {
@@ -206,7 +207,7 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
     }
 }
 
-TEST_CASE("parallel_for: a negative grain is refused, 0 is as none") {
+TEST_CASE("parallel_for: a negative grain throws, and 0 is the default") {
     bide::scheduler s(test::with(1, true));
     std::atomic<int> calls{0};
     const auto body = [&](int) { ++calls; };
@@ -218,7 +219,8 @@ TEST_CASE("parallel_for: a negative grain is refused, 0 is as none") {
     CHECK(calls == 20);
 }
 
-TEST_CASE("parallel_for: where work is always wanted all is forked, where it never is, nothing") {
+TEST_CASE(
+    "parallel_for: forks everything if thieves always want work, and nothing if they never do") {
     test::chance_forks::script script(7);
     auto body = [](int) {};
     script.hunger = 0;
@@ -258,15 +260,15 @@ TEST_CASE("parallel_for: loops in loops") {
     CHECK(v.each_once());
 }
 
-TEST_CASE("parallel_for: from tasks and from several outside threads at once") {
+TEST_CASE("parallel_for: tasks and several external threads call at the same time") {
     bide::scheduler s(test::with(2, true));
     std::vector<visits> v;
     for (int i = 0; i < 6; ++i) {
         v.emplace_back(5'000);
     }
-    const auto loop = [&](std::size_t who) {
+    const auto loop = [&](std::size_t caller) {
         bide::parallel_for(s, 0, 5'000, 16,
-                           [&v, who](int i) { v[who].count(static_cast<std::size_t>(i)); });
+                           [&v, caller](int i) { v[caller].count(static_cast<std::size_t>(i)); });
     };
     auto task_1 = s.spawn([&] { loop(4); });
     auto task_2 = s.spawn([&] { loop(5); });
@@ -278,7 +280,7 @@ TEST_CASE("parallel_for: from tasks and from several outside threads at once") {
     }
 }
 
-TEST_CASE("parallel_for: of the exceptions the first in index order, and all before it has run") {
+TEST_CASE("parallel_for: throws the first exception in index order, and all before it has run") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (int round = 0; round < 100; ++round) {
@@ -307,7 +309,7 @@ TEST_CASE("parallel_for: of the exceptions the first in index order, and all bef
     }
 }
 
-TEST_CASE("parallel_for: after an exception nothing begins that comes after it") {
+TEST_CASE("parallel_for: after an exception, no later iteration begins") {
     test::chance_forks::script script(5);
     script.hunger = 4;
     script.thieves = 0;
@@ -325,7 +327,7 @@ TEST_CASE("parallel_for: after an exception nothing begins that comes after it")
     CHECK(calls == 11);
 }
 
-TEST_CASE("parallel_for: what a stop or an exception leaves out is not even divided") {
+TEST_CASE("parallel_for: parts that a stop or an exception leaves out are not divided") {
     constexpr std::int64_t n = 1'000'000'000'000'000;
     test::chance_forks::script script(6);
     script.hunger = 4;
@@ -347,7 +349,7 @@ TEST_CASE("parallel_for: what a stop or an exception leaves out is not even divi
     CHECK(script.forks == 0);
 }
 
-TEST_CASE("parallel_for: an exception leaves when all that had begun has ended") {
+TEST_CASE("parallel_for: throws when all that had begun has ended") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(3, true));
     for (int round = 0; round < 50; ++round) {
@@ -374,7 +376,7 @@ TEST_CASE("parallel_for: an exception leaves when all that had begun has ended")
     }
 }
 
-TEST_CASE("parallel_for: a stop ends it early, what is done stays done") {
+TEST_CASE("parallel_for: a stop ends it early, and what is done stays done") {
     bide::scheduler s(test::with(2, true));
     std::stop_source source;
     visits v(100'000);
@@ -393,7 +395,7 @@ TEST_CASE("parallel_for: a stop ends it early, what is done stays done") {
     CHECK(v.total() < 2 * 20); // a leaf on each worker
 }
 
-TEST_CASE("parallel_for: a search that stops when it has found") {
+TEST_CASE("parallel_for: a search stops when it has found") {
     bide::scheduler s(test::with(2, true));
     constexpr int n = 1'000'000;
     for (const int needle : {0, n / 3, n - 1}) {
@@ -407,13 +409,14 @@ TEST_CASE("parallel_for: a search that stops when it has found") {
         };
         try {
             bide::parallel_for(s, 0, n, {.stop = source.get_token()}, look);
-        } catch (const bide::stopped_error&) { // unless it was the last leaf
+        } catch (const bide::stopped_error&) { // unless the last leaf found it
         }
         CHECK(found == needle);
     }
 }
 
-TEST_CASE("parallel_for: a stop before it lets nothing begin, one that comes too late is none") {
+TEST_CASE("parallel_for: a stop before it lets nothing begin, and a stop after the last leaf has "
+          "no effect") {
     bide::scheduler s(test::with(2, true));
     std::stop_source source;
     int calls = 0;
@@ -429,7 +432,7 @@ TEST_CASE("parallel_for: a stop before it lets nothing begin, one that comes too
     CHECK(calls == 1);
 }
 
-TEST_CASE("parallel_for: a body that cannot be copied, or has a state, is called itself") {
+TEST_CASE("parallel_for: a body that cannot be copied, or that changes state, is not copied") {
     bide::scheduler s(test::with(1, true));
     auto owned = std::make_unique<std::atomic<int>>(0);
     std::atomic<int>& calls = *owned;

@@ -20,7 +20,8 @@
 
 namespace {
 
-// Indices that came together in the right order, or not. Not a number, and only to be moved.
+// A sequence of indices that were combined in the right order, or not. It is not a number and can
+// only be moved.
 class stretch {
 public:
     explicit stretch(int at) : first(at), last(at + 1), alone(std::make_unique<int>(at)) {}
@@ -43,7 +44,7 @@ struct failure {
     int at;
 };
 
-// The tree that the header promises, as text.
+// The documented tree, as text.
 std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
     const std::size_t n = last - first;
     if (n == 1 || n / 2 < grain) {
@@ -67,7 +68,7 @@ std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
     return "(" + tree(first, middle, grain) + " " + tree(middle, last, grain) + ")";
 }
 
-// Sums whose bits tell in which order they were made.
+// Sums with bits that depend on the order of the additions.
 double sum(bide::scheduler& s, const std::vector<double>& of, std::size_t grain) {
     return bide::parallel_reduce(
         s, std::size_t{0}, of.size(), grain, 0.0, [&of](std::size_t i) { return of[i]; },
@@ -91,7 +92,7 @@ T by_chance(test::chance_forks::script& script, int first, int last, std::size_t
 
 } // namespace
 
-TEST_CASE("parallel_reduce: the identity of nothing, and it counts once of anything") {
+TEST_CASE("parallel_reduce: an empty range gives the identity, and any other combines it once") {
     bide::scheduler s(test::with(1, true));
     const auto same = [](auto i) { return static_cast<int>(i); };
     const auto plus = [](int a, int b) { return a + b; };
@@ -102,7 +103,7 @@ TEST_CASE("parallel_reduce: the identity of nothing, and it counts once of anyth
     CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, same, plus), std::invalid_argument);
 }
 
-TEST_CASE("parallel_reduce: neighbours are combined, in index order, and moved only") {
+TEST_CASE("parallel_reduce: neighbours are combined in index order, and only moved") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(3, true));
@@ -122,7 +123,7 @@ TEST_CASE("parallel_reduce: neighbours are combined, in index order, and moved o
     }
 }
 
-TEST_CASE("parallel_reduce: the tree is the one that is promised") {
+TEST_CASE("parallel_reduce: the tree is the documented one") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto name = [](int i) { return std::to_string(i); };
@@ -174,14 +175,14 @@ TEST_CASE("parallel_reduce: floating-point sums have the same bits on any number
     }
 }
 
-TEST_CASE("parallel_reduce: values are made of what map and combine return") {
+TEST_CASE("parallel_reduce: what map and combine return is converted to T") {
     bide::scheduler s(test::with(2, true));
     const auto average = bide::parallel_reduce(
         s, 0, 1'000, 0.0, [](int i) { return i; }, [](double a, double b) { return a + b; });
     CHECK(average == 499'500.0);
 }
 
-// What is made into a T without a loss, and what is not.
+// What is converted to T without loss, and what is not.
 enum plain_enum { plain_one };
 enum class scoped_enum { one };
 using bide::detail::reduces_to;
@@ -211,7 +212,7 @@ TEST_CASE(
     CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
 }
 
-TEST_CASE("parallel_reduce: a negative grain is refused, 0 is as none") {
+TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
     bide::scheduler s(test::with(1, true));
     const auto name = [](int i) { return std::to_string(i); };
     const auto bracket = [](std::string&& a, std::string&& b) { return "(" + a + " " + b + ")"; };
@@ -224,7 +225,7 @@ TEST_CASE("parallel_reduce: a negative grain is refused, 0 is as none") {
     CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
 }
 
-TEST_CASE("parallel_reduce: the first exception in index order, of map or combine") {
+TEST_CASE("parallel_reduce: throws the first exception in index order, of map or combine") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -259,7 +260,7 @@ TEST_CASE("parallel_reduce: the first exception in index order, of map or combin
         failure);
 }
 
-TEST_CASE("parallel_reduce: where combine throws, nothing begins that comes after it") {
+TEST_CASE("parallel_reduce: after combine throws, no later leaf begins") {
     test::chance_forks::script script(5);
     script.thieves = 0;
     int calls = 0;
@@ -292,8 +293,8 @@ TEST_CASE("parallel_reduce: a stop ends it early, with an exception and no value
     CHECK(bide::parallel_reduce(s, 0, 0, options, stretch(0, 0), map, stretch::joined).last == 0);
 }
 
-// A tree that could never be walked: its forks are counted, and there is no memory for many.
-TEST_CASE("parallel_reduce: what a stop or an exception leaves out is not even divided") {
+// A tree that is too large to walk. Its forks are counted, and memory allows only a few.
+TEST_CASE("parallel_reduce: parts that a stop or an exception leaves out are not divided") {
     constexpr std::int64_t n = 1'000'000'000'000'000;
     constexpr int depth = 50; // forks above the first leaf, and above the last one
     test::chance_forks::script script(3);
@@ -339,7 +340,7 @@ TEST_CASE("parallel_reduce: what a stop or an exception leaves out is not even d
     }
 }
 
-TEST_CASE("parallel_reduce: counts what was done until a stop, and no more") {
+TEST_CASE("parallel_reduce: the progress counts what was done before a stop, and no more") {
     test::chance_forks::script script(4);
     script.thieves = 0;
     std::stop_source source;
@@ -353,7 +354,7 @@ TEST_CASE("parallel_reduce: counts what was done until a stop, and no more") {
     CHECK(progress.total() == 1'000'000);
 }
 
-TEST_CASE("parallel_reduce: a range that could never end is stopped on workers") {
+TEST_CASE("parallel_reduce: a range that is too long to finish can be stopped") {
     bide::scheduler s(test::with(3, true));
     constexpr std::int64_t n = 1'000'000'000'000'000;
     const auto plus = [](std::int64_t a, std::int64_t b) { return a + b; };

@@ -79,10 +79,11 @@ ints sorted(ints v) {
     return v;
 }
 
-// One type for all orders of a type: these are compiled for each.
+// One comparison type for all orders of a type, because the sorts are compiled for each type.
 template <class T> using order = std::function<bool(const T&, const T&)>;
 
-// Either sort, with one thread and chance; not of so many at either end.
+// Calls one of the two sorts, with one thread and random answers. Leaves out some elements at
+// either end.
 template <class T>
 void sort(test::chance_forks::script& script, bool stably, std::vector<T>& v, order<T> less,
           std::size_t margin = 0) {
@@ -95,8 +96,8 @@ void sort(test::chance_forks::script& script, bool stably, std::vector<T>& v, or
     }
 }
 
-// Not for the branchless parts: it can only be moved, which leaves nothing behind. It knows where it
-// was.
+// Not for the branchless parts: it can only be moved, which leaves an empty object. It knows its
+// first place.
 struct record {
     record(int k, int p) : key(k), place(p) {}
     record(record&& other) noexcept : key(other.key), place(other.place) { other.place = -1; }
@@ -120,7 +121,7 @@ std::vector<record> records(const ints& keys) {
     return made;
 }
 
-// For them.
+// For the branchless parts.
 struct pair {
     int key;
     int place;
@@ -132,7 +133,7 @@ template <class V> bool is_stably_sorted(const V& v) {
     });
 }
 
-// Each place from 0 to n - 1 once, with the key it had, and none that was only moved from.
+// Requires each place from 0 to n - 1 once, with its key, and no element that was only moved from.
 bool all_there(const std::vector<record>& v, const ints& keys) {
     std::vector<char> seen(v.size());
     for (const record& r : v) {
@@ -145,7 +146,7 @@ bool all_there(const std::vector<record>& v, const ints& keys) {
     return true;
 }
 
-// Whether they have the same elements, but for a chance of 2^-64.
+// Returns true if they have the same elements, with an error probability of 2^-64.
 bool all_there(const ints& v, const ints& keys) {
     const auto sum = [](const ints& of) {
         std::uint64_t s = 0;
@@ -162,13 +163,13 @@ bool all_there(const ints& v, const ints& keys) {
 
 struct failure {};
 
-// Comparisons for n elements where n log2(n) of them are allowed `times` over.
+// The allowed number of comparisons for n elements: `times` n log2(n).
 double bound(double times, std::size_t n) {
     const auto size = static_cast<double>(n);
     return times * size * std::max(1.0, std::log2(size)) + 64;
 }
 
-// Its moves throw now and then; what is thrown away with it is counted.
+// Its moves throw sometimes; lost elements are counted.
 struct fickle : test::counted {
     static inline int moves_left = 0;
     static void count() {
@@ -185,7 +186,7 @@ struct fickle : test::counted {
     }
 };
 
-// Two columns that are sorted as one: rows are there while they are moved, or by proxy.
+// Two columns that are sorted together: rows exist only while they are moved, or as proxies.
 template <class Extra> struct row {
     int key;
     Extra extra;
@@ -218,7 +219,7 @@ struct std::basic_common_reference<row_proxy<Extra>, row<Extra>, Q, R> {
 
 namespace {
 
-// By its concept of random access, by its category not even to be read twice.
+// An iterator that has random access by its concept, and is an input iterator by its category.
 template <class Derived, class Value, class Reference> struct random_access {
     using iterator_concept = std::random_access_iterator_tag;
     using iterator_category = std::input_iterator_tag;
@@ -273,7 +274,7 @@ struct int_iterator : random_access<int_iterator, int, int&> {
 
 } // namespace
 
-// An element's own functions, which are not meant; which of them fits better does not matter.
+// Functions of the element's namespace, which must not be called, even if they fit better.
 namespace elsewhere {
 
 struct alignas(64) thing {
@@ -329,7 +330,7 @@ template <class R> void settle_one_run(R&&) = delete;
 
 } // namespace elsewhere
 
-TEST_CASE("parallel_sort: all shapes and sizes, on workers") {
+TEST_CASE("parallel_sort: sorts all shapes and sizes, on workers") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     for (const unsigned workers : {1u, 2u, 3u}) {
@@ -349,7 +350,7 @@ TEST_CASE("parallel_sort: all shapes and sizes, on workers") {
     }
 }
 
-TEST_CASE("parallel_sort: all small sizes and their values, by any order") {
+TEST_CASE("parallel_sort: sorts all small sizes of several types, by several orders") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     const auto greater = [](int a, int b) { return a > b; };
@@ -370,7 +371,7 @@ TEST_CASE("parallel_sort: all small sizes and their values, by any order") {
     }
 }
 
-TEST_CASE("parallel_sort: permutations of up to eight elements") {
+TEST_CASE("parallel_sort: sorts all permutations of up to eight elements") {
     const std::less<> less;
     for (std::size_t n = 1; n <= 8; ++n) {
         ints values(n);
@@ -476,7 +477,7 @@ TEST_CASE("parallel_sort: no shape takes more than its number of comparisons") {
     }
 }
 
-TEST_CASE("parallel_sort: a long run ends where it ends, whoever looks for that") {
+TEST_CASE("parallel_sort: the end of a long run is found, by one thread or several") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr int n = 120'000;
@@ -515,7 +516,7 @@ TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {
             constexpr int gas = std::numeric_limits<int>::max();
             ints values(n, gas);
             ints v = make(shape::sorted, n, script.chance);
-            values[0] = 1; // two are decided, in the wrong order: or else it would look sorted
+            values[0] = 1; // two values in the wrong order: otherwise the range would look sorted
             values[1] = 0;
             int solid = 2;
             int candidate = 0;
@@ -541,7 +542,7 @@ TEST_CASE("parallel_sort: never quadratic, not even against an adversary") {
     }
 }
 
-TEST_CASE("parallel_sort: what can only be moved, in what is not contiguous") {
+TEST_CASE("parallel_sort: sorts move-only elements in a container that is not contiguous") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -569,7 +570,7 @@ TEST_CASE("parallel_sort: what can only be moved, in what is not contiguous") {
     CHECK(std::count(bits.begin(), bits.end(), true) == set);
 }
 
-TEST_CASE("parallel_sort: elements that are over-aligned, or have functions of the same names") {
+TEST_CASE("parallel_sort: sorts over-aligned elements, and ignores functions of the same names") {
     bide::scheduler s(test::with(1, true));
     const auto check = [&]<class type>(std::type_identity<type>) {
         std::vector<type> v;
@@ -602,8 +603,8 @@ TEST_CASE("parallel_sort: elements that are over-aligned, or have functions of t
     check(std::type_identity<elsewhere::plain>());
 }
 
-TEMPLATE_TEST_CASE("parallel_sort: two columns by an iterator whose reference is a proxy", "", int,
-                   std::unique_ptr<int>) {
+TEMPLATE_TEST_CASE("parallel_sort: sorts two columns through an iterator with a proxy reference",
+                   "", int, std::unique_ptr<int>) {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -668,7 +669,7 @@ TEMPLATE_TEST_CASE("parallel_sort: two columns by an iterator whose reference is
 
 namespace {
 
-// In one order, by all that says so.
+// Sorts by one order, given in every possible way.
 struct number {
     int value;
     bool is_less(const number& than) const { return value < than.value; }
@@ -677,7 +678,7 @@ struct number {
 
 } // namespace
 
-TEST_CASE("parallel_sort: iterators and comparisons of all kinds") {
+TEST_CASE("parallel_sort: accepts iterators and comparisons of all kinds") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::jitter chance(test::run_seed());
     bide::scheduler s(test::with(2, true));
@@ -723,7 +724,7 @@ static_assert(can_be_sorted<std::deque<bool>::iterator>);
 static_assert(!can_be_sorted<std::vector<bool>::iterator>); // two threads would write to one word
 static_assert(!can_be_sorted<std::vector<bool>::reverse_iterator>);
 static_assert(!can_be_sorted<const int*> && !can_be_sorted<ints::const_iterator>);
-static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they do not compare
+static_assert(!can_be_sorted<std::vector<row<int>>::iterator>); // they have no order
 static_assert(can_be_sorted<int_iterator> && std::random_access_iterator<row_iterator<int>>);
 
 TEST_CASE("parallel_sort: a comparison that throws loses no element") {
@@ -766,10 +767,10 @@ TEST_CASE("parallel_sort: a comparison that throws loses no element") {
     }
 }
 
-TEST_CASE("parallel_sort: after a comparison has thrown, nothing is sorted that comes after it") {
+TEST_CASE("parallel_sort: after a comparison has thrown, no later part is sorted") {
     constexpr std::size_t n = 100'000;
     constexpr int thrown = 500'000;
-    constexpr int few = 8 * 1'024; // one part that is not divided, merged up
+    constexpr int few = 8 * 1'024; // one part that is not divided, and then merged
     test::chance_forks::script script(9);
     script.thieves = 0;
     for (const bool stably : {false, true}) {
@@ -803,7 +804,7 @@ TEST_CASE("parallel_sort: after a comparison has thrown, nothing is sorted that 
     }
 }
 
-TEST_CASE("parallel_sort: comparisons by chance lose no element and touch no other") {
+TEST_CASE("parallel_sort: random comparisons lose no element and touch nothing outside the range") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     constexpr std::size_t margin = 2;
@@ -848,7 +849,7 @@ TEST_CASE("parallel_sort: comparisons that contradict each other lose no element
                                    31 !=
                                0;
                     case 3: return a % 7 != b % 7;
-                    default: return a % 3 != 0 && b % 3 != 0 && a < b; // as NaN is among numbers
+                    default: return a % 3 != 0 && b % 3 != 0 && a < b; // like NaN among numbers
                     }
                 };
                 ints v = keys;
@@ -864,7 +865,7 @@ TEST_CASE("parallel_sort: comparisons that contradict each other lose no element
     }
 }
 
-TEST_CASE("parallel_sort: where a move throws every object still lives") {
+TEST_CASE("parallel_sort: if a move throws, every object is still alive") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const bool stably : {false, true}) {
@@ -897,7 +898,7 @@ TEST_CASE("parallel_sort: where a move throws every object still lives") {
 TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
-    // Forks before the one that is refused; the last ones are merges.
+    // The number of forks before the one that is refused; the last forks are merges.
     const auto refuse_some = [&](const auto& sort_fresh, const auto& is_intact) {
         script.last_fork = 1 << 30;
         script.forks = 0;
@@ -937,7 +938,7 @@ TEST_CASE("parallel_sort: without memory to fork nothing is lost") {
     }
 }
 
-TEST_CASE("parallel_stable_sort: allocates once, and without memory changes nothing") {
+TEST_CASE("parallel_stable_sort: allocates once, and changes nothing without memory") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     test::chance_forks::script script(test::run_seed());
     for (const shape of : {shape::random, shape::pipe}) {
@@ -967,13 +968,13 @@ TEST_CASE("parallel_stable_sort: allocates once, and without memory changes noth
         CHECK(v == keys);
         {
             const test::out_of_memory none;
-            sort<int>(script, false, v, std::less<>()); // does without
+            sort<int>(script, false, v, std::less<>()); // works without a buffer
         }
         CHECK(v == expected);
     }
 }
 
-TEST_CASE("parallel_sort: from several outside threads, and within a task") {
+TEST_CASE("parallel_sort: several external threads and a task call at the same time") {
     INFO("BIDE_TEST_SEED=" << test::run_seed());
     bide::scheduler s(test::with(2, true));
     std::vector<ints> v;
@@ -996,7 +997,7 @@ TEST_CASE("parallel_sort: from several outside threads, and within a task") {
     }
 }
 
-TEST_CASE("parallel_sort: a scheduler that ends meanwhile waits for all of it") {
+TEST_CASE("parallel_sort: a shutdown meanwhile waits for the whole sort") {
     const test::watchdog guard;
     const bool stable = GENERATE(false, true);
     bide::scheduler_options o;

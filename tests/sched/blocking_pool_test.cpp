@@ -34,8 +34,8 @@ using os_thread = bide::detail::os_thread;
 
 namespace {
 
-// A runnable that says on which thread it ran, when that started, and, where it is shut, goes on
-// until it is opened.
+// A runnable that records on which thread it ran and that it started. If it is shut, it waits until
+// it is opened.
 struct job : runnable {
     std::atomic<bool> shut{false};
     std::atomic<int> started{0};
@@ -78,12 +78,12 @@ template <class Pool> std::error_code refusal(Pool& pool, job& j) {
     return pool.post(j, why) ? std::error_code() : why;
 }
 
-// Polls until that many threads are idle and none is at work.
+// Polls until so many threads are idle and none is busy.
 template <class Pool> bool rests(const Pool& pool, unsigned n) {
     return test::eventually([&] { return pool.idle() == n && pool.threads() == n; });
 }
 
-// Much comes late: what a thread does after it let go of a lock, and after a sleep that timed out.
+// A platform with delays: after a lock was released, and after a sleep that timed out.
 struct belated : test::jittery {
     template <class T> class atomic : public test::jittery::atomic<T> {
         using base = test::jittery::atomic<T>;
@@ -107,7 +107,7 @@ struct belated : test::jittery {
     }
 };
 
-// No more than `left` of these are started.
+// At most `left` of these threads are started.
 struct scarce_thread : os_thread {
     inline static std::atomic<int> left{0};
     std::error_code start(function body, void* argument) noexcept {
@@ -181,8 +181,8 @@ TEST_CASE("blocking_pool: its threads have names and leave the program's signals
 }
 #endif
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: it grows only while nobody is idle, and the last to "
-                             "become idle is the first to work") {
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: grows only while no thread is idle, and the thread "
+                             "that became idle last works first") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 8, .keep_alive = 1h, .name = "a"});
     job jobs[3] = {job(true), job(true), job(true)};
@@ -214,7 +214,8 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: it grows only while nobody is idle,
     CHECK(rests(pool, 3));
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: beyond its threads work is queued, the oldest first") {
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: with all threads busy, work is queued, the oldest first") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
     std::atomic<int> turns{0};
@@ -239,8 +240,7 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: beyond its threads work is queued, 
 }
 
 BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: while its limit is raised there may be one thread more, "
-    "for what is queued, too") {
+    "blocking_pool: a raised limit allows one thread more, also for queued work") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 1, .keep_alive = 1h, .name = "a"});
     job first(true);
@@ -260,15 +260,16 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     CHECK(pool.threads() == 3);
     second.shut = false;
     third.shut = false;
-    CHECK(test::eventually([&] { return pool.threads() == 1; })); // those above the limit leave
+    CHECK(test::eventually([&] { return pool.threads() == 1; })); // threads above the limit leave
     first.shut = false;
     REQUIRE(rests(pool, 1));
     pool.finish();
-    pool.raise_limit(); // in vain
+    pool.raise_limit(); // no thread can be started
     CHECK_FALSE(pool.try_run(third));
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: try_run takes only what a thread can run at once") {
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: try_run() takes a runnable only if a thread can run it at once") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
     job a(true);
@@ -290,7 +291,7 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: try_run takes only what a thread ca
 }
 
 BIDE_BLOCKING_POOL_TEST_CASE(
-    "blocking_pool: threads leave when their time is over, new ones come") {
+    "blocking_pool: threads leave when their time is over, and new ones are started") {
     const test::watchdog guard;
     for (const auto keep_alive : {3ms, 0ms}) {
         basic_blocking_pool<TestType> pool(
@@ -312,7 +313,7 @@ BIDE_BLOCKING_POOL_TEST_CASE(
     }
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: finish runs what is queued, and takes no more") {
+BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: finish() runs what is queued, and refuses more") {
     const test::watchdog guard;
     basic_blocking_pool<TestType> pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
     std::deque<job> first;
@@ -358,7 +359,7 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: finish runs what is queued, and tak
 
 namespace {
 
-// What is local to a pool's thread, and takes its time to go.
+// A thread-local object of a pool's thread with a slow destructor.
 struct belongings {
     inline static std::atomic<int> alive{0};
     inline static std::atomic<std::uint32_t> made{0};
@@ -378,8 +379,8 @@ struct furnishing : runnable {
 
 } // namespace
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: where finish returns, its threads are gone for good, "
-                             "those that left before, too") {
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: when finish() returns, all threads have ended, also those that left before") {
     const test::watchdog guard;
     for (int round = 0; round < 60; ++round) {
         basic_blocking_pool<TestType> pool(
@@ -416,7 +417,7 @@ TEST_CASE("blocking_pool: without threads everything is refused") {
 }
 
 TEST_CASE(
-    "blocking_pool: without memory work is refused where there is no thread, and queued else") {
+    "blocking_pool: without memory, work is refused if there is no thread, and queued otherwise") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -447,8 +448,8 @@ TEST_CASE(
     CHECK(b.started == 0);
 }
 
-BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: where no more threads can be started, those that are "
-                             "there do the work") {
+BIDE_BLOCKING_POOL_TEST_CASE(
+    "blocking_pool: if no more threads can be started, the existing ones do the work") {
     const test::watchdog guard;
     basic_blocking_pool<TestType, scarce_thread> pool(
         {.max_threads = 8, .keep_alive = 1h, .name = "a"});
@@ -483,11 +484,12 @@ BIDE_BLOCKING_POOL_TEST_CASE("blocking_pool: where no more threads can be starte
 
 #if BIDE_TESTS_CAN_DIE
 
-TEST_CASE("blocking_pool: the system's refusal of a thread is the reason that it gives") {
+TEST_CASE(
+    "blocking_pool: the error of a thread that cannot be started is the reason for a refusal") {
     const std::string said = test::dies([] {
         const rlimit none{0, 0};
         ::setrlimit(RLIMIT_NPROC, &none);
-        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit is not for root
+        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
             std::fputs("as root", stderr);
         }
         bide::blocking_pool pool({.max_threads = 2, .keep_alive = 1h, .name = "a"});
@@ -503,7 +505,7 @@ TEST_CASE("blocking_pool: the system's refusal of a thread is the reason that it
 
 namespace {
 
-// Runs its body on the spot.
+// Runs its body at once, on the calling thread.
 struct no_thread {
     std::error_code start(os_thread::function body, void* argument) noexcept {
         body(argument);
@@ -515,7 +517,7 @@ struct no_thread {
 
 } // namespace
 
-TEST_CASE("blocking_pool: one that is finished on its own thread says so and terminates") {
+TEST_CASE("blocking_pool: finish() on one of its own threads terminates with a message") {
     CHECK(test::contains(
         test::dies([] {
             basic_blocking_pool<test::native, no_thread> pool(
@@ -526,12 +528,12 @@ TEST_CASE("blocking_pool: one that is finished on its own thread says so and ter
             std::error_code why;
             pool.post(r, why);
         }),
-        "finished on one of its own threads"));
+        "finish() was called on one of its own threads"));
 }
 
 #endif
 
-TEMPLATE_TEST_CASE("blocking_pool: what is posted when a thread's time is over runs", "",
+TEMPLATE_TEST_CASE("blocking_pool: work that is posted when a thread's time is over runs", "",
                    test::native, belated) {
     const test::watchdog guard;
     CAPTURE(test::run_seed());
@@ -596,7 +598,7 @@ TEMPLATE_TEST_CASE(
                     refused += taken[mine].back() ? 0 : 1;
                 }
                 if (chance.below(8) == 0) {
-                    chance.dawdle(21); // some are about as long as a thread stays
+                    chance.dawdle(21); // some take about as long as a thread stays
                 }
             }
         });
@@ -614,8 +616,8 @@ TEMPLATE_TEST_CASE(
     CHECK(at_work == 0);
 }
 
-TEMPLATE_TEST_CASE("blocking_pool: who saw the work done may destroy the pool", "", test::native,
-                   belated) {
+TEMPLATE_TEST_CASE("blocking_pool: a thread that saw the work done may destroy the pool", "",
+                   test::native, belated) {
     using pool_type = basic_blocking_pool<TestType>;
     job first;
     job second;
@@ -628,7 +630,7 @@ TEMPLATE_TEST_CASE("blocking_pool: who saw the work done may destroy the pool", 
             }
             auto* const pool = ::new (place)
                 pool_type({.max_threads = 1, .keep_alive = round % 3 == 0 ? 0ms : 1h, .name = "a"});
-            if (round % 2 == 0) { // the second meets a thread, idle or about to be
+            if (round % 2 == 0) { // the second post finds a thread that is idle or about to be
                 std::error_code why;
                 pool->post(first, why);
             }

@@ -19,16 +19,17 @@
 #include <utility>
 #include <vector>
 
-// What becomes of what it is told. That a scheduler tells it the truth: trace_test.cpp.
+// What a chrome_trace writes of its events. That a scheduler reports the right events is tested in
+// trace_test.cpp.
 
 using bide::chrome_trace;
 
 namespace {
 
-// ---- JSON (RFC 8259), as strict as it says
+// ---- JSON (RFC 8259), strictly
 
 struct json {
-    std::string text; // of a string, decoded; of a number, as it stands
+    std::string text; // a string is decoded, a number is as written
     std::vector<json> items;
     std::map<std::string, json> members;
 
@@ -109,7 +110,7 @@ private:
         }
         return true;
     }
-    // After its first quote; UTF-8 is looked at elsewhere.
+    // After the first quote; UTF-8 is checked elsewhere.
     bool string(std::string& out) {
         while (!rest_.empty()) {
             const char c = rest_[0];
@@ -144,7 +145,7 @@ private:
 };
 
 struct written {
-    bool good = false; // it was written, and is JSON
+    bool good = false; // the trace was written and is JSON
     std::vector<json> names, orders, events;
     double dropped = -1;
 
@@ -196,7 +197,7 @@ written write(chrome_trace& t) {
 
 } // namespace
 
-TEST_CASE("chrome_trace: writes JSON, whatever the tasks are called") {
+TEST_CASE("chrome_trace: writes JSON with any task names") {
     const std::string bad = "\xef\xbf\xbd"; // U+FFFD
     const std::pair<const char*, std::string> names[] = {
         {"plain", "plain"},
@@ -231,7 +232,7 @@ TEST_CASE("chrome_trace: writes JSON, whatever the tasks are called") {
     }
 }
 
-TEST_CASE("chrome_trace: what nothing was told of is JSON, too") {
+TEST_CASE("chrome_trace: an empty trace is JSON, too") {
     chrome_trace t;
     const written none = write(t);
     CHECK(none.good);
@@ -240,7 +241,7 @@ TEST_CASE("chrome_trace: what nothing was told of is JSON, too") {
     CHECK(none.dropped == 0);
 }
 
-TEST_CASE("chrome_trace: each event says what, where, when and how long, in microseconds") {
+TEST_CASE("chrome_trace: each event has a kind, a worker, a time and a length, in microseconds") {
     chrome_trace t;
     const std::int64_t start = bide::native_platform::now() + 1'000'000;
     t.ran(0, "task", start, start + 1);
@@ -276,12 +277,12 @@ TEST_CASE("chrome_trace: each event says what, where, when and how long, in micr
     CHECK(all.name_of("70") == "worker 70");
 }
 
-TEST_CASE("chrome_trace: what overlaps stands in rows of its own, below its worker's") {
+TEST_CASE("chrome_trace: events that overlap have rows of their own, below their worker's") {
     chrome_trace t;
     const std::int64_t now = bide::native_platform::now() + 1'000'000;
     t.ran(1, "first", now, now + 10);
     t.ran(1, "second", now + 10, now + 30);
-    t.ran(1, "blocked", now + 5, now + 40); // told of last, as it ended last
+    t.ran(1, "blocked", now + 5, now + 40); // recorded last, because it ended last
     t.ran(1, "blocked, too", now + 7, now + 50);
     t.ran(1, "third", now + 30, now + 60);
     t.ran(1, "blocked again", now + 45, now + 70);
@@ -313,7 +314,7 @@ TEST_CASE("chrome_trace: what overlaps stands in rows of its own, below its work
     CHECK(sorted == "worker 1; worker 1, blocked; worker 1, blocked; worker 2; ");
 }
 
-TEST_CASE("chrome_trace: keeps all that overlaps, however much") {
+TEST_CASE("chrome_trace: keeps any number of events that overlap") {
     chrome_trace t;
     const std::int64_t now = bide::native_platform::now();
     for (int i = 0; i < 100; ++i) {
@@ -322,10 +323,10 @@ TEST_CASE("chrome_trace: keeps all that overlaps, however much") {
     const written all = write(t);
     CHECK(all.good);
     CHECK(all.events.size() == 100);
-    CHECK(all.names.size() == 14); // and no more rows than that
+    CHECK(all.names.size() == 14); // the largest number of rows
 }
 
-TEST_CASE("chrome_trace: keeps a worker's first events, and counts the others") {
+TEST_CASE("chrome_trace: keeps a worker's first events, and counts the rest") {
     const std::size_t most = GENERATE(0u, 1u, 254u, 255u, 256u, 700u);
     constexpr std::size_t told = 600;
     chrome_trace t("", most);
@@ -344,7 +345,7 @@ TEST_CASE("chrome_trace: keeps a worker's first events, and counts the others") 
     CHECK(all.events.size() == 2 * kept + theft);
     CHECK(t.dropped() == lost);
     CHECK(all.dropped == static_cast<double>(lost));
-    std::map<std::string, double> last; // of each row, in whose order they stand
+    std::map<std::string, double> last; // of each row; events stand in the order of the row
     bool ordered = true;
     for (const json& e : all.events) {
         ordered = ordered && e["ts"].number() > last[e["tid"].text];
@@ -353,7 +354,7 @@ TEST_CASE("chrome_trace: keeps a worker's first events, and counts the others") 
     CHECK(ordered);
 }
 
-TEST_CASE("chrome_trace: at its end it writes to its path, and only if it has one") {
+TEST_CASE("chrome_trace: the destructor writes to the path if there is one") {
     const auto directory = std::filesystem::temp_directory_path();
     const auto file =
         directory / ("bide-chrome-trace-" + std::to_string(bide::native_platform::now()) + ".json");
@@ -371,7 +372,7 @@ TEST_CASE("chrome_trace: at its end it writes to its path, and only if it has on
     CHECK(all.events.size() == 1);
 }
 
-TEST_CASE("chrome_trace: says whether it could write") {
+TEST_CASE("chrome_trace: write() returns whether it could write") {
     chrome_trace t;
     t.ran(0, "a", 1, 2);
     CHECK(!t.write("no-such-directory/trace.json"));
@@ -383,7 +384,7 @@ TEST_CASE("chrome_trace: says whether it could write") {
     CHECK(write(t).good);
 }
 
-TEST_CASE("chrome_trace: may be written while workers tell of more") {
+TEST_CASE("chrome_trace: may be written while workers record events") {
     constexpr int each = 3'000;
     const test::watchdog guard;
     chrome_trace t;
@@ -407,7 +408,7 @@ TEST_CASE("chrome_trace: may be written while workers tell of more") {
     CHECK(write(t).events.size() == 4 * each);
 }
 
-TEST_CASE("chrome_trace: without memory it drops what it is told, and says so") {
+TEST_CASE("chrome_trace: without memory it drops events, and counts them") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -420,9 +421,9 @@ TEST_CASE("chrome_trace: without memory it drops what it is told, and says so") 
     t.ran(0, "a", 1, 2);
     {
         const test::out_of_memory none;
-        t.ran(1, "a", 1, 2); // none for its events
+        t.ran(1, "a", 1, 2); // no memory for its events
         t.ran(1'000, "a", 1, 2);
-        t.ran(0, "b", 1, 2); // there was
+        t.ran(0, "b", 1, 2); // there was memory
     }
     t.ran(1, "c", 1, 2);
     const written all = write(t);

@@ -16,8 +16,8 @@
 #include <system_error>
 #include <type_traits>
 
-// A driver of the user's own, of the kind that hears of operations which have ended (completions,
-// not readiness), and what its operations end with.
+// A driver of the user, which is told of completions and not of readiness, and how its operations
+// end.
 
 using namespace std::chrono_literals;
 using bide::deadline;
@@ -35,7 +35,7 @@ static_assert(bide::driver::max_completions == 256);
 
 namespace {
 
-// Operations wait in a queue. complete(error) ends the oldest in the next wait().
+// Operations wait in a queue. complete(error) ends the oldest one in the next wait().
 class answering_driver final : public bide::driver {
     using waiter = bide::basic_waiter<bide::native_platform>;
     using queue = bide::basic_waiter_queue<bide::native_platform>;
@@ -105,7 +105,7 @@ private:
     std::mutex mutex_;
     std::deque<int> answers_;
     queue waiting_;
-    std::deque<bide::io_payload*> payloads_; // of those who wait; nobody of them is cancelled
+    std::deque<bide::io_payload*> payloads_; // of the operations that wait; none is cancelled
 };
 
 struct outcome {
@@ -152,7 +152,7 @@ TEST_CASE("driver: an operation ends with nothing, or with the system's error") 
     CHECK(bad.why.category() == std::system_category());
 }
 
-TEST_CASE("driver: an operation that is stopped or comes too late says so with bide's errc") {
+TEST_CASE("driver: an operation that is stopped or times out ends with bide's errc") {
     outcome outs[3];
     {
         answering_driver d;
@@ -168,7 +168,7 @@ TEST_CASE("driver: an operation that is stopped or comes too late says so with b
     CHECK(outs[1].done);
     CHECK(outs[1].why == errc::timeout);
     bide::io_payload payload;
-    payload.error = 5; // of an attempt that is not the outcome
+    payload.error = 5; // from an attempt that did not decide
     bide::wait_target t;
     t.carry(payload);
     const io_result closed = bide::collect_io(t, wait_status::closed);
@@ -177,13 +177,13 @@ TEST_CASE("driver: an operation that is stopped or comes too late says so with b
     CHECK(closed.error() != errc::stopped);
 }
 
-TEST_CASE("driver: a thread that sits in wait() is ended by wake() through the base") {
+TEST_CASE("driver: wake() through the base class ends a wait()") {
     const test::watchdog guard;
     answering_driver own;
     bide::driver& d = own;
     constexpr int rounds = 200;
     std::atomic<int> seen{0};
-    int said = 0; // passed on by wake() alone
+    int said = 0; // published by wake() only
     bool in_order = true;
     test::team threads(2, [&](int i) {
         for (int round = 1; round <= rounds; ++round) {

@@ -125,7 +125,7 @@ private:
     explicit ends(const int (&both)[2]) noexcept : in(both[0]), out(both[1]) {}
 };
 
-// What became of a wait. `done` is the last that is written.
+// The outcome of a wait. `done` is written last.
 struct outcome {
     bool granted = false;
     std::error_code why;
@@ -145,7 +145,7 @@ template <class Driver> auto op(Driver& d, int fd, bool direction) {
     return direction == writing ? d.async_wait_writable(fd) : d.async_wait_readable(fd);
 }
 
-// Coroutines without any executor: they go on inside wait().
+// Coroutines without an executor: they resume inside wait().
 template <class Driver> held await(Driver& d, int fd, bool direction, outcome& out) {
     const auto got = co_await op(d, fd, direction).as_result();
     out.note(got);
@@ -164,7 +164,7 @@ held await_in_turn(Driver& d, int fd, bool direction, outcome& out, int& turns) 
 
 unsigned look(bide::driver& d) { return d.wait(deadline::poll()); }
 
-// n coroutines that wait for the same.
+// n coroutines that wait for the same file.
 class crowd {
 public:
     crowd(epoll_driver& d, int fd, bool direction, std::size_t n) : outs_(n) {
@@ -181,7 +181,7 @@ public:
         }
         return n;
     }
-    // The first ones were let through, in the order they came, and no others.
+    // Requires that the first ones were let through, in order, and no others.
     bool in_order() const {
         for (std::size_t i = 0; i < outs_.size(); ++i) {
             if (outs_[i].done != (i < granted()) ||
@@ -198,7 +198,7 @@ private:
     std::vector<held> waits_;
 };
 
-// A thread that sits in the driver.
+// A thread that calls wait() in a loop.
 class driving {
 public:
     explicit driving(bide::driver& d)
@@ -231,7 +231,8 @@ int lowest_free_fd() {
 
 // ---- What is ready
 
-TEST_CASE("epoll_driver: what is ready is not waited for, stop requested, deadline past or not") {
+TEST_CASE(
+    "epoll_driver: a wait for a ready file succeeds at once, even with a stop or a past deadline") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends full = ends::pipe();
@@ -264,7 +265,7 @@ TEST_CASE("epoll_driver: what is ready is not waited for, stop requested, deadli
     CHECK(look(d) == 0);
 }
 
-TEST_CASE("epoll_driver: a wait ends in the turn after its file became ready") {
+TEST_CASE("epoll_driver: the next wait() after a file became ready ends its waits") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     for (const bool direction : {reading, writing}) {
@@ -313,7 +314,7 @@ TEST_CASE("epoll_driver: a hang-up and an error end the waits of both directions
     CHECK(outs[2].is_granted());
 }
 
-TEST_CASE("epoll_driver: all who wait for a file go on in their order, the other direction waits") {
+TEST_CASE("epoll_driver: an event ends all waits of its direction, in order, and no other wait") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::sockets();
@@ -333,7 +334,7 @@ TEST_CASE("epoll_driver: all who wait for a file go on in their order, the other
     CHECK(writers.granted() == 5);
 }
 
-TEST_CASE("epoll_driver: who comes while others wait for the same file is let through with them") {
+TEST_CASE("epoll_driver: a later waiter for the same file is let through with the earlier ones") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::pipe();
@@ -358,9 +359,9 @@ TEST_CASE("epoll_driver: who comes while others wait for the same file is let th
     }
 }
 
-// ---- Turns
+// ---- What one wait() hands over
 
-TEST_CASE("epoll_driver: one turn hands over at most max_completions, the oldest first") {
+TEST_CASE("epoll_driver: one wait() hands over at most max_completions, the oldest first") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::pipe();
@@ -376,12 +377,13 @@ TEST_CASE("epoll_driver: one turn hands over at most max_completions, the oldest
     CHECK(look(d) == 0);
 }
 
-TEST_CASE("epoll_driver: of more files than max_completions the rest is the next turns'") {
+TEST_CASE(
+    "epoll_driver: with more ready files than max_completions, later calls hand over the rest") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     constexpr std::size_t files = most + 30;
     std::vector<ends> all;
-    std::deque<outcome> outs(3 * files); // a turn ends in the middle of a file
+    std::deque<outcome> outs(3 * files); // one call ends in the middle of a file
     std::vector<held> waits;
     for (std::size_t i = 0; i < files; ++i) {
         all.push_back(ends::pipe());
@@ -403,7 +405,8 @@ TEST_CASE("epoll_driver: of more files than max_completions the rest is the next
     }
 }
 
-TEST_CASE("epoll_driver: a crowd at one file does not keep another out, nor the other direction") {
+TEST_CASE(
+    "epoll_driver: many waiters for one file starve neither other files nor the other direction") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends busy = ends::sockets();
@@ -428,15 +431,15 @@ TEST_CASE("epoll_driver: a crowd at one file does not keep another out, nor the 
     CHECK(readers.granted() == 10 * most);
 }
 
-// ---- What cannot be waited for
+// ---- Errors
 
-TEST_CASE("epoll_driver: what is no file ends with the system's error") {
+TEST_CASE("epoll_driver: a wait for a number that is no file ends with the system's error") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::pipe();
     const int gone = e.in;
     outcome before;
-    held h = await(d, e.in, reading, before); // a number that was known
+    held h = await(d, e.in, reading, before); // a descriptor that has an entry
     h.start();
     d.forget(e.in);
     CHECK(before.is(errc::closed));
@@ -452,12 +455,12 @@ TEST_CASE("epoll_driver: what is no file ends with the system's error") {
             d.forget(fd);
         }
     }
-    // The frames are ten; whatever else there may be, no table of a million entries.
+    // There are ten frames, and no table of a million entries.
     CHECK(test::allocations_here() - allocated <= 20);
     CHECK(look(d) == 0);
 }
 
-TEST_CASE("epoll_driver: a first wait without memory says so, and a later one is as any other") {
+TEST_CASE("epoll_driver: a first wait without memory fails, and a later one succeeds") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -499,11 +502,11 @@ TEST_CASE("epoll_driver: a wait for a file that was waited for allocates nothing
 
 // g++'s sanitizer for undefined behaviour needs files where an exception is constructed.
 #if !defined(__SANITIZE_ADDRESS__)
-TEST_CASE("epoll_driver: it fails to be made where there are no files left, and keeps none") {
+TEST_CASE("epoll_driver: without free descriptors the constructor throws, and leaks none") {
     const int first = lowest_free_fd();
     rlimit before{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-    for (int room = 0; room < 2; ++room) { // it takes two
+    for (int room = 0; room < 2; ++room) { // it needs two
         rlimit small = before;
         small.rlim_cur = static_cast<rlim_t>(first + room);
         REQUIRE(::setrlimit(RLIMIT_NOFILE, &small) == 0);
@@ -511,7 +514,7 @@ TEST_CASE("epoll_driver: it fails to be made where there are no files left, and 
         try {
             const epoll_driver d;
         } catch (...) {
-            thrown = std::current_exception(); // a sanitizer that looks inside needs files, too
+            thrown = std::current_exception(); // a sanitizer may need files to read it
         }
         REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
         REQUIRE(thrown);
@@ -533,7 +536,8 @@ TEST_CASE("epoll_driver: it fails to be made where there are no files left, and 
 
 // ---- Files that are closed
 
-TEST_CASE("epoll_driver: forget ends all waits for a file with closed, and it can be closed") {
+TEST_CASE(
+    "epoll_driver: forget() ends all waits for a file with closed, and the file can be closed") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::sockets();
@@ -556,12 +560,12 @@ TEST_CASE("epoll_driver: forget ends all waits for a file with closed, and it ca
     REQUIRE(::write(e.in, &byte, 1) == 1);
     CHECK(look(d) == 1);
     CHECK(outs[3].is_granted());
-    d.forget(e.in); // nobody has waited for it
+    d.forget(e.in); // no coroutine has waited for it
     d.forget(-1);
     d.forget(INT_MAX);
 }
 
-TEST_CASE("epoll_driver: what was forgotten is not in the kernel's set any more") {
+TEST_CASE("epoll_driver: forget() removes a file from the kernel's set") {
     const int set = lowest_free_fd();
     epoll_driver d;
     const bide::driver::attachment attached(d);
@@ -574,7 +578,7 @@ TEST_CASE("epoll_driver: what was forgotten is not in the kernel's set any more"
         }
         return files;
     };
-    const int empty = size(); // but for its own
+    const int empty = size(); // without its own
     outcome out;
     held h = await(d, e.in, reading, out);
     h.start();
@@ -585,7 +589,7 @@ TEST_CASE("epoll_driver: what was forgotten is not in the kernel's set any more"
 
 namespace {
 
-// Another pipe whose end that is read has this number.
+// Another pipe, with this descriptor as the end that is read.
 ends in_place_of(int number) {
     const bool is_closed = ::fcntl(number, F_GETFD) < 0;
     ends next = ends::pipe();
@@ -600,7 +604,7 @@ ends in_place_of(int number) {
 
 } // namespace
 
-TEST_CASE("epoll_driver: a number that was closed and given again is another file's") {
+TEST_CASE("epoll_driver: a descriptor that was closed and reused refers to the new file") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     const bool a_copy_stays = GENERATE(false, true);
@@ -618,7 +622,7 @@ TEST_CASE("epoll_driver: a number that was closed and given again is another fil
     held h = await(d, number, reading, out);
     h.start();
     if (a_copy_stays) {
-        old.put(); // in the name of the old one the kernel has one event left
+        old.put(); // the kernel has an event left for the old file
     }
     CHECK(look(d) == 0);
     CHECK_FALSE(out.done);
@@ -628,7 +632,7 @@ TEST_CASE("epoll_driver: a number that was closed and given again is another fil
     ends::close(copy);
 }
 
-TEST_CASE("epoll_driver: an event that was left over is not for who came after") {
+TEST_CASE("epoll_driver: an event that was not handed over yet does not end a later wait") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends busy = ends::pipe();
@@ -640,7 +644,7 @@ TEST_CASE("epoll_driver: an event that was left over is not for who came after")
     first.start();
     busy.put();
     old.put();
-    CHECK(look(d) == most); // the event of the other one is left over
+    CHECK(look(d) == most); // the event of the other file is left
     CHECK(all.granted() == most);
     first.destroy();
     ends::close(old.in);
@@ -655,7 +659,7 @@ TEST_CASE("epoll_driver: an event that was left over is not for who came after")
     CHECK(out.is_granted());
 }
 
-TEST_CASE("epoll_driver: who waits for a file that was closed hears of it with the next event") {
+TEST_CASE("epoll_driver: a wait for a file that was closed ends with the next event") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends busy = ends::pipe();
@@ -672,15 +676,15 @@ TEST_CASE("epoll_driver: who waits for a file that was closed hears of it with t
     const char byte = 'x';
     REQUIRE(::write(e.in, &byte, 1) == 1);
     CHECK(look(d) == most);
-    ends::close(e.out); // and not forgotten before
+    ends::close(e.out); // without forget()
     CHECK(look(d) == 1);
     CHECK(reader.is_granted());
     CHECK(writer.is(errc::closed));
 }
 
-// ---- Waits that end early
+// ---- Waits that end without an event
 
-TEST_CASE("epoll_driver: a time-out, a stop, and the coroutine's end leave nothing behind") {
+TEST_CASE("epoll_driver: a time-out, a stop and the end of the coroutine remove the wait") {
     const test::watchdog guard;
     epoll_driver d;
     const bide::driver::attachment attached(d);
@@ -705,11 +709,11 @@ TEST_CASE("epoll_driver: a time-out, a stop, and the coroutine's end leave nothi
     CHECK_FALSE(outs[2].done);
     e.put();
     const deadline soon = deadline::after(2ms);
-    CHECK(d.wait(soon) == 0); // the event that nobody takes does not end it
+    CHECK(d.wait(soon) == 0); // the event without a waiter does not end it
     CHECK(bide::native_platform::now() >= soon.steady_ns());
 }
 
-TEST_CASE("epoll_driver: a cancelled wait takes nobody's place in the other direction") {
+TEST_CASE("epoll_driver: a cancelled wait does not end a wait in the other direction") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     ends e = ends::sockets();
@@ -722,14 +726,14 @@ TEST_CASE("epoll_driver: a cancelled wait takes nobody's place in the other dire
     reader.destroy();
     const char byte = 'x';
     REQUIRE(::write(e.in, &byte, 1) == 1);
-    CHECK(look(d) == 0); // the event that nobody takes
+    CHECK(look(d) == 0); // the event without a waiter
     CHECK_FALSE(outs[1].done);
     ends::drain(e.in);
     CHECK(look(d) == 1);
     CHECK(outs[1].is_granted());
 }
 
-TEST_CASE("epoll_driver: destroyed while somebody waits, it says how many and terminates") {
+TEST_CASE("epoll_driver: destroyed with waiters, it terminates with their number") {
     const std::string said = test::dies([] {
         ends e = ends::sockets();
         ends::fill(e.out);
@@ -752,7 +756,7 @@ TEST_CASE("epoll_driver: destroyed while somebody waits, it says how many and te
 
 namespace {
 
-// "" where it was let through.
+// Returns "" if it was let through.
 held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
     try {
         co_await d.async_wait_readable(fd);
@@ -767,7 +771,7 @@ held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code&
 
 } // namespace
 
-TEST_CASE("epoll_driver: a wait without as_result throws what keeps it from waiting") {
+TEST_CASE("epoll_driver: a wait without as_result throws the error") {
     epoll_driver d;
     ends e = ends::pipe();
     std::string said;
@@ -797,7 +801,7 @@ TEST_CASE("epoll_driver: a wait without as_result throws what keeps it from wait
 TEST_CASE("epoll_driver: a wait that no scheduler would end fails at once") {
     epoll_driver d;
     ends e = ends::pipe();
-    for (int round = 0; round < 3; ++round) { // never attached, and attached before
+    for (int round = 0; round < 3; ++round) { // never attached, and attached earlier
         outcome plain;
         outcome limited;
         outcome one_attempt;
@@ -822,8 +826,7 @@ TEST_CASE("epoll_driver: a wait that no scheduler would end fails at once") {
     }
 }
 
-TEST_CASE(
-    "epoll_driver: the end of an attachment ends what waits, and no other may exist with it") {
+TEST_CASE("epoll_driver: the end of an attachment ends all waits, and a second attachment throws") {
     epoll_driver d;
     ends a = ends::pipe();
     ends b = ends::sockets();
@@ -855,9 +858,9 @@ TEST_CASE(
     CHECK(outs[2].is_granted());
 }
 
-// ---- The wake, and the time
+// ---- Wakes and time-outs
 
-TEST_CASE("epoll_driver: wakes that came before a wait end it, and it alone") {
+TEST_CASE("epoll_driver: wakes before a wait() end that one, and no later one") {
     const test::watchdog guard;
     epoll_driver d;
     const bide::driver::attachment attached(d);
@@ -866,12 +869,12 @@ TEST_CASE("epoll_driver: wakes that came before a wait end it, and it alone") {
         d.wake();
         CHECK(d.wait(deadline::never()) == 0);
         const deadline soon = deadline::after(2ms);
-        CHECK(d.wait(soon) == 0); // not ended by the second
+        CHECK(d.wait(soon) == 0); // the second wake does not end it
         CHECK(bide::native_platform::now() >= soon.steady_ns());
     }
 }
 
-TEST_CASE("epoll_driver: a wait is not over before its deadline, on whatever clock") {
+TEST_CASE("epoll_driver: a wait() does not return before its deadline, on any clock") {
     const test::watchdog guard;
     struct tag {};
     using fake = test::fake_clock<tag>;
@@ -943,11 +946,11 @@ TEST_CASE("epoll_driver: a signal does not end a wait") {
     CHECK(handed == 0);
 }
 
-TEST_CASE("epoll_driver: a wait in which nothing comes leaves the processor alone") {
+TEST_CASE("epoll_driver: a wait() without events uses no processor time") {
     epoll_driver d;
     const bide::driver::attachment attached(d);
     std::atomic<bool> woken{false};
-    std::int64_t busy = 0; // nanoseconds of the processor's, in 40 ms
+    std::int64_t busy = 0; // processor time in nanoseconds, in 40 ms
     test::run_threads(2, [&](int i) {
         if (i == 0) {
             d.wait(deadline::never());
@@ -964,7 +967,7 @@ TEST_CASE("epoll_driver: a wait in which nothing comes leaves the processor alon
             }
             busy = used() - before;
         } else {
-            while (!woken) { // until one finds it asleep, most likely
+            while (!woken) { // until one finds it asleep, probably
                 std::this_thread::sleep_for(1ms);
                 d.wake();
             }
@@ -973,13 +976,13 @@ TEST_CASE("epoll_driver: a wait in which nothing comes leaves the processor alon
     CHECK(busy < 20'000'000);
 }
 
-TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each brings what was done before", "",
+TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each one publishes what was done before", "",
                    test::native, test::jittery) {
     bide::basic_epoll_driver<TestType> d;
     const bide::driver::attachment attached(d);
     constexpr int rounds = 2'000;
     std::atomic<int> seen{0};
-    int said = 0; // passed on by wake() alone
+    int said = 0; // published by wake() only
     bool in_order = true;
     test::run_threads(2, [&](int i) {
         for (int round = 1; round <= rounds; ++round) {
@@ -999,7 +1002,7 @@ TEMPLATE_TEST_CASE("epoll_driver: no wake is lost, and each brings what was done
     CHECK(in_order);
 }
 
-TEMPLATE_TEST_CASE("epoll_driver: of many who wake at once none is overlooked", "", test::native,
+TEMPLATE_TEST_CASE("epoll_driver: of many wakes at the same time none is lost", "", test::native,
                    test::jittery) {
     bide::basic_epoll_driver<TestType> d;
     const bide::driver::attachment attached(d);
@@ -1010,7 +1013,7 @@ TEMPLATE_TEST_CASE("epoll_driver: of many who wake at once none is overlooked", 
     test::run_threads(1 + wakers, [&](int i) {
         if (i == 0) {
             while (taken != wakers * each) {
-                if (made.load() == taken.load()) { // asleep only when there is nothing
+                if (made.load() == taken.load()) { // sleeps only if there is nothing
                     d.wait(deadline::never());
                 }
                 taken = made.load();
@@ -1021,7 +1024,7 @@ TEMPLATE_TEST_CASE("epoll_driver: of many who wake at once none is overlooked", 
                 chance();
                 ++made;
                 d.wake();
-                if (n % 8 == 0) { // so that it sleeps now and then
+                if (n % 8 == 0) { // so that it sleeps sometimes
                     test::eventually([&] { return taken >= made; });
                 }
             }
@@ -1038,7 +1041,7 @@ constexpr unsigned char mix(unsigned n) {
     return static_cast<unsigned char>((n * 2'654'435'769u) >> 24);
 }
 
-// What several who read from one file have read together. They run on one thread.
+// What several readers of one file have read together. They run on one thread.
 struct received {
     unsigned total = 0;
     bool good = true;
@@ -1059,7 +1062,7 @@ template <class Driver> test::detached receive(Driver& d, int fd, received& sum)
     --sum.readers;
 }
 
-// Writes `total` bytes, the n-th of which is mix(n), and says that there are no more.
+// Writes `total` bytes, the n-th of them mix(n), and then closes.
 template <class Driver>
 test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int fd, unsigned total,
                                           outcome& out) {
@@ -1097,7 +1100,7 @@ TEMPLATE_TEST_CASE("epoll_driver: under load each byte arrives once, in order", 
     std::deque<outcome> sent(2 * files);
     std::deque<received> got(2 * files);
     std::vector<sender> senders;
-    test::thread_executor there; // the senders'; the receivers run in wait()
+    test::thread_executor there; // for the senders; the receivers run in wait()
     for (std::size_t i = 0; i < 2 * files; ++i) {
         if (i % 2 == 0) {
             all.push_back(ends::sockets());
@@ -1186,12 +1189,12 @@ test::detached await_detached(Driver& d, int fd, std::stop_token stop, outcome& 
 
 } // namespace
 
-TEMPLATE_TEST_CASE("epoll_driver: while files come and go, each wait ends as it has to", "",
+TEMPLATE_TEST_CASE("epoll_driver: while files are opened and closed, each wait ends as it must", "",
                    test::native, test::jittery) {
     bide::basic_epoll_driver<TestType> d;
     const bide::driver::attachment attached(d);
     constexpr int rounds = 400;
-    constexpr int threads = 2; // they take each other's numbers
+    constexpr int threads = 2; // they reuse each other's descriptors
     int wrong[threads] = {};
     {
         const driving thread(d);

@@ -19,7 +19,7 @@ namespace {
 
 struct job {
     int number = 0;
-    int runs = 0; // plain: whoever runs it is alone with it
+    int runs = 0; // plain data: only the thread that runs it touches it
     std::atomic<bool> ended{false};
 };
 
@@ -51,7 +51,7 @@ template <class Platform> struct reference {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("fork_deque: the owner has the youngest back, a thief takes the oldest", "",
+TEMPLATE_TEST_CASE("fork_deque: the owner pops the youngest job, a thief takes the oldest", "",
                    split<test::native>, reference<test::native>) {
     typename TestType::template deque<2> d;
     std::vector<job> all = numbered(4);
@@ -62,9 +62,9 @@ TEMPLATE_TEST_CASE("fork_deque: the owner has the youngest back, a thief takes t
         d.push(all[i]);
         CHECK(!d.is_empty_to_thieves());
     }
-    CHECK(d.pop(3) == fork_pop::mine);
+    CHECK(d.pop(3) == fork_pop::popped);
     CHECK(steal(d) == 0);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(d.depth() == 2);
     CHECK(steal(d) == 1);
     CHECK(steal(d) == none);
@@ -72,16 +72,16 @@ TEMPLATE_TEST_CASE("fork_deque: the owner has the youngest back, a thief takes t
     CHECK(d.depth() == 2);
     d.reset(1);
     CHECK(d.depth() == 1);
-    CHECK(d.pop(0) == fork_pop::stolen); // and so is what is older
+    CHECK(d.pop(0) == fork_pop::stolen); // and so are the older ones
     d.reset(0);
     CHECK(d.depth() == 0);
     CHECK(d.is_empty_to_thieves());
-    d.push(all[3]); // into a slot that was another's
+    d.push(all[3]); // into a slot that was used before
     CHECK(steal(d) == 3);
 }
 
-TEMPLATE_TEST_CASE("fork_deque: who waits for a stolen job forks above it", "", split<test::native>,
-                   reference<test::native>) {
+TEMPLATE_TEST_CASE("fork_deque: an owner that waits for a stolen job pushes above it", "",
+                   split<test::native>, reference<test::native>) {
     typename TestType::template deque<2> d;
     std::vector<job> all = numbered(4);
     d.push(all[0]);
@@ -90,12 +90,12 @@ TEMPLATE_TEST_CASE("fork_deque: who waits for a stolen job forks above it", "", 
     d.push(all[1]);
     d.push(all[2]);
     CHECK(d.depth() == 3);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(steal(d) == 1);
     CHECK(d.pop(1) == fork_pop::stolen);
     d.reset(1);
     d.push(all[3]);
-    CHECK(d.pop(1) == fork_pop::mine);
+    CHECK(d.pop(1) == fork_pop::popped);
     d.reset(0);
     CHECK(d.depth() == 0);
     CHECK(d.is_empty_to_thieves());
@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("fork_deque: who waits for a stolen job forks above it", "", 
 
 // ---- What is public
 
-TEST_CASE("fork_deque: the two oldest are public, and the others are not") {
+TEST_CASE("fork_deque: the two oldest jobs are public, the rest are private") {
     deque<> d;
     std::vector<job> all = numbered(5);
     CHECK(d.wants_work());
@@ -127,13 +127,13 @@ TEST_CASE(
     d.push(all[0]);
     d.push(all[1]);
     CHECK(steal(d) == 0);
-    CHECK(d.pop(1) == fork_pop::mine);
+    CHECK(d.pop(1) == fork_pop::popped);
     CHECK(d.push(all[2]));
     CHECK(d.push(all[3]));
     CHECK(!d.push(all[4]));
 }
 
-TEST_CASE("fork_deque: the thief that takes the last public job diverts the next push") {
+TEST_CASE("fork_deque: after a theft of the last public job, the next push publishes") {
     deque<> d;
     std::vector<job> all = numbered(7);
     for (std::size_t i = 0; i < 5; ++i) {
@@ -149,7 +149,7 @@ TEST_CASE("fork_deque: the thief that takes the last public job diverts the next
     CHECK(steal(d) == none);
 }
 
-TEST_CASE("fork_deque: the thief that takes the last public job diverts the next pop") {
+TEST_CASE("fork_deque: after a theft of the last public job, the next pop publishes") {
     deque<> d;
     std::vector<job> all = numbered(6);
     for (job& j : all) {
@@ -157,15 +157,15 @@ TEST_CASE("fork_deque: the thief that takes the last public job diverts the next
     }
     CHECK(steal(d) == 0);
     CHECK(steal(d) == 1);
-    CHECK(d.pop(5) == fork_pop::mine_published); // half of three, rounded up
-    CHECK(d.pop(4) == fork_pop::mine);
+    CHECK(d.pop(5) == fork_pop::popped_and_published); // half of three, rounded up
+    CHECK(d.pop(4) == fork_pop::popped);
     CHECK(steal(d) == 2);
     CHECK(steal(d) == 3);
     CHECK(steal(d) == none);
     CHECK(d.pop(3) == fork_pop::stolen);
 }
 
-TEST_CASE("fork_deque: a thief that leaves a public job, or finds none, diverts nobody") {
+TEST_CASE("fork_deque: a thief that leaves a public job, or finds none, requests nothing") {
     deque<> d;
     std::vector<job> all = numbered(5);
     CHECK(steal(d) == none);
@@ -174,12 +174,13 @@ TEST_CASE("fork_deque: a thief that leaves a public job, or finds none, diverts 
     }
     CHECK(steal(d) == 0);
     CHECK(!d.push(all[4]));
-    CHECK(d.pop(4) == fork_pop::mine);
+    CHECK(d.pop(4) == fork_pop::popped);
     CHECK(steal(d) == 1);
     CHECK(steal(d) == none);
 }
 
-TEST_CASE("fork_deque: half of what is private is published, and half of that taken back") {
+TEST_CASE("fork_deque: the owner publishes half of its private jobs, and takes half of the public "
+          "ones back") {
     deque<> d;
     std::vector<job> all = numbered(10);
     for (std::size_t i = 0; i < 9; ++i) {
@@ -189,7 +190,7 @@ TEST_CASE("fork_deque: half of what is private is published, and half of that ta
     CHECK(steal(d) == 1);
     CHECK(d.push(all[9])); // half of eight
     for (std::uint32_t at = 9; at >= 6; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
     SECTION("all that was published is to be had") {
         for (int i = 2; i <= 5; ++i) {
@@ -198,11 +199,11 @@ TEST_CASE("fork_deque: half of what is private is published, and half of that ta
         CHECK(steal(d) == none);
     }
     SECTION("half of it is taken back with the youngest") {
-        CHECK(d.pop(5) == fork_pop::mine);
+        CHECK(d.pop(5) == fork_pop::popped);
         CHECK(steal(d) == 2);
         CHECK(steal(d) == 3);
         CHECK(steal(d) == none);
-        CHECK(d.pop(4) == fork_pop::mine);
+        CHECK(d.pop(4) == fork_pop::popped);
         CHECK(d.pop(3) == fork_pop::stolen);
     }
 }
@@ -238,7 +239,7 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
         tallied::loads = 0;
         tallied::changes = 0;
         d.push(all[at]);
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
         CHECK(tallied::loads == 2);
         CHECK(tallied::changes == 0);
     };
@@ -251,13 +252,13 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
     CHECK(d.push(all[8]));
     require_private(9);
     for (std::uint32_t at = 8; at >= 5; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
-    require_private(5); // as two of the four that were published are again
+    require_private(5); // two of the four that were published are private again
     for (std::uint32_t at = 4; at >= 3; --at) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
-    CHECK(steal(d) == 2); // the last of all
+    CHECK(steal(d) == 2); // the last job
     CHECK(d.pop(2) == fork_pop::stolen);
     for (std::uint32_t at = 3; at-- > 0;) {
         d.reset(at);
@@ -269,7 +270,7 @@ TEST_CASE("fork_deque: a private fork loads two words and changes none, before a
 
 // ---- Memory
 
-TEST_CASE("fork_deque: memory is taken by the first push, and when twice as much is needed") {
+TEST_CASE("fork_deque: the first push allocates, and so does one that needs a larger buffer") {
     const std::size_t before = test::allocations();
     deque<4> d;
     CHECK(test::allocations() == before);
@@ -287,7 +288,7 @@ TEST_CASE("fork_deque: memory is taken by the first push, and when twice as much
         CHECK(taken[i] == (counts && (i == 0 || i == 4 || i == 8 || i == 16) ? 1U : 0U));
     }
     for (std::uint32_t at = 17; at-- > 0;) {
-        CHECK(d.pop(at) == fork_pop::mine);
+        CHECK(d.pop(at) == fork_pop::popped);
     }
 }
 
@@ -314,7 +315,7 @@ TEST_CASE("fork_deque: a push that gets no memory throws and changes nothing") {
     CHECK(fails(all[2]));
     CHECK(d.depth() == 2);
     d.push(all[2]);
-    CHECK(d.pop(2) == fork_pop::mine);
+    CHECK(d.pop(2) == fork_pop::popped);
     CHECK(steal(d) == 0);
     CHECK(steal(d) == 1);
 }
@@ -323,8 +324,8 @@ TEST_CASE("fork_deque: a push that gets no memory throws and changes nothing") {
 
 namespace {
 
-// An owner that forks and joins `jobs` in all, up to `deepest` above each other, beside thieves.
-// Returns how many were not run once.
+// An owner that forks and joins `jobs` jobs, nested up to `deepest`, beside thieves. Returns how
+// many did not run once.
 template <class Deque> std::size_t storm(int thieves, std::size_t jobs, std::uint32_t deepest) {
     Deque d;
     std::vector<job> all(jobs);
@@ -343,14 +344,14 @@ template <class Deque> std::size_t storm(int thieves, std::size_t jobs, std::uin
         }
         again(again, levels - 1);
         if (chance.below(4) == 0) {
-            again(again, 2); // above one that may have been stolen
+            again(again, 2); // above a job that may have been stolen
         }
         if (d.pop(at) != fork_pop::stolen) {
             ++mine.runs;
             return;
         }
         if (chance.below(4) == 0) {
-            again(again, 3); // above one that was
+            again(again, 3); // above a job that was stolen
         }
         while (!mine.ended.load(std::memory_order_acquire)) {
             std::this_thread::yield();

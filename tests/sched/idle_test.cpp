@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned none = idle::none;
 
-// How many may search at once.
+// How many workers may search at once.
 unsigned searchers(idle& i) {
     unsigned n = 0;
     while (i.start_search()) {
@@ -28,13 +28,13 @@ unsigned searchers(idle& i) {
 
 } // namespace
 
-TEST_CASE("idle: a push wakes nobody where nobody sleeps") {
+TEST_CASE("idle: a push wakes no worker if none sleeps") {
     idle i(2);
     CHECK(i.wake_one() == none);
     CHECK(i.wake_unless_watched() == none);
     CHECK(i.start_search());
     CHECK(i.wake_one() == none);
-    CHECK(i.end_search(false) == none); // nor is anybody owed
+    CHECK(i.end_search(false) == none); // and no wake is deferred
     i.announce(0, false, false);
     CHECK(i.start_search());
     CHECK(i.end_search(false) == none);
@@ -42,7 +42,7 @@ TEST_CASE("idle: a push wakes nobody where nobody sleeps") {
     CHECK(i.searching() == 0);
 }
 
-TEST_CASE("idle: a push wakes one sleeper, who counts as searching") {
+TEST_CASE("idle: a push wakes one sleeper, which counts as searching") {
     idle i(4);
     i.announce(2, false, false);
     i.announce(1, false, false);
@@ -50,12 +50,12 @@ TEST_CASE("idle: a push wakes one sleeper, who counts as searching") {
     CHECK(i.wake_one() == 1);
     CHECK(i.sleepers() == 1);
     CHECK(i.searching() == 1);
-    CHECK(i.wake_one() == none); // there is one who searches
+    CHECK(i.wake_one() == none); // a worker searches
     CHECK(i.wake_unless_watched() == none);
     CHECK(i.sleepers() == 1);
 }
 
-TEST_CASE("idle: the last searcher wakes the next where a push has relied on it") {
+TEST_CASE("idle: the last searcher wakes the next worker if a push has relied on it") {
     idle i(4);
     i.announce(0, false, false);
     i.announce(1, false, false);
@@ -64,13 +64,13 @@ TEST_CASE("idle: the last searcher wakes the next where a push has relied on it"
     CHECK(i.wake_one() == none);
     CHECK(i.end_search(false) == none); // not the last
     CHECK(i.end_search(false) == 0);
-    CHECK(i.end_search(false) == 1); // and so on, until one finds nothing
+    CHECK(i.end_search(false) == 1); // the chain continues until a worker finds nothing
     CHECK(i.end_search(false) == none);
     CHECK(i.searching() == 0);
     CHECK(i.sleepers() == 0);
 }
 
-TEST_CASE("idle: who finds nothing ends the chain") {
+TEST_CASE("idle: a searcher that finds nothing ends the chain of wakes") {
     idle i(4);
     i.announce(0, false, false);
     i.announce(1, false, false);
@@ -84,7 +84,7 @@ TEST_CASE("idle: who finds nothing ends the chain") {
     CHECK(i.end_search(false) == none);
 }
 
-TEST_CASE("idle: who finds something after all goes on with the chain") {
+TEST_CASE("idle: a worker that retracts continues the chain of wakes") {
     idle i(4);
     const bool is_taken = GENERATE(false, true);
     i.announce(0, false, false);
@@ -110,7 +110,8 @@ TEST_CASE("idle: who finds something after all goes on with the chain") {
     }
 }
 
-TEST_CASE("idle: a searcher that has seen more wakes the next, the last of several does for it") {
+TEST_CASE(
+    "idle: a searcher that has seen more wakes a worker, or leaves that to the last searcher") {
     idle i(4);
     for (unsigned n = 0; n < 3; ++n) {
         i.announce(n, false, false);
@@ -122,7 +123,7 @@ TEST_CASE("idle: a searcher that has seen more wakes the next, the last of sever
     CHECK(i.end_search(false) == 1);
 }
 
-TEST_CASE("idle: who retracts is not woken, and who was woken does not retract") {
+TEST_CASE("idle: a worker that retracts is not woken, and a woken worker does not retract") {
     idle i(2);
     i.announce(0, false, false);
     CHECK(i.retract(0));
@@ -138,7 +139,7 @@ TEST_CASE("idle: who retracts is not woken, and who was woken does not retract")
     CHECK(i.searching() == 0);
 }
 
-TEST_CASE("idle: no more than half of the workers begin to search, but one may") {
+TEST_CASE("idle: at most half of the workers search, and at least one may") {
     for (const unsigned workers : {1U, 2U, 3U, 4U, 7U, 130U}) {
         idle i(workers);
         CHECK(searchers(i) == (workers + 1) / 2);
@@ -148,7 +149,7 @@ TEST_CASE("idle: no more than half of the workers begin to search, but one may")
     }
 }
 
-TEST_CASE("idle: of 130 workers each is woken, the first first") {
+TEST_CASE("idle: each of 130 workers is woken, in the order of their numbers") {
     constexpr unsigned workers = 130;
     idle i(workers);
     for (unsigned n = workers; n-- > 0;) {
@@ -168,31 +169,31 @@ TEST_CASE("idle: of 130 workers each is woken, the first first") {
         i.announce(n, false, false);
     }
     CHECK(i.retract(64));
-    CHECK(i.end_search(true) == 63); // which goes on, as there may be more
+    CHECK(i.end_search(true) == 63); // it continues, because there may be more
     CHECK(i.end_search(false) == 127);
     CHECK(i.end_search(false) == 128);
     CHECK(i.end_search(false) == 129);
     CHECK(i.sleepers() == 0);
 }
 
-TEST_CASE("idle: one watches while another runs, and LIFO pushes rely on it") {
+TEST_CASE("idle: one worker watches while another runs, and LIFO pushes rely on it") {
     idle i(3);
     CHECK(!i.announce(0, false, false));
     CHECK(i.retract(0));
     CHECK(i.announce(0, true, true));
-    CHECK(!i.announce(1, false, true)); // there is one
+    CHECK(!i.announce(1, false, true)); // there is a watcher
     CHECK(i.wake_unless_watched() == none);
-    CHECK(i.wake_one() == 1);        // not the watcher, as long as there is another
-    CHECK(i.end_search(false) == 0); // who is owed by the LIFO push
+    CHECK(i.wake_one() == 1);        // not the watcher, while another worker sleeps
+    CHECK(i.end_search(false) == 0); // the LIFO push has deferred a wake
     CHECK(i.end_search(false) == none);
-    CHECK(i.announce(1, false, true)); // the place was vacant
+    CHECK(i.announce(1, false, true)); // there was no watcher
     CHECK(i.retract(1));
     CHECK(i.end_search(false) == none);
     i.announce(0, false, false);
     CHECK(i.wake_unless_watched() == 0);
 }
 
-TEST_CASE("idle: nobody watches where nobody runs") {
+TEST_CASE("idle: no worker watches if none runs") {
     idle i(3);
     i.announce(0, false, true);
     CHECK(i.retract(0));
@@ -203,23 +204,23 @@ TEST_CASE("idle: nobody watches where nobody runs") {
     CHECK(i.end_search(false) == none);
     CHECK(i.wake_one() == 1);
     CHECK(i.end_search(false) == none);
-    i.away(1);
+    i.add_blocked(1);
     CHECK(!i.announce(1, false, true)); // 0 is blocked
     CHECK(i.retract(1));
-    i.away(-1);
+    i.add_blocked(-1);
     CHECK(i.announce(1, true, true));
     CHECK(i.sleepers() == 2);
 }
 
-TEST_CASE("idle: a push that the watcher was to look for is not forgotten with it") {
+TEST_CASE("idle: a push that relied on the watcher wakes a worker when the watcher leaves") {
     idle i(4);
     CHECK(i.announce(0, false, true));
     CHECK(!i.announce(1, false, true));
     CHECK(!i.announce(2, false, true));
     CHECK(i.wake_unless_watched() == none);
     CHECK(i.wake_one() == 1);
-    i.announce(1, true, true); // leaves it to the watcher
-    CHECK(i.retract(0));       // whose nap is over, and who finds something else
+    i.announce(1, true, true); // relies on the watcher
+    CHECK(i.retract(0));       // its time-out is over, and it finds another job
     CHECK(i.end_search(false) == 1);
     CHECK(i.announce(1, true, true));
 }
@@ -237,7 +238,7 @@ TEST_CASE("idle: only the constructor allocates") {
 }
 
 #if BIDE_TESTS_CAN_DIE
-TEST_CASE("idle: no workers at all are refused with a message") {
+TEST_CASE("idle: zero workers terminate with a message") {
     CHECK(test::contains(test::dies([] { idle i(0); }), "workers"));
 }
 #endif
@@ -245,15 +246,16 @@ TEST_CASE("idle: no workers at all are refused with a message") {
 namespace {
 
 // Workers that take jobs off one counter, sleep by the protocol, and run each job only when as many
-// jobs run as there are workers: if one of them sleeps beside a job, the others wait for ever.
+// jobs run as there are workers: if a worker sleeps while a job is queued, the others wait for
+// ever.
 template <class P> void all_at_once(unsigned workers, int rounds) {
     bide::basic_idle<P> idle(workers);
-    std::vector<bide::basic_parker<P>> beds(workers);
+    std::vector<bide::basic_parker<P>> parkers(workers);
     typename P::template atomic<int> jobs{0};
     std::atomic<int> run{0};
-    const auto wake = [&](unsigned who) {
-        if (who != none) {
-            beds[who].unpark();
+    const auto wake = [&](unsigned worker) {
+        if (worker != none) {
+            parkers[worker].unpark();
         }
     };
     const auto take = [&] {
@@ -274,7 +276,7 @@ template <class P> void all_at_once(unsigned workers, int rounds) {
                     jobs.fetch_add(1, std::memory_order_seq_cst);
                     wake(idle.wake_one());
                 }
-                if (round % 4 != 0) { // now and then, one round follows on the other's heels
+                if (round % 4 != 0) { // sometimes one round follows the other at once
                     while (run.load() < (round + 1) * size) {
                         std::this_thread::yield();
                     }
@@ -298,7 +300,7 @@ template <class P> void all_at_once(unsigned workers, int rounds) {
             }
             idle.announce(self, searching, false);
             if (jobs.load(std::memory_order_seq_cst) == 0 || !idle.retract(self)) {
-                beds[self].park();
+                parkers[self].park();
             }
             searching = true;
         }
@@ -310,7 +312,8 @@ template <class P> void all_at_once(unsigned workers, int rounds) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("idle: no worker sleeps beside a job", "", test::native, test::jittery) {
+TEMPLATE_TEST_CASE("idle: no worker sleeps while a job is queued", "", test::native,
+                   test::jittery) {
     CAPTURE(test::run_seed());
     all_at_once<TestType>(1, 200);
     all_at_once<TestType>(3, 200);

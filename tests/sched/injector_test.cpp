@@ -16,7 +16,7 @@ namespace {
 
 struct job : runnable {
     int poster = 0;
-    int number = 0; // plain: a push publishes it
+    int number = 0; // plain data: a push publishes it
 };
 
 int number_of(const runnable* r) { return r != nullptr ? static_cast<const job*>(r)->number : -1; }
@@ -41,7 +41,7 @@ template <class Queue> std::vector<int> drain(Queue& q) {
 
 } // namespace
 
-TEST_CASE("injector: the oldest comes first, of single ones and of lists") {
+TEST_CASE("injector: the oldest job comes first, of single pushes and of lists") {
     injector q;
     std::vector<job> all = numbered(7);
     run_list list;
@@ -62,14 +62,14 @@ TEST_CASE("injector: the oldest comes first, of single ones and of lists") {
     CHECK(q.size() == 6);
     CHECK(drain(q) == std::vector<int>{1, 2, 3, 4, 5, 6});
     CHECK(q.empty());
-    q.push(list, 0); // of nothing
+    q.push(list, 0); // an empty list
     CHECK(q.empty());
     q.push(all[3]); // it is in order again
     CHECK(number_of(q.pop()) == 3);
     CHECK(q.pop() == nullptr);
 }
 
-TEST_CASE("injector: a batch is the oldest, in order") {
+TEST_CASE("injector: a batch has the oldest jobs, in order") {
     injector q;
     std::vector<job> all = numbered(6);
     run_list out;
@@ -80,15 +80,15 @@ TEST_CASE("injector: a batch is the oldest, in order") {
     CHECK(q.pop(out, 3) == 3);
     CHECK(drain(out) == std::vector<int>{0, 1, 2});
     CHECK(q.size() == 3);
-    CHECK(q.pop(out, 0) == 1); // one at least
+    CHECK(q.pop(out, 0) == 1); // at least one
     CHECK(number_of(out.last()) == 3);
-    CHECK(q.pop(out, 64) == 2); // behind what is there
+    CHECK(q.pop(out, 64) == 2); // behind what the list has
     CHECK(drain(out) == std::vector<int>{3, 4, 5});
     CHECK(q.empty());
     CHECK(q.pop(out, 1) == 0);
 }
 
-TEST_CASE("injector: a batch may come back") {
+TEST_CASE("injector: a batch may be pushed again") {
     injector q;
     std::vector<job> all = numbered(4);
     for (job& j : all) {
@@ -103,7 +103,7 @@ TEST_CASE("injector: a batch may come back") {
     CHECK(drain(q) == std::vector<int>{3, 0, 1, 2});
 }
 
-TEST_CASE("injector: a fair share is a worker's part, but 4 to 64, and at most what is there") {
+TEST_CASE("injector: a fair share is the length divided by the workers, at least 4, at most 64") {
     CHECK(injector::share(0, 8) == 0);
     CHECK(injector::share(3, 8) == 3);
     CHECK(injector::share(8, 8) == 4);
@@ -130,7 +130,7 @@ TEST_CASE("injector: nothing is allocated") {
     CHECK(test::allocations() == before);
 }
 
-TEMPLATE_TEST_CASE("injector: each job comes out once, each poster's in its order", "",
+TEMPLATE_TEST_CASE("injector: each job comes out once, those of each poster in order", "",
                    test::native, test::jittery) {
     CAPTURE(test::run_seed());
     constexpr int posters = 3;

@@ -1,5 +1,5 @@
-// What schedulers, tasks and parallel algorithms do where memory runs out, or no thread can be
-// started: see support/shortage.hpp.
+// What schedulers, tasks and parallel algorithms do if memory runs out or no thread can be started:
+// see support/shortage.hpp.
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
@@ -58,7 +58,7 @@ using test::tally;
 using test::trial;
 using test::with;
 
-// All that was spawned has ended, and one more task runs.
+// Requires that all spawned tasks have ended, and that one more runs.
 bool is_intact(scheduler& s) {
     const bide::scheduler_stats now = s.stats();
     return now.spawned == now.completed && s.spawn([] { return 1; }).join() == 1;
@@ -395,7 +395,7 @@ const scenario compositions[] = {
      [](trial& t) {
          tally all;
          {
-             scheduler s(with(2, false)); // a group's end may block one of them
+             scheduler s(with(2, false)); // the end of a group may block one of them
              t.attempt([&] { bide::sync_wait(s, joins_a_group(s, all)); });
              t.expect(is_intact(s));
          }
@@ -411,7 +411,7 @@ const scenario compositions[] = {
          t.expect(test::has_waiters(never, 1));
          t.expect(t.attempt([&] {
              group.cancel();
-             group.join(); // what its cancellation ended has not failed
+             group.join(); // tasks that its cancellation ended have not failed
          }));
          t.expect(never.waiters() == 0);
      },
@@ -554,8 +554,8 @@ task<bool> times_out(bide::semaphore& never) {
     co_return !got;
 }
 
-// In a process in which bide's service was not started: the first wait that needs it, with the n-th
-// allocation failing, and another afterwards.
+// In a process that has not started bide's service: the first wait that needs it, with the n-th
+// allocation failing, and another wait afterwards.
 std::string starts_service(std::size_t n, test::shortage how) {
     return test::dies([n, how] {
         bide::semaphore never(0);
@@ -590,11 +590,11 @@ template <std::size_t N> void run_all(const scenario (&of)[N]) {
 
 } // namespace
 
-TEST_CASE("scheduler: where an allocation or a thread fails, it throws and every task is counted") {
+TEST_CASE("scheduler: if an allocation or a thread fails, it throws and counts every task") {
     run_all(schedulers);
 }
 
-TEST_CASE("scheduler: where no thread could be started for a blocked worker, one is later") {
+TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started later") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -616,16 +616,16 @@ TEST_CASE("scheduler: where no thread could be started for a blocked worker, one
     std::move(blocks).join();
 }
 
-TEST_CASE("compose: where an allocation fails, it throws after all children have ended") {
+TEST_CASE("compose: if an allocation fails, it throws after all children have ended") {
     run_all(compositions);
 }
 
-TEST_CASE("fork_join: where an allocation fails, no arm is lost and none runs twice") {
+TEST_CASE("fork_join: if an allocation fails, no arm is lost and none runs twice") {
     run_all(forks);
 }
 
 #if defined(__linux__)
-TEST_CASE("epoll_driver: where an allocation fails, the wait says so") { run_all(drivers); }
+TEST_CASE("epoll_driver: if an allocation fails, the wait fails") { run_all(drivers); }
 #endif
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
@@ -646,7 +646,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("scheduler: what cannot throw says what it has no memory for, and terminates") {
+TEST_CASE("scheduler: a noexcept function without memory terminates with a message") {
     if (!test::counts_allocations()) {
         return;
     }

@@ -1,5 +1,5 @@
-// How programs end while schedulers and primitives are in use: statics, exit() from anywhere, and
-// what a child of fork() can do. Each in a child process.
+// How programs end while schedulers and primitives are in use: static objects, exit() at any place,
+// and what a child of fork() can do. Each test runs in a child process.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
@@ -64,7 +64,7 @@ task<bool> times_out() {
 
 task<> nap() { co_await bide::this_task::sleep_for(1ms); }
 
-// Says so when it goes.
+// Prints when it is destroyed.
 struct farewell {
     farewell() noexcept {}
     farewell(const farewell&) = delete;
@@ -75,7 +75,7 @@ struct farewell {
     }
 };
 
-// What exit() is called from.
+// Where exit() is called.
 struct leaving {
     static void wake(void*) noexcept { std::exit(3); }
 };
@@ -84,7 +84,7 @@ struct leaving {
 
 // ---- Statics
 
-TEST_CASE("program end: static primitives made before a static scheduler may be waited for") {
+TEST_CASE("program end: tasks of a static scheduler may wait for static objects made before it") {
     const auto end = test::run_child([] {
         static bide::channel<int> numbers(1);
         static bide::semaphore none(0);
@@ -99,14 +99,15 @@ TEST_CASE("program end: static primitives made before a static scheduler may be 
     CHECK(end.said.empty());
 }
 
-TEST_CASE("program end: a static that tasks still wait for when it goes says so and terminates") {
+TEST_CASE(
+    "program end: a static object destroyed while tasks wait for it terminates with a message") {
     const auto end = test::run_child([] {
         static scheduler s(with(1, true));
         static bide::channel<int> numbers(1);
         s.spawn(receive_all(numbers)).detach();
         static_cast<void>(numbers.send(1));
         test::eventually([] { return numbers.empty(); });
-        s.spawn([] {}).join(); // the one worker runs it when the other task waits again
+        s.spawn([] {}).join(); // the only worker runs it when the other task waits again
         std::exit(0);
     });
     INFO(end.text());
@@ -138,7 +139,8 @@ TEST_CASE("program end: a static group waits for its children") {
 
 TEST_CASE("program end: a wait that ends by a stop during static destruction names its error") {
     const auto end = test::run_child([] {
-        static scheduler s(with(1, true)); // cancels when the category, first used below, has gone
+        static scheduler s(
+            with(1, true)); // cancels when the category, first used below, is destroyed
         static bide::semaphore* const none = new bide::semaphore(0);
         s.spawn([]() -> task<> {
              const auto stopped = co_await none->async_acquire().as_result();
@@ -154,7 +156,7 @@ TEST_CASE("program end: a wait that ends by a stop during static destruction nam
     CHECK(end.said == "bide: stopped");
 }
 
-TEST_CASE("program end: time-outs work during static destruction and in what is thread_local") {
+TEST_CASE("program end: time-outs work during static destruction and in thread_local destructors") {
     const auto end = test::run_child([] {
         static farewell first; // before the service
         static_cast<void>(bide::sync_wait(times_out()));
@@ -168,7 +170,7 @@ TEST_CASE("program end: time-outs work during static destruction and in what is 
     CHECK(end.said == "[farewell][farewell][farewell][farewell]");
 }
 
-TEST_CASE("program end: detached threads may wait for what is never destroyed") {
+TEST_CASE("program end: detached threads may wait for objects that are never destroyed") {
     const auto end = test::run_child([] {
         static auto* const none = new bide::semaphore(0);
         static auto* const numbers = new bide::channel<int>(0);
@@ -184,7 +186,7 @@ TEST_CASE("program end: detached threads may wait for what is never destroyed") 
     CHECK(end.has_exited(0));
 }
 
-TEST_CASE("program end: the shared scheduler does not hold up the end, whatever its tasks do") {
+TEST_CASE("program end: tasks of the shared scheduler do not delay the end") {
     const auto end = test::run_child([] {
         static auto* const none = new bide::semaphore(0);
         static std::atomic<bool> computes{false};
@@ -211,7 +213,7 @@ TEST_CASE("program end: the shared scheduler does not hold up the end, whatever 
 
 // ---- exit()
 
-TEST_CASE("program end: quick_exit() ends the program with schedulers at work") {
+TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks") {
     const auto end = test::run_child([] {
         static bide::semaphore none(0);
         static scheduler s(with(2, true));
@@ -222,7 +224,7 @@ TEST_CASE("program end: quick_exit() ends the program with schedulers at work") 
     CHECK(end.has_exited(5));
 }
 
-TEST_CASE("program end: exit() in a task ends the program where no static is its scheduler") {
+TEST_CASE("program end: exit() in a task ends the program if the task's scheduler is not static") {
     const auto end = test::run_child([] {
         static farewell last;
         bide::semaphore none(0);
@@ -255,7 +257,7 @@ TEST_CASE("program end: exit() in a task ends the program where no static is its
     CHECK(where_it_blocks.said == "[farewell]");
 }
 
-TEST_CASE("program end: exit() in a task of a static scheduler says so and terminates") {
+TEST_CASE("program end: exit() in a task of a static scheduler terminates with a message") {
     const auto end = test::run_child([] {
         static scheduler s(with(2, true));
         s.spawn([] { std::exit(3); }).join();
@@ -265,7 +267,8 @@ TEST_CASE("program end: exit() in a task of a static scheduler says so and termi
     CHECK(test::contains(end.said, "shut down by one of its own workers"));
 }
 
-TEST_CASE("program end: exit() in a waker, or in a coroutine that a release resumes, ends it") {
+TEST_CASE(
+    "program end: exit() in a waker, or in a coroutine that a release resumes, ends the program") {
     const auto in_waker = test::run_child([] {
         static farewell last;
         bide::semaphore some(0);
@@ -317,7 +320,7 @@ task<bool> is_stopped(bide::semaphore& none, std::stop_token stop) {
     co_return !got && got.error() == bide::errc::stopped;
 }
 
-// What a process does with bide; the number of the first thing that is not as it should be, or 0.
+// What a process does with bide. Returns the number of the first check that fails, or 0.
 int use_all() {
     bide::semaphore none(0);
     if (none.try_acquire_for(1ms)) {
@@ -351,7 +354,7 @@ int use_all() {
 } // namespace
 
 TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared scheduler anew") {
-    const auto end = test::run_child([] { // in which the service and the scheduler have begun
+    const auto end = test::run_child([] { // the service and the scheduler have started in it
         if (const int wrong = use_all()) {
             std::_Exit(100 + wrong);
         }
@@ -372,7 +375,7 @@ TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared 
 
 namespace {
 
-// Takes every lock of bide's again and again.
+// Acquires every lock of bide again and again.
 void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
            const std::atomic<bool>& over) {
     while (!over) {
@@ -387,7 +390,7 @@ void churn(bide::semaphore& some, bide::channel<int>& numbers, scheduler& s,
 
 } // namespace
 
-TEST_CASE("program end: a child of fork() gets on whatever locks its parent's threads hold") {
+TEST_CASE("program end: a child of fork() works although its parent's threads hold locks") {
     const auto end = test::run_child([] {
         bide::semaphore some(2);
         bide::channel<int> numbers(2);

@@ -17,7 +17,7 @@ using bide::runnable;
 namespace {
 
 struct job : runnable {
-    int number = 0; // plain: a push publishes it
+    int number = 0; // plain data: a push publishes it
 };
 
 int number_of(const runnable* r) { return r != nullptr ? static_cast<const job*>(r)->number : -1; }
@@ -37,7 +37,7 @@ std::vector<int> range(int from, int to) {
     return all;
 }
 
-// Where overflow goes: the numbers, and how many came at a time.
+// Receives overflow: the numbers, and how many came at a time.
 struct spill {
     std::vector<int> numbers;
     std::vector<std::size_t> splices;
@@ -62,7 +62,7 @@ using native = bide::native_platform;
 
 } // namespace
 
-TEST_CASE("run_queue: the oldest comes first, round and round the ring") {
+TEST_CASE("run_queue: the oldest job comes first, also after the ring has wrapped") {
     const std::uint32_t first = GENERATE(0U, 0xffff'fffdU, 0x7fff'fffdU);
     basic_run_queue<native, 4> q(first);
     spill over;
@@ -84,7 +84,8 @@ TEST_CASE("run_queue: the oldest comes first, round and round the ring") {
     CHECK(over.splices.empty());
 }
 
-TEST_CASE("run_queue: a full ring lets its older half and the new one go, in order and at once") {
+TEST_CASE(
+    "run_queue: a full ring moves its older half and the new job out, in order, in one list") {
     const std::uint32_t first = GENERATE(0U, 0xffff'fffeU);
     basic_run_queue<native, 8> q(first);
     spill over;
@@ -159,7 +160,7 @@ TEST_CASE("run_queue: a thief finds nothing in an empty ring, and takes nothing 
     CHECK(drain(q) == std::vector<int>{2, 3});
 }
 
-TEST_CASE("run_queue: what was stolen can be stolen again") {
+TEST_CASE("run_queue: stolen jobs can be stolen again") {
     basic_run_queue<native, 8> rings[3];
     spill over;
     std::vector<job> all = numbered(8);
@@ -198,7 +199,7 @@ TEST_CASE("run_queue: nothing is allocated") {
 namespace {
 
 // An owner that pushes in bursts and pops in between, and thieves that steal from it and from each
-// other. Returns how often each job was had.
+// other. Returns how often each job was taken.
 template <class P, unsigned Capacity> std::vector<int> storm(int thieves, std::size_t jobs) {
     std::vector<job> all = numbered(jobs);
     std::vector<basic_run_queue<P, Capacity>> rings(static_cast<std::size_t>(thieves) + 1);
@@ -261,7 +262,7 @@ template <class P, unsigned Capacity> std::vector<int> storm(int thieves, std::s
 
 } // namespace
 
-TEMPLATE_TEST_CASE("run_queue: each job comes out once, whoever takes it", "", test::native,
+TEMPLATE_TEST_CASE("run_queue: each job comes out once, beside several thieves", "", test::native,
                    test::jittery) {
     CAPTURE(test::run_seed());
     constexpr std::size_t jobs = 3'000;

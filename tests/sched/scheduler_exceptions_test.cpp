@@ -16,7 +16,7 @@ using bide::scheduler;
 using bide::scheduler_options;
 using bide::task;
 
-// How an exception that nothing handles ends the program. The child processes start schedulers.
+// How an exception that is not handled ends the program. The child processes start schedulers.
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
 

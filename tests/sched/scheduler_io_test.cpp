@@ -27,7 +27,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// A scheduler whose idle worker sits in a driver.
+// A scheduler with an idle worker that sleeps in a driver.
 
 using bide::epoll_driver;
 using bide::scheduler;
@@ -43,7 +43,7 @@ bide::scheduler_options driven(epoll_driver& io, unsigned workers, bool naps) {
     return wanted;
 }
 
-// Two ends, non-blocking, closed at the end.
+// Two non-blocking ends, closed at the end.
 struct ends {
     ends() {
         if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, at.data()) != 0) {
@@ -67,7 +67,7 @@ void write_byte(int fd) {
     }
 }
 
-// Reads or writes so many bytes, waiting where it has to; false: an error.
+// Reads or writes `n` bytes, and waits if it has to. Returns false for an error.
 task<bool> all_in(epoll_driver& io, int fd, unsigned char* to, std::size_t left) {
     while (left != 0) {
         const ssize_t n = ::read(fd, to, left);
@@ -160,7 +160,7 @@ TEST_CASE("scheduler: tasks that talk over sockets lose no byte and no wake") {
     CHECK(good == 2 * pairs);
 }
 
-TEST_CASE("scheduler: who waits for files in a worker's place is woken for all else") {
+TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything else") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -181,7 +181,7 @@ TEST_CASE("scheduler: who waits for files in a worker's place is woken for all e
     CHECK(std::move(waits).join());
 }
 
-TEST_CASE("scheduler: files are looked after while all workers but one are kept busy") {
+TEST_CASE("scheduler: waits for files end while all workers but one are busy") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     epoll_driver io;
@@ -193,7 +193,7 @@ TEST_CASE("scheduler: files are looked after while all workers but one are kept 
             co_await is_readable(io, e.at[0]);
             told = true;
         });
-        // Written by the task that spins: from there nobody else is woken.
+        // Written by the task that spins: that wakes no other worker.
         auto spins = s.spawn([&] {
             write_byte(e.at[1]);
             return test::spin_until(told);
@@ -203,7 +203,7 @@ TEST_CASE("scheduler: files are looked after while all workers but one are kept 
     }
 }
 
-TEST_CASE("scheduler: files are looked after though every worker has enough to do") {
+TEST_CASE("scheduler: waits for files end although every worker is busy") {
     const test::watchdog guard;
     epoll_driver io;
     scheduler s(driven(io, 2, true));

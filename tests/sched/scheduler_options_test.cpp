@@ -41,7 +41,7 @@ using namespace std::chrono_literals;
 
 // ---- How many workers
 
-TEST_CASE("scheduler_options: as many workers as asked for, and one at least where nobody asks") {
+TEST_CASE("scheduler_options: as many workers as requested, and at least one by default") {
     const test::watchdog guard;
     for (const unsigned n : {1u, 2u, 64u, 65u, 130u}) {
         const scheduler s(with(n, true));
@@ -79,7 +79,7 @@ int processors_of_this_thread() {
 
 } // namespace
 
-TEST_CASE("scheduler_options: threads are named after the scheduler, the longest names too") {
+TEST_CASE("scheduler_options: threads are named after the scheduler, also with the longest names") {
     const test::watchdog guard;
     const auto names = [](const char* wanted) {
         const auto text = std::make_unique<std::string>(wanted);
@@ -97,7 +97,7 @@ TEST_CASE("scheduler_options: threads are named after the scheduler, the longest
     CHECK(s.spawn(&name_of_this_thread).join().substr(0, 5) == "bide-");
 }
 
-TEST_CASE("scheduler_options: pinned workers have one processor each, others all") {
+TEST_CASE("scheduler_options: pinned workers have one processor each, other threads have all") {
     const test::watchdog guard;
     for (const bool pinned : {true, false}) {
         std::atomic<int> few{0};
@@ -123,7 +123,8 @@ TEST_CASE("scheduler_options: pinned workers have one processor each, others all
 
 // ---- Callbacks
 
-TEST_CASE("scheduler_options: each worker's thread calls on_worker_start first and _stop last") {
+TEST_CASE(
+    "scheduler_options: each worker's thread first calls on_worker_start and last on_worker_stop") {
     const unsigned workers = GENERATE(1u, 3u, 70u);
     const test::watchdog guard;
     std::vector<std::atomic<int>> started(workers);
@@ -160,7 +161,7 @@ TEST_CASE("scheduler_options: each worker's thread calls on_worker_start first a
     }
 }
 
-TEST_CASE("scheduler_options: threads that run a worker while its own is blocked call them, too") {
+TEST_CASE("scheduler_options: a thread that replaces a blocked one calls the callbacks, too") {
     const test::watchdog guard;
     std::atomic<int> started{0};
     std::atomic<int> stopped{0};
@@ -203,9 +204,9 @@ TEST_CASE("scheduler_options: callbacks may use their scheduler") {
     CHECK(wrong == 0);
 }
 
-// ---- Naps and queues
+// ---- Watchers and queues
 
-TEST_CASE("scheduler_options: however long idle workers nap, nothing is left behind a busy one") {
+TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker") {
     const test::watchdog guard(2 * test::patience);
     for (const auto nap :
          {std::chrono::microseconds::min(), -1us, 0us, 1us, 49us, 50us, 51us, 100us, 200us, 4'000us,
@@ -220,7 +221,7 @@ TEST_CASE("scheduler_options: however long idle workers nap, nothing is left beh
             std::atomic<bool> told{false};
             std::vector<join_handle<>> inner;
             CHECK(s.spawn([&] {
-                       for (int i = 0; i < 1'000; ++i) { // while somebody naps, it may be
+                       for (int i = 0; i < 1'000; ++i) { // while a worker watches, it may be
                            std::this_thread::yield();
                        }
                        inner.push_back(s.spawn([&] { told = true; }));
@@ -231,7 +232,7 @@ TEST_CASE("scheduler_options: however long idle workers nap, nothing is left beh
     }
 }
 
-TEST_CASE("scheduler_options: the capacity of the global queue refuses nothing") {
+TEST_CASE("scheduler_options: no task is refused because of global_queue_capacity") {
     const test::watchdog guard;
     for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, ~std::size_t{0}}) {
         scheduler_options wanted = with(1, false);
@@ -245,7 +246,7 @@ TEST_CASE("scheduler_options: the capacity of the global queue refuses nothing")
     }
 }
 
-TEST_CASE("scheduler_options: workers that do not steal run what is theirs and what comes in") {
+TEST_CASE("scheduler_options: workers that do not steal run their own tasks and injected ones") {
     const unsigned workers = GENERATE(1u, 2u, 70u);
     const test::watchdog guard;
     scheduler_options wanted = with(workers, true);
@@ -274,7 +275,8 @@ TEST_CASE("scheduler_options: workers that do not steal run what is theirs and w
     CHECK(now.stolen == 0);
 }
 
-TEST_CASE("scheduler_options: threads for what blocks leave when their time is over") {
+TEST_CASE(
+    "scheduler_options: threads for blocking tasks leave when their keep-alive time is over") {
     const test::watchdog guard;
     scheduler_options wanted = with(1, false);
     wanted.blocking_keep_alive = 1ms;
@@ -299,11 +301,11 @@ TEST_CASE("scheduler_options: threads for what blocks leave when their time is o
     }
 }
 
-// ---- Where there are no threads to be had
+// ---- Threads that cannot be started
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK && defined(__linux__)
 
-// An emulator does not bear it when a thread is refused.
+// An emulator fails when a thread is refused.
 #if !defined(BIDE_TEST_EMULATED)
 
 namespace {
@@ -321,9 +323,9 @@ int threads_here() {
 
 } // namespace
 
-TEST_CASE("scheduler: where a thread cannot be started it throws, and none is left behind") {
+TEST_CASE("scheduler: if a thread cannot be started, the constructor throws and leaves no thread") {
     const std::string said = test::dies([] {
-        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit is not for root
+        if (::geteuid() == 0 && ::setuid(65534) != 0) { // the limit does not apply to root
             std::fputs("as root", stderr);
         }
         const int before = threads_here();
@@ -332,7 +334,8 @@ TEST_CASE("scheduler: where a thread cannot be started it throws, and none is le
         bool good = true;
         rlimit limit{};
         ::getrlimit(RLIMIT_NPROC, &limit);
-        for (::rlim_t most = 0; failed >= 0; ++most) { // others may have some of that user's
+        for (::rlim_t most = 0; failed >= 0;
+             ++most) { // other processes may run threads of that user
             limit.rlim_cur = most;
             good = good && ::setrlimit(RLIMIT_NPROC, &limit) == 0;
             std::atomic<int> started{0};
@@ -360,7 +363,7 @@ TEST_CASE("scheduler: where a thread cannot be started it throws, and none is le
 
 #endif
 
-TEST_CASE("scheduler: where no more threads can be started, what blocks says so, tasks go on") {
+TEST_CASE("scheduler: without further threads, spawn_blocking() throws, and tasks run") {
     const std::string said = test::dies([] {
         if (::geteuid() == 0 && ::setuid(65534) != 0) {
             std::fputs("as root", stderr);
@@ -387,7 +390,8 @@ TEST_CASE("scheduler: where no more threads can be started, what blocks says so,
 
 #endif
 
-TEST_CASE("scheduler_options: a thread for what blocks that becomes free runs a blocked worker") {
+TEST_CASE(
+    "scheduler_options: a thread for blocking tasks that becomes free runs a blocked worker") {
     const test::watchdog guard;
     bide::scheduler_options o;
     o.num_workers = 1;

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-// The end of a scheduler, whatever its tasks are at.
+// The end of a scheduler, with its tasks in every state.
 
 using bide::join_handle;
 using bide::scheduler;
@@ -41,7 +41,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What became of a task: 0 it was stopped, otherwise its value.
+// The outcome of a task: 0 if it was stopped, otherwise its value.
 int outcome(join_handle<int> h) {
     try {
         return std::move(h).join();
@@ -78,7 +78,7 @@ task<int> joins(join_handle<int> h) { co_return co_await std::move(h).async_join
 } // namespace
 
 TEST_CASE(
-    "shutdown: ends at once where nothing is left, also the second time and by the destructor") {
+    "shutdown: returns at once if no task is left, also the second time and in the destructor") {
     const unsigned workers = GENERATE(1u, 3u, 70u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -92,7 +92,7 @@ TEST_CASE(
     CHECK(s.shutdown_for(0s));
 }
 
-TEST_CASE("shutdown: ends the waits of tasks, whatever they wait for") {
+TEST_CASE("shutdown: ends the waits of tasks, of each kind") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -116,7 +116,7 @@ TEST_CASE("shutdown: ends the waits of tasks, whatever they wait for") {
             waiting.push_back(s.spawn(joins(s.spawn(takes(permits)))));
         }
         if (naps) {
-            REQUIRE(test::has_waiters(permits, 20)); // they wait; else: they are about to
+            REQUIRE(test::has_waiters(permits, 20)); // they wait; otherwise they are about to
         }
         s.shutdown();
         const scheduler_stats now = s.stats();
@@ -130,7 +130,7 @@ TEST_CASE("shutdown: ends the waits of tasks, whatever they wait for") {
     CHECK(permits.waiters() == 0);
 }
 
-TEST_CASE("shutdown: what is queued runs up to its next wait, what runs is waited for") {
+TEST_CASE("shutdown: a queued task runs up to its next wait, and running tasks are waited for") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     bide::semaphore nothing(0);
@@ -166,7 +166,7 @@ TEST_CASE("shutdown: what is queued runs up to its next wait, what runs is waite
 }
 
 TEST_CASE(
-    "shutdown: tasks that block their threads are waited for, and what ends their wait runs") {
+    "shutdown: waits for tasks that block their threads, and runs the tasks that release them") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     bide::semaphore permits(0);
@@ -195,7 +195,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("shutdown: what blocks and waits for a thread runs, too") {
+TEST_CASE("shutdown: a blocking task that waits for a thread runs, too") {
     const test::watchdog guard;
     std::atomic<bool> over{false};
     std::atomic<int> ran{0};
@@ -218,7 +218,7 @@ TEST_CASE("shutdown: what blocks and waits for a thread runs, too") {
     }
 }
 
-TEST_CASE("shutdown: two threads and the destructor may do it at once") {
+TEST_CASE("shutdown: two threads and the destructor may call it at the same time") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -247,7 +247,7 @@ TEST_CASE("shutdown: two threads and the destructor may do it at once") {
     }
 }
 
-TEST_CASE("shutdown: a shield keeps it waiting, and the task its wait") {
+TEST_CASE("shutdown: a shield keeps a task's wait, and shutdown() waits for it") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     bide::semaphore permits(0);
@@ -274,7 +274,7 @@ TEST_CASE("shutdown: a shield keeps it waiting, and the task its wait") {
     CHECK(outcome(std::move(shielded)) == 1);
 }
 
-TEST_CASE("shutdown: ends tasks that give way for ever, and reports nothing of them") {
+TEST_CASE("shutdown: ends tasks that yield for ever, and reports no exception") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool waited = GENERATE(true, false);
     CAPTURE(workers, waited);
@@ -309,7 +309,7 @@ TEST_CASE("shutdown: ends tasks that give way for ever, and reports nothing of t
 
 namespace {
 
-// Spawns its like for ever.
+// Spawns a copy of itself for ever.
 void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
     ++ran;
     s.spawn([&s, &ran] { go_on_for_ever(s, ran); }).detach();
@@ -317,7 +317,7 @@ void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
 
 } // namespace
 
-TEST_CASE("shutdown: ends tasks that always spawn another") {
+TEST_CASE("shutdown: ends tasks that each spawn another one") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -333,7 +333,7 @@ TEST_CASE("shutdown: ends tasks that always spawn another") {
     CHECK(now.spawned == static_cast<std::uint64_t>(ran) + 3); // the last ones were refused
 }
 
-TEST_CASE("shutdown: what is spawned afterwards is stopped and leaves nothing behind") {
+TEST_CASE("shutdown: a task that is spawned afterwards is stopped and leaks nothing") {
     const test::watchdog guard;
     test::tally t;
     scheduler s(with(2, false));
@@ -357,7 +357,7 @@ TEST_CASE("shutdown: what is spawned afterwards is stopped and leaves nothing be
     CHECK(now.spawned == now.completed);
 }
 
-TEST_CASE("shutdown: of what is spawned meanwhile, all runs or is stopped") {
+TEST_CASE("shutdown: each task that is spawned meanwhile runs or is stopped") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps, test::run_seed());
@@ -456,7 +456,7 @@ TEST_CASE("shutdown: tasks that end in the same instant are all counted") {
     }
 }
 
-TEST_CASE("shutdown: a task that waits elsewhere is cancelled there and comes home to end") {
+TEST_CASE("shutdown: a task that waits on another executor is cancelled there and ends at home") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor elsewhere;
@@ -493,7 +493,7 @@ test::detached visit(scheduler& s, std::atomic<bool>& on_resumer, std::atomic<bo
 
 } // namespace
 
-TEST_CASE("shutdown: time-outs of coroutines that belong elsewhere outlive the scheduler") {
+TEST_CASE("shutdown: time-outs of coroutines of other executors outlive the scheduler") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     test::thread_executor there;
@@ -515,7 +515,7 @@ TEST_CASE("shutdown: time-outs of coroutines that belong elsewhere outlive the s
     CHECK(test::eventually([&] { return timed_out == 2; }));
 }
 
-TEST_CASE("shutdown: what is posted afterwards runs on a resumer of the service") {
+TEST_CASE("shutdown: a post afterwards runs on a resumer of the service") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     s.shutdown();
@@ -527,14 +527,16 @@ TEST_CASE("shutdown: what is posted afterwards runs on a resumer of the service"
     test::service_thread(); // it has left the coroutine
 }
 
-// ---- Who saw the end may destroy
+// ---- A thread that saw the end may destroy
 
-TEST_CASE("scheduler: may be destroyed right after the last join, whoever ended the last wait") {
+TEST_CASE(
+    "scheduler: may be destroyed right after the last join, whichever thread ended the last wait") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(test::run_seed());
     const test::watchdog guard;
-    test::thread_executor thread; // what it does last is about to return when the scheduler goes
+    test::thread_executor
+        thread; // its last call may be about to return when the scheduler is destroyed
     test::jitter chance(test::run_seed());
     for (int round = 0; round < 200; ++round) {
         bide::semaphore permits(0);
@@ -569,7 +571,7 @@ TEST_CASE("scheduler: may be destroyed right after the last join, whoever ended 
                 }
             }
         }
-        if (round % 2 == 0) { // `permits` is left by the thread, too
+        if (round % 2 == 0) { // the thread has returned from `permits`, too
             std::atomic<bool> left{false};
             thread.post(bide::waker(
                 [](void* p) noexcept { *static_cast<std::atomic<bool>*>(p) = true; }, &left));
@@ -580,7 +582,7 @@ TEST_CASE("scheduler: may be destroyed right after the last join, whoever ended 
     }
 }
 
-// ---- Where it may not be, and where it has no effect
+// ---- Where it is not allowed, and where it has no effect
 
 TEST_CASE("shutdown: has no effect in on_worker_stop") {
     const bool blocks = GENERATE(true, false);
@@ -598,7 +600,8 @@ TEST_CASE("shutdown: has no effect in on_worker_stop") {
         scheduler s(std::move(wanted));
         made = &s;
         bide::semaphore permits(0);
-        for (int i = 0; blocks && i < 3; ++i) { // other threads become workers, and cease to be
+        for (int i = 0; blocks && i < 3;
+             ++i) { // other threads become workers, and stop being workers
             std::vector<join_handle<>> some;
             for (int k = 0; k < 4; ++k) {
                 some.push_back(s.spawn([&] { permits.acquire(); }));
@@ -616,7 +619,7 @@ TEST_CASE("shutdown: has no effect in on_worker_stop") {
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
 
-TEST_CASE("shutdown: from one of its own workers it says so and terminates") {
+TEST_CASE("shutdown: a call by one of its own workers terminates with a message") {
     const std::string by_call = test::dies([] {
         scheduler s(with(1, false));
         s.spawn([&s] { s.shutdown(); }).join();
@@ -632,7 +635,7 @@ TEST_CASE("shutdown: from one of its own workers it says so and terminates") {
 
 namespace {
 
-// Runs f in a child; what it returns there, or -1.
+// Runs f in a child process. Returns what f returns there, or -1.
 template <class F> int in_child(F f) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -646,12 +649,12 @@ template <class F> int in_child(F f) {
 
 } // namespace
 
-TEST_CASE("scheduler: after fork() the child may destroy it, and use another") {
+TEST_CASE("scheduler: after fork() the child may destroy it and construct another") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     auto s = std::make_unique<scheduler>(with(2, naps));
     std::atomic<bool> over{false};
-    std::vector<join_handle<>> churning; // which makes and drops frames all the while
+    std::vector<join_handle<>> churning; // allocates and frees frames all the time
     for (int i = 0; i < 2; ++i) {
         churning.push_back(s->spawn([&]() -> task<> {
             while (!over) {

@@ -28,7 +28,8 @@
 #include <utility>
 #include <vector>
 
-// What a scheduler runs, where, and in what order. Its end: scheduler_shutdown_test.cpp.
+// What a scheduler runs, on which thread, and in what order. Its end is tested in
+// scheduler_shutdown_test.cpp.
 
 using bide::join_handle;
 using bide::scheduler;
@@ -88,7 +89,7 @@ TEST_CASE("scheduler: a function that returns a coroutine may be a pointer or of
     CHECK(s.spawn(last_of_its_line()).join() == 10);
 }
 
-TEST_CASE("scheduler: what a function brought along lives as long as its task, and no longer") {
+TEST_CASE("scheduler: a function's captures live as long as its task, and no longer") {
     test::tally t;
     const test::watchdog guard;
     scheduler s(with(1, false));
@@ -107,7 +108,7 @@ TEST_CASE("scheduler: what a function brought along lives as long as its task, a
     CHECK(t.copied == 0);
 }
 
-TEST_CASE("scheduler: where there is no memory for a task, spawn throws and nothing is lost") {
+TEST_CASE("scheduler: without memory for a task, spawn() throws and nothing is lost") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -115,7 +116,7 @@ TEST_CASE("scheduler: where there is no memory for a task, spawn throws and noth
     test::tally t;
     {
         scheduler s(with(1, false));
-        std::byte large[4'096] = {}; // larger than what is recycled
+        std::byte large[4'096] = {}; // larger than recycled frames
         bool refused[2] = {};
         const auto f = [&large, copy = large[0], mine = test::counted(t, 1),
                         room = std::vector<int>()]() mutable { return copy == large[1]; };
@@ -146,7 +147,7 @@ TEST_CASE("scheduler: where there is no memory for a task, spawn throws and noth
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("scheduler: what is posted runs on a worker, in any form") {
+TEST_CASE("scheduler: posted runnables and wakers run on a worker") {
     const test::watchdog guard;
     scheduler s(with(2, false));
     struct errand : bide::runnable {
@@ -166,7 +167,7 @@ TEST_CASE("scheduler: what is posted runs on a worker, in any form") {
     CHECK(now.spawned == 1);
 }
 
-TEST_CASE("scheduler: current() is the one that a thread works for, and nobody's elsewhere") {
+TEST_CASE("scheduler: current() is the scheduler of the thread, or nullptr") {
     const test::watchdog guard;
     bide::semaphore sleeps(0);
     std::atomic<bool> in_callbacks{true};
@@ -189,7 +190,7 @@ TEST_CASE("scheduler: current() is the one that a thread works for, and nobody's
                    co_await yield();
                    co_return scheduler::current();
                }).join() == &s);
-        auto slept = s.spawn([&] { // another thread takes its worker over
+        auto slept = s.spawn([&] { // another thread runs its worker
             sleeps.acquire();
             return scheduler::current();
         });
@@ -208,11 +209,11 @@ TEST_CASE("scheduler: there is one for the process") {
     CHECK(all.spawn(number(1)).join() == 1);
 }
 
-// ---- All of it, once
+// ---- Each task runs once
 
 namespace {
 
-// Ends when all have run that its tasks and theirs have spawned.
+// Ends when all tasks have run that its tasks and their children have spawned.
 void spawn_tree(scheduler& s, int depth, bide::latch& all, std::atomic<std::uint64_t>& ran) {
     ran.fetch_add(1, std::memory_order_relaxed);
     if (depth != 0) {
@@ -225,7 +226,7 @@ void spawn_tree(scheduler& s, int depth, bide::latch& all, std::atomic<std::uint
 
 } // namespace
 
-TEST_CASE("scheduler: what 8 threads spawn at once, and what that spawns, runs once") {
+TEST_CASE("scheduler: each task that 8 threads spawn, and each child of it, runs once") {
     constexpr int threads = 8;
     constexpr int each = 25;
     constexpr int depth = 3;
@@ -251,7 +252,7 @@ TEST_CASE("scheduler: what 8 threads spawn at once, and what that spawns, runs o
     CHECK(now.polled == all);
 }
 
-TEST_CASE("scheduler: a hundred thousand tasks at once, from outside and from a task") {
+TEST_CASE("scheduler: runs a hundred thousand tasks at once, of an external thread and of a task") {
     constexpr int all = 100'000;
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
@@ -277,7 +278,7 @@ TEST_CASE("scheduler: a hundred thousand tasks at once, from outside and from a 
     CHECK(ran == 2 * all);
 }
 
-TEST_CASE("scheduler: its counts say what happened") {
+TEST_CASE("scheduler: stats() counts what happened") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     constexpr std::uint64_t many = 1'000;
@@ -297,7 +298,7 @@ TEST_CASE("scheduler: its counts say what happened") {
     CHECK(sum.completed == many + 3);
     CHECK(one.spawned == many);
     CHECK(one.completed == many + 2);
-    CHECK(one.polled == many + 3); // one twice, one not here
+    CHECK(one.polled == many + 3); // one ran twice, one on the other scheduler
     CHECK(one.overflowed > 0);
     CHECK(one.injected >= one.overflowed + 2);
     CHECK(one.stolen == 0);
@@ -328,12 +329,12 @@ TEST_CASE("scheduler: the counts of the workers add up") {
     CHECK(all.spawned == sum.spawned + 200);
     CHECK(all.polled == sum.polled);
     CHECK(all.stolen >= all.steal_batches);
-    CHECK(all.stolen + all.injected >= 200); // nothing else came to a worker
+    CHECK(all.stolen + all.injected >= 200); // no other way leads to a worker
 }
 
-// ---- Nobody waits for one that does not wait
+// ---- No task waits for a task that does not wait
 
-TEST_CASE("scheduler: what a task has spawned or woken runs elsewhere while it does not wait") {
+TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other workers") {
     const unsigned workers = GENERATE(2u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -345,7 +346,7 @@ TEST_CASE("scheduler: what a task has spawned or woken runs elsewhere while it d
             test::fall_asleep(s);
         }
         const int children =
-            1 + round / 2 % 3; // the last is in the LIFO slot, the others in the ring
+            1 + round / 2 % 3; // the last is in the LIFO slot, the rest in the ring
         std::atomic<int> ran{0};
         std::atomic<bool> all_ran{false};
         bide::semaphore to_wake(0);
@@ -380,7 +381,7 @@ TEST_CASE("scheduler: what a task has spawned or woken runs elsewhere while it d
 
 namespace {
 
-// Each of so many spawns the next and does not wait for its end otherwise than by looking.
+// Each task spawns the next one, and polls for its end.
 bool nest(scheduler& s, unsigned left) {
     if (left == 0) {
         return true;
@@ -397,7 +398,8 @@ bool nest(scheduler& s, unsigned left) {
 
 } // namespace
 
-TEST_CASE("scheduler: all workers but one may be kept busy by tasks that wait for its one") {
+TEST_CASE(
+    "scheduler: all workers but one may be busy with tasks that wait for a task of that one") {
     const unsigned workers = GENERATE(2u, 3u, 8u, 70u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -408,7 +410,7 @@ TEST_CASE("scheduler: all workers but one may be kept busy by tasks that wait fo
     }
 }
 
-TEST_CASE("scheduler: a worker whose thread sleeps in a task is no less of a worker") {
+TEST_CASE("scheduler: the tasks of a blocked worker run") {
     const bool naps = GENERATE(true, false);
     const bool asleep = GENERATE(true, false);
     CAPTURE(naps, asleep);
@@ -425,7 +427,7 @@ TEST_CASE("scheduler: a worker whose thread sleeps in a task is no less of a wor
     std::move(sleeper).join();
 }
 
-TEST_CASE("scheduler: where workers do not steal, nothing from outside waits behind a long run") {
+TEST_CASE("scheduler: without stealing, no injected task waits behind a long run") {
     const test::watchdog guard(2 * test::patience);
     bide::scheduler_options wanted = with(2, false);
     wanted.enable_stealing = false;
@@ -445,7 +447,7 @@ TEST_CASE("scheduler: where workers do not steal, nothing from outside waits beh
     CHECK(now.stolen == 0);
 }
 
-TEST_CASE("scheduler: time goes on while all workers but one are kept busy") {
+TEST_CASE("scheduler: timers fire while all workers but one are busy") {
     const unsigned workers = GENERATE(2u, 3u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -481,7 +483,7 @@ test::detached ring_unless(bide::semaphore& s, std::atomic<bool>& rung) {
 
 } // namespace
 
-TEST_CASE("scheduler: a time-out fires though the run in which it began goes on and on") {
+TEST_CASE("scheduler: a time-out fires although the run in which it began does not end") {
     const bool naps = GENERATE(true, false);
     const bool asleep = GENERATE(true, false);
     CAPTURE(naps, asleep);
@@ -501,7 +503,7 @@ TEST_CASE("scheduler: a time-out fires though the run in which it began goes on 
                ring_unless(nothing, gone);
                return test::spin_until(gone);
            }).join());
-    CHECK(test::eventually([&] { return rung && gone; })); // before they go
+    CHECK(test::eventually([&] { return rung && gone; })); // before they are destroyed
 }
 
 // ---- Taking turns
@@ -520,7 +522,7 @@ test::detached visit(scheduler& s, std::atomic<bool>& came) {
     came = true;
 }
 
-// All that can be waiting for a worker while somebody else always has something to do.
+// Everything that can wait for a worker while other tasks keep it busy.
 void all_get_their_turn(scheduler& s) {
     CHECK(s.spawn(number(1)).join() == 1);
     s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1ms); }).join();
@@ -538,7 +540,7 @@ void all_get_their_turn(scheduler& s) {
 
 } // namespace
 
-TEST_CASE("scheduler: tasks that yield for ever keep nothing from running") {
+TEST_CASE("scheduler: tasks that yield for ever starve no other task") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -573,7 +575,7 @@ task<> hit(bide::semaphore& mine, bide::semaphore& other, const std::atomic<bool
 
 } // namespace
 
-TEST_CASE("scheduler: two tasks that always wake each other keep nothing from running") {
+TEST_CASE("scheduler: two tasks that always wake each other starve no other task") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -590,7 +592,7 @@ TEST_CASE("scheduler: two tasks that always wake each other keep nothing from ru
     std::move(b).join();
 }
 
-TEST_CASE("scheduler: a task whose every wait is over at once lets others run all the same") {
+TEST_CASE("scheduler: a task with waits that all succeed at once starves no other task") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     std::atomic<bool> over{false};
@@ -636,7 +638,7 @@ test::detached spend(bide::semaphore& s, std::atomic<int>& went_on) {
 
 } // namespace
 
-TEST_CASE("scheduler: of several coroutines that give way in one run of a task all go on") {
+TEST_CASE("scheduler: several coroutines that yield in one run of a task all continue") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     std::atomic<int> went_on{0};
@@ -653,7 +655,7 @@ TEST_CASE("scheduler: of several coroutines that give way in one run of a task a
     CHECK(test::eventually([&] { return went_on == 7; }));
 }
 
-TEST_CASE("scheduler: who gives way goes behind what is queued") {
+TEST_CASE("scheduler: a task that yields goes behind what is queued") {
     const test::watchdog guard;
     scheduler s(with(1, false));
     std::vector<int> order;
@@ -669,13 +671,14 @@ TEST_CASE("scheduler: who gives way goes behind what is queued") {
          }
      }).join();
     REQUIRE(order.size() == 6);
-    CHECK(order[0] == 5); // what was made runnable last, first
+    CHECK(order[0] == 5); // the task that became runnable last runs first
     CHECK(order[5] == 0);
 }
 
 // ---- Blocking
 
-TEST_CASE("scheduler: more tasks than workers may block their threads until others release them") {
+TEST_CASE(
+    "scheduler: more tasks than workers may block their threads until other tasks release them") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -705,7 +708,7 @@ TEST_CASE("scheduler: more tasks than workers may block their threads until othe
     }
 }
 
-TEST_CASE("scheduler: a task may block in everything that blocks") {
+TEST_CASE("scheduler: a task may block in each operation that blocks") {
     const unsigned workers = GENERATE(1u, 2u);
     const test::watchdog guard;
     scheduler s(with(workers, true));
@@ -748,7 +751,7 @@ TEST_CASE("scheduler: a task may block in everything that blocks") {
     CHECK(blocks([&] { const std::lock_guard l(adaptive); }, [&] { adaptive.unlock(); }));
 }
 
-TEST_CASE("scheduler: a task may wait for others by sync_wait, here and on the scheduler") {
+TEST_CASE("scheduler: a task may call sync_wait(), with and without the scheduler") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
     CAPTURE(workers, naps);
@@ -779,7 +782,7 @@ TEST_CASE("scheduler: a task may wait for others by sync_wait, here and on the s
     CHECK(s.spawn([&] { return inner::nested(s, 20); }).join() == 20);
 }
 
-TEST_CASE("scheduler: what blocks in the system runs on threads apart, the workers go on") {
+TEST_CASE("scheduler: blocking tasks run on threads of their own while the workers run") {
     const test::watchdog guard;
     bide::scheduler_options wanted = with(1, false);
     wanted.max_blocking_threads = 3;
@@ -804,8 +807,8 @@ TEST_CASE("scheduler: what blocks in the system runs on threads apart, the worke
     CHECK(now.completed == 1);
 }
 
-TEST_CASE(
-    "scheduler: without threads for it, what blocks is refused, and blocked tasks keep theirs") {
+TEST_CASE("scheduler: without blocking threads, spawn_blocking() throws, and blocked tasks keep "
+          "their threads") {
     const test::watchdog guard;
     test::tally t;
     bide::scheduler_options wanted = with(2, false);
@@ -820,7 +823,7 @@ TEST_CASE(
     std::move(blocked).join();
 }
 
-// ---- Where coroutines go on
+// ---- Where coroutines resume
 
 namespace {
 
@@ -857,7 +860,7 @@ test::held_on<scheduler> belongs(scheduler&, bide::semaphore& s, recorded& seen)
 
 } // namespace
 
-TEST_CASE("scheduler: coroutines of any type that wait on a worker go on on one") {
+TEST_CASE("scheduler: a coroutine of any type that waits on a worker resumes on a worker") {
     const test::watchdog guard;
     bide::semaphore permits(0);
     recorded seen;
@@ -865,7 +868,7 @@ TEST_CASE("scheduler: coroutines of any type that wait on a worker go on on one"
     scheduler s(with(2, false));
     s.spawn([&] { note_schedulers(permits, seen, over); }).join();
     REQUIRE(test::has_waiters(permits, 1));
-    permits.release(); // here
+    permits.release(); // on this thread
     REQUIRE(test::eventually([&] { return over.load(); }));
     CHECK(seen == recorded(4, &s));
     seen.clear();
@@ -885,7 +888,7 @@ TEST_CASE("scheduler: coroutines of any type that wait on a worker go on on one"
     CHECK(mine.done());
 }
 
-TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait") {
+TEST_CASE("scheduler: a task may resume on another executor and returns for its next wait") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     test::thread_executor thread;
@@ -912,7 +915,7 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
         }
     };
     bide::semaphore permits(0);
-    test::team giver(1, [&](int) { // when it waits: a permit that is there would be taken at once
+    test::team giver(1, [&](int) { // after it waits: a free permit would be taken at once
         for (int i = 0; i < 2; ++i) {
             test::has_waiters(permits, 1);
             permits.release();
@@ -921,7 +924,7 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
     recorded expected{&a, &b, &a, &a, &b, nullptr};
     CHECK(a.spawn(traveller::run(a, b, thread, permits)).join() == expected);
     expected.front() = nullptr;
-    expected[2] = nullptr; // the loop that runs it
+    expected[2] = nullptr; // the loop's thread
     CHECK(sync_wait(traveller::run(a, b, thread, permits)) == expected);
     giver.join();
     const scheduler_stats home = a.stats();
@@ -930,7 +933,7 @@ TEST_CASE("scheduler: a task may go elsewhere and comes back for its next wait")
     CHECK(other.spawned == 0);
 }
 
-TEST_CASE("scheduler: a million awaits of what is ready, one inside the other, need no stack") {
+TEST_CASE("scheduler: a million nested awaits that are ready need no stack") {
     struct chain {
         static task<int> go(int n) {
             if (n == 0) {
@@ -954,7 +957,7 @@ TEST_CASE("scheduler: a million awaits of what is ready, one inside the other, n
     CHECK(s.spawn(chain::again_and_again(deep)).join() == deep);
 }
 
-// ---- Together with others
+// ---- Several schedulers
 
 TEST_CASE("scheduler: tasks may have schedulers of their own, and wait for each other's tasks") {
     const bool naps = GENERATE(true, false);
@@ -1025,7 +1028,7 @@ TEST_CASE("scheduler: waits of tasks allocate nothing") {
     auto partner = s.spawn(other);
     s.spawn([&]() -> task<> {
          for (int round = 0; round < 10; ++round) {
-             if (round == 2) { // what is made once is there
+             if (round == 2) { // what is allocated once was allocated
                  counted = test::allocations();
              }
              to.release();

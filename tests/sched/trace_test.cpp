@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-// What a scheduler tells of itself: to a trace, and in a dump.
+// What a scheduler reports: to a trace, and in a dump.
 
 using bide::scheduler;
 using bide::scheduler_stats;
@@ -37,7 +37,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Keeps all that it is told.
+// Records all events.
 class recorder final : public bide::trace_sink {
 public:
     struct span {
@@ -147,7 +147,7 @@ bool make_steal(scheduler& s) {
 
 // ---- Traces
 
-TEST_CASE("trace: tells of each run by the name of its task") {
+TEST_CASE("trace: records each run with the name of its task") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     recorder seen;
@@ -170,7 +170,7 @@ TEST_CASE("trace: tells of each run by the name of its task") {
     CHECK(seen.runs.size() == 18);
 }
 
-TEST_CASE("trace: what is no task has no name") {
+TEST_CASE("trace: a run of something that is no task has no name") {
     const test::watchdog guard;
     recorder seen;
     {
@@ -185,7 +185,7 @@ TEST_CASE("trace: what is no task has no name") {
     CHECK(seen.runs_of("") == 1);
 }
 
-TEST_CASE("trace: agrees with stats(), and so does what a Chrome trace writes") {
+TEST_CASE("trace: agrees with stats(), and so does a Chrome trace") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard(2 * test::patience);
     recorder seen;
@@ -226,7 +226,7 @@ TEST_CASE("trace: agrees with stats(), and so does what a Chrome trace writes") 
     }
 }
 
-TEST_CASE("trace: what one worker does comes in the order in which it does it") {
+TEST_CASE("trace: the events of one worker come in their order") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     recorder seen;
@@ -251,7 +251,7 @@ TEST_CASE("trace: what one worker does comes in the order in which it does it") 
     CHECK(std::max(last[0], last[1]) <= after);
 }
 
-TEST_CASE("trace: a run that blocks lasts until its end, whoever runs its worker meanwhile") {
+TEST_CASE("trace: a run that blocks lasts until its end, although another thread runs the worker") {
     const bool naps = GENERATE(true, false);
     const test::watchdog guard;
     recorder seen;
@@ -278,7 +278,7 @@ TEST_CASE("trace: a run that blocks lasts until its end, whoever runs its worker
 
 // ---- Dumps
 
-TEST_CASE("dump: names the tasks that wait, and how many of each, and no others") {
+TEST_CASE("dump: lists the names of the tasks that wait, with their numbers, and no others") {
     const test::watchdog guard;
     bide::semaphore never(0);
     bide::semaphore once(0);
@@ -298,11 +298,11 @@ TEST_CASE("dump: names the tasks that wait, and how many of each, and no others"
         }(once, end)
                                                                           .named("running");
     });
-    auto never_ran = s.spawn(yields(0).named("ended"));
+    auto no_worker_started = s.spawn(yields(0).named("ended"));
     REQUIRE(test::has_waiters(never, 5));
     REQUIRE(test::has_waiters(once, 2));
     once.release(2);
-    REQUIRE(test::eventually([&] { return gone.done() && never_ran.done(); }));
+    REQUIRE(test::eventually([&] { return gone.done() && no_worker_started.done(); }));
     REQUIRE(test::eventually([&] { return once.waiters() == 0; }));
 
     const std::string text = dumped(s);
@@ -330,7 +330,7 @@ TEST_CASE("dump: names the tasks that wait, and how many of each, and no others"
     CHECK(says(at_end, "waiting tasks: 0\n"));
 }
 
-TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
+TEST_CASE("dump: lists the states of the workers and the lengths of the queues") {
     const test::watchdog guard;
     bide::semaphore sleeps(0);
     std::atomic<bool> end{false};
@@ -339,13 +339,13 @@ TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
     scheduler s(std::move(wanted));
     CHECK(test::eventually([&] { return says(dumped(s), "     0  asleep     0    0 "); }));
     CHECK(says(dumped(s), "global queue: 0; sleeping 1, searching 0\n"));
-    CHECK(says(dumped(s), "threads for what blocks: 0, idle 0; queued for them 0\n"));
+    CHECK(says(dumped(s), "blocking threads: 0, idle 0; queued for them 0\n"));
     CHECK(!says(dumped(s), "next timer"));
 
-    // All of the thread pool's one, so that nobody replaces the worker that blocks.
+    // The thread pool's only thread, so that no thread replaces the worker that blocks.
     auto held = s.spawn_blocking([&] { sleeps.acquire(); });
     auto next = s.spawn_blocking([] {});
-    CHECK(says(dumped(s), "threads for what blocks: 1, idle 0; queued for them 1\n"));
+    CHECK(says(dumped(s), "blocking threads: 1, idle 0; queued for them 1\n"));
     auto blocked = s.spawn([&] { sleeps.acquire(); });
     REQUIRE(test::has_waiters(sleeps, 2));
     CHECK(test::eventually([&] { return says(dumped(s), "     0  blocked    0    0 "); }));
@@ -371,7 +371,7 @@ TEST_CASE("dump: tells what the workers do, and what is queued for whom") {
         runs.count_down();
         test::spin_until(end);
     });
-    runs.wait(); // so that it is alone in what its worker fetches
+    runs.wait(); // so that its worker fetches no other task with it
     auto timed = s.spawn([]() -> task<> { co_await bide::this_task::sleep_for(1h); });
     auto behind = s.spawn([] {});
     CHECK(test::eventually([&] { return says(dumped(s), "global queue: 2; "); }));
@@ -420,7 +420,7 @@ TEST_CASE("dump: any thread may call it at any time") {
                 }
             }
             ended.wait();
-            go.acquire(20); // all have left it
+            go.acquire(20); // all threads have left it
         }
         s.shutdown();
         over = true;
@@ -430,7 +430,7 @@ TEST_CASE("dump: any thread may call it at any time") {
     CHECK(t.alive() == 0);
 }
 
-TEST_CASE("dump: where there is no memory for it, it throws, and nothing is kept") {
+TEST_CASE("dump: without memory it throws, and keeps no reference") {
     if (!test::counts_allocations()) {
         return;
     }

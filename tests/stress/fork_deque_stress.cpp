@@ -1,5 +1,5 @@
-// Deques of forks and those who steal from them: trees of forks by several threads at once, each of
-// which waits for a thief by stealing from it; and thieves that sleep by the protocol of idle.
+// Deques of forks and thieves: trees of forks by several threads at once, which steal from the
+// thief of an arm while they wait for it; and thieves that sleep by the protocol of idle.hpp.
 
 #include <bide/core/parker.hpp>
 #include <bide/sched/fork_deque.hpp>
@@ -36,7 +36,7 @@ public:
         std::uint64_t stolen = 0;
     };
 
-    // Grows trees on a lane, or steals where it finds something, until the time is over.
+    // Grows trees on a lane, or steals, until the time is over.
     void work(unsigned self) {
         lane& mine = lanes_[self];
         for (const test::stress_time time; time.is_left();) {
@@ -65,7 +65,7 @@ private:
     struct lane;
     struct job {
         unsigned depth = 0;
-        std::uint64_t leaves = 0; // plain: whoever runs it is alone with it
+        std::uint64_t leaves = 0; // plain data: only the thread that runs it touches it
         int runs = 0;
         std::atomic<lane*> thief{nullptr};
         std::atomic<bool> ended{false};
@@ -111,7 +111,7 @@ private:
         if (mine.deque.pop(at) != fork_pop::stolen) {
             run(mine, other);
         } else {
-            // Only from the thief: what it has descends from this job.
+            // Steals only from the thief: its jobs descend from this job.
             while (!other.ended.load(std::memory_order_acquire)) {
                 lane* const thief = other.thief.load(std::memory_order_acquire);
                 if (thief == nullptr || !steal(mine, *thief)) {
@@ -139,13 +139,13 @@ template <class P> void grow_forest(unsigned lanes) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("fork_deque: trees of forks are whole, whoever runs their parts", "",
+TEMPLATE_TEST_CASE("fork_deque: each leaf of a tree of forks is run once, beside thieves", "",
                    test::native, test::jittery) {
     grow_forest<TestType>(3);
     grow_forest<TestType>(8);
 }
 
-TEST_CASE("fork_deque: trees of forks are whole on one processor") {
+TEST_CASE("fork_deque: each leaf of a tree of forks is run once, on one processor") {
     const test::on_one_processor here;
     grow_forest<test::native>(4);
 }
@@ -159,8 +159,8 @@ struct task {
     std::atomic<bool> ended{false};
 };
 
-// An owner that leaves its jobs to thieves, who sleep where there is nothing: if one sleeps beside
-// a job that is public, the owner waits for ever.
+// An owner that leaves its jobs to thieves, which sleep if they find nothing. If a thief sleeps
+// while a job is public, the owner waits for ever.
 template <class P, std::size_t Thieves> class night {
 public:
     void steal(unsigned self) {
@@ -177,13 +177,13 @@ public:
             }
             idle_.announce(self, searching, false);
             if (deque_.is_empty_to_thieves() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
     }
 
-    // Returns how many tasks were not run once.
+    // Returns how many tasks were not run exactly once.
     std::size_t own() {
         test::jitter chance(test::run_seed());
         std::size_t wrong = 0;
@@ -198,7 +198,7 @@ public:
                     std::this_thread::yield();
                 }
                 const fork_pop popped = deque_.pop(left);
-                publish(popped == fork_pop::mine_published);
+                publish(popped == fork_pop::popped_and_published);
                 if (popped != fork_pop::stolen) {
                     ++all[left].runs;
                     continue;
@@ -211,10 +211,11 @@ public:
             for (std::uint32_t i = 0; i < n; ++i) {
                 wrong += all[i].runs == 1 ? 0 : 1;
             }
-            chance.dawdle(chance.below(2) == 0 ? 0 : 17); // let them fall asleep, or not
+            chance.dawdle(
+                chance.below(2) == 0 ? 0 : 17); // sometimes long enough for the thieves to sleep
         }
         over_.store(true, std::memory_order_release);
-        for (auto& bed : beds_) {
+        for (auto& bed : parkers_) {
             bed.unpark();
         }
         return wrong;
@@ -228,15 +229,15 @@ private:
             unpark(idle_.wake_one());
         }
     }
-    void unpark(unsigned who) {
-        if (who != idle::none) {
-            beds_[who].unpark();
+    void unpark(unsigned worker) {
+        if (worker != idle::none) {
+            parkers_[worker].unpark();
         }
     }
 
     bide::basic_fork_deque<P, task, 2> deque_;
     idle idle_{Thieves + 1};
-    std::array<bide::basic_parker<P>, Thieves> beds_{};
+    std::array<bide::basic_parker<P>, Thieves> parkers_{};
     std::atomic<bool> over_{false};
 };
 
@@ -255,7 +256,7 @@ template <class P, std::size_t Thieves> std::size_t pass_night() {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("fork_deque: no thief sleeps beside a public job", "", test::native,
+TEMPLATE_TEST_CASE("fork_deque: no thief sleeps while a job is public", "", test::native,
                    test::jittery) {
     CAPTURE(test::run_seed());
     CHECK(pass_night<TestType, 1>() == 0);

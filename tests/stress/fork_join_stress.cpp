@@ -1,11 +1,11 @@
-// Fork-joins of random shapes, from everywhere at once, on a scheduler; and on a pool whose steps
-// take their time.
+// Fork-joins of random shapes by many kinds of threads at once, on a scheduler; and on a pool with
+// delays at its steps.
 
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/sched/detail/fork_place.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
@@ -26,7 +26,7 @@
 
 namespace {
 
-// The tree that a number stands for: what its leaves come to, and whether one of them throws.
+// The tree that a number stands for: the sum of its leaves, and whether one of them throws.
 struct random_tree {
     // splitmix64
     static std::uint64_t mix(std::uint64_t n) noexcept {
@@ -49,7 +49,7 @@ struct random_tree {
 
 struct thrown {};
 
-// One of them on a scheduler, whose leaves also lock, block, and spawn.
+// A tree on a scheduler, with leaves that also lock, block, and spawn.
 struct forked_tree : random_tree {
     bide::scheduler& s;
     bide::mutex& locked;
@@ -101,7 +101,7 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join stress: random shapes, from outside, from tasks, and from blocking threads") {
+TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees") {
     const unsigned workers = GENERATE(1U, 2U, 5U);
     CAPTURE(test::run_seed());
     bide::scheduler s(test::with(workers, workers != 2));
@@ -140,7 +140,7 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
     using pool = bide::detail::basic_pool<P>;
     using worker = typename pool::worker;
     using lane = bide::detail::basic_fork_lane<P>;
-    using place = bide::detail::basic_fork_place<P>;
+    using place = bide::detail::basic_fork_context<P>;
 
     struct root : bide::runnable {
         grove& in;
@@ -152,8 +152,8 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
             run = bide::waker([](void* self) noexcept { static_cast<root*>(self)->grow(); }, this);
         }
         void grow() noexcept {
-            static bide::detail::basic_fork_site<P> site;
-            const bide::detail::basic_fork_session<P> session(*in.pool_.lane_here(), site);
+            static bide::detail::basic_fork_call_site<P> site;
+            const bide::detail::basic_fork_scope<P> session(*in.pool_.thread_lane(), site);
             sum = tree(n, tall);
             over.unpark();
         }
@@ -162,9 +162,10 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
 public:
     static constexpr int tall = 8;
 
-    grove(unsigned workers, std::int64_t nap_ns) : pool_(*this, {workers, true, nullptr, nap_ns}) {}
+    grove(unsigned workers, std::int64_t timed_sleep_ns)
+        : pool_(*this, {workers, true, nullptr, timed_sleep_ns}) {}
 
-    // How many trees came to something wrong.
+    // Returns how many trees had a wrong result.
     long play(int forkers) {
         const auto workers = static_cast<int>(pool_.workers().size());
         std::atomic<int> left{forkers};
@@ -210,8 +211,8 @@ private:
 
 } // namespace
 
-TEST_CASE("fork_join stress: every step may take its time") {
-    const std::int64_t nap_ns = GENERATE(0, 100'000);
+TEST_CASE("fork_join stress: random trees with delays at every step") {
+    const std::int64_t timed_sleep_ns = GENERATE(0, 100'000);
     CAPTURE(test::run_seed());
-    CHECK(grove<test::jittery>(3, nap_ns).play(2) == 0);
+    CHECK(grove<test::jittery>(3, timed_sleep_ns).play(2) == 0);
 }

@@ -1,5 +1,5 @@
-// Threads, coroutines and foreign wakers against each other, in thousands of short rounds that start
-// together: a grant, a stop, a time-out and a cancel meet in the same microsecond.
+// Threads, coroutines and other wakers at the same time, in thousands of short rounds that start
+// together: a grant, a stop, a time-out and a cancel meet within a microsecond.
 
 #include "support/catch.hpp"
 #include "support/coroutines.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// n threads meet here, again and again. Nobody waits in the kernel: they leave within nanoseconds.
+// n threads meet here, again and again. None waits in the kernel: they leave within nanoseconds.
 class rendezvous {
 public:
     explicit rendezvous(int n) : size_(n) {}
@@ -52,9 +52,9 @@ private:
     std::atomic<int> lap_{0};
 };
 
-// ---- To and fro
+// ---- Back and forth
 
-// The value is plain: whoever has the turn has it alone.
+// The value is plain data: only the thread that has the turn touches it.
 template <class S>
 test::detached answer(S& to, S& fro, int rounds, std::uint64_t& turns,
                       test::thread_executor* where) {
@@ -149,8 +149,8 @@ template <class S> void take_turns() {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit to and fro", "", test::native,
-                   test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit back and forth", "",
+                   test::native, test::portable, test::jittery) {
     to_and_fro<bide::basic_semaphore<TestType>>();
 }
 
@@ -159,13 +159,13 @@ TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine share one permit", "", t
     take_turns<bide::basic_semaphore<TestType>>();
 }
 
-TEST_CASE("semaphore: a thread and a coroutine pass a permit to and fro on one processor") {
+TEST_CASE("semaphore: a thread and a coroutine pass a permit back and forth on one processor") {
     const test::on_one_processor here;
     to_and_fro<bide::semaphore>();
     take_turns<bide::semaphore>();
 }
 
-// ---- Who decides first
+// ---- Races for the outcome
 
 namespace {
 
@@ -178,7 +178,7 @@ template <class T> end end_of(const bide::result<T>& r) {
                                               : end::closed;
 }
 
-// Nobody's; it keeps what it is granted.
+// A waiter without a thread; it keeps what it is granted.
 template <class S>
 test::detached wait_limited(S& s, std::ptrdiff_t n, std::stop_token t, microseconds rest,
                             std::atomic<end>& e) {
@@ -187,7 +187,7 @@ test::detached wait_limited(S& s, std::ptrdiff_t n, std::stop_token t, microseco
     if (got) {
         got->forget();
     }
-    e = how; // the last touch: the round may go
+    e = how; // the last touch: the round may be destroyed
 }
 
 template <class S> class foreigner {
@@ -195,7 +195,7 @@ public:
     foreigner(S& from, std::ptrdiff_t n) : from_(from), wait_(n, bide::waker(&woken, this)) {}
 
     void start() { at_once_ = from_.acquire_wait(wait_); }
-    // What became of it; no wake is on its way any longer.
+    // The outcome. No wake is on its way any longer.
     end finish(bool give_up) {
         if (!at_once_ && give_up && from_.cancel_acquire(wait_)) {
             return end::stopped;
@@ -218,8 +218,8 @@ private:
     typename S::waiter wait_;
 };
 
-// A head of random kind that wants 1 or 2, somebody behind it who wants 1, releases of 1 and 2, and
-// a stop, a time-out or a cancel: all at once.
+// A head of random kind that wants 1 or 2, a waiter behind it that wants 1, releases of 1 and 2,
+// and a stop, a time-out or a cancel, all at once.
 template <class S> struct encounter {
     S s{0};
     std::ptrdiff_t wants = 1;
@@ -352,8 +352,8 @@ template <class Op> Op on(test::thread_executor* where, Op op) {
     return where != nullptr ? std::move(op).resume_on(*where) : std::move(op);
 }
 
-// Takes some, asks for more with a limit, splits off some and lets it go, and so on, on `where` or,
-// where that is nullptr, wherever it is resumed.
+// Acquires some permits, waits for more with a time limit, splits off some and releases it, and so
+// on. It runs on `where`, or, if that is nullptr, on the thread that resumes it.
 template <class S>
 test::detached wander(S& s, ledger& l, std::uint32_t seed, std::stop_token stop,
                       test::thread_executor* where) {
@@ -421,7 +421,7 @@ template <class S> void wanderers(int threads) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("semaphore: permits are conserved on executors, and wherever release runs", "",
+TEMPLATE_TEST_CASE("semaphore: permits are conserved on executors, and on the releasing thread", "",
                    test::native, test::portable, test::jittery) {
     wanderers<bide::basic_semaphore<TestType>>(3);
 }
@@ -435,7 +435,7 @@ TEST_CASE("semaphore: permits are conserved on executors with more threads than 
 namespace {
 
 struct guarded {
-    std::uint64_t sum = 0; // plain
+    std::uint64_t sum = 0; // plain data
     std::atomic<std::uint64_t> expected{0};
     std::atomic<int> running{0};
 
@@ -499,14 +499,14 @@ template <class Mutex> void locks(int threads, int turns) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("mutexes: nothing is lost of what they guard, whoever is stopped or too late",
-                   "", bide::mutex, bide::adaptive_mutex, bide::shared_mutex,
-                   bide::basic_mutex<test::jittery>, bide::basic_adaptive_mutex<test::jittery>,
+TEMPLATE_TEST_CASE("mutexes: no update is lost beside stops and time-outs", "", bide::mutex,
+                   bide::adaptive_mutex, bide::shared_mutex, bide::basic_mutex<test::jittery>,
+                   bide::basic_adaptive_mutex<test::jittery>,
                    bide::basic_shared_mutex<test::jittery>) {
     locks<TestType>(4, 50);
 }
 
-TEMPLATE_TEST_CASE("mutexes: nothing is lost on one processor, whoever is stopped or too late", "",
+TEMPLATE_TEST_CASE("mutexes: no update is lost beside stops and time-outs on one processor", "",
                    bide::mutex, bide::adaptive_mutex, bide::shared_mutex) {
     const test::on_one_processor here;
     locks<TestType>(8, 50);

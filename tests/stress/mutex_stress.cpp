@@ -100,9 +100,9 @@ template <class Mutex> void storm(int threads, int turns) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("mutexes: nothing is lost of what they guard, in many short storms", "",
-                   bide::mutex, bide::adaptive_mutex, bide::shared_mutex,
-                   bide::basic_mutex<test::portable>, bide::basic_adaptive_mutex<test::portable>) {
+TEMPLATE_TEST_CASE("mutexes: no update is lost in many short storms", "", bide::mutex,
+                   bide::adaptive_mutex, bide::shared_mutex, bide::basic_mutex<test::portable>,
+                   bide::basic_adaptive_mutex<test::portable>) {
     storm<TestType>(4, 30);
 }
 

@@ -1,5 +1,5 @@
-// The workers of a scheduler without its tasks: things that run, on platforms whose steps take
-// their time.
+// The workers of a scheduler without its tasks: runnables that hop between workers, on platforms
+// with delays at their steps.
 
 #include <bide/core/executor.hpp>
 #include <bide/core/parker.hpp>
@@ -22,16 +22,17 @@ using bide::runnable;
 
 namespace {
 
-// A pool, its workers' threads and one spare, and who pushes from outside.
+// A pool, its workers' threads, one substitute, and an external thread that pushes.
 template <class P> class arena final : bide::detail::basic_pool<P>::owner {
     using pool = bide::detail::basic_pool<P>;
     using worker = typename pool::worker;
     using parker = bide::basic_parker<P>;
 
-    // Runs again and again, each time by another way; it is pushed by whoever runs it.
+    // Runs again and again, each time after another kind of push; the worker that runs it pushes
+    // it.
     struct ball : runnable {
         arena* in = nullptr;
-        int hops = 0; // plain: whoever has it is alone with it
+        int hops = 0; // plain data: only the thread that has it touches it
         parker* end = nullptr;
         std::atomic<int>* left = nullptr;
 
@@ -52,14 +53,15 @@ public:
         int pushers;
         unsigned workers;
         bool steal;
-        std::int64_t nap_ns;
-        bool blocks; // now and then a ball sleeps, with its thread
+        std::int64_t timed_sleep_ns;
+        bool blocks; // sometimes a ball blocks its thread
     };
     explicit arena(const shape& s)
         : pushers_(s.pushers), blocks_(s.blocks), lends_(s.steal && s.workers > 1),
-          pool_(*this, {s.workers, s.steal, nullptr, s.nap_ns}) {}
+          pool_(*this, {s.workers, s.steal, nullptr, s.timed_sleep_ns}) {}
 
-    // Rounds of balls; at the end of each all workers go to sleep. How many rounds.
+    // Runs rounds of balls; at the end of each round all workers go to sleep. Returns how many
+    // rounds.
     long play() {
         const auto workers = static_cast<int>(pool_.workers().size());
         std::atomic<int> players{pushers_};
@@ -72,7 +74,7 @@ public:
                 while (worker* const w = gets_.exchange(nullptr)) {
                     pool_.run(*w);
                     is_there_ = true;
-                    if (!over_) { // otherwise its token may have come with the last one
+                    if (!over_) { // otherwise the token may have come with the last ball
                         spare_.park();
                     }
                 }
@@ -116,24 +118,24 @@ private:
     void pass(ball& b) noexcept {
         test::jitter& chance = test::jittery::chance();
         if (blocks_ && chance.below(64) == 0) {
-            parker nobody;
-            nobody.park_for(std::chrono::microseconds(20));
+            parker idle;
+            idle.park_for(std::chrono::microseconds(20));
         }
         auto* const host = bide::worker_local<P>::get().host;
-        if (host == nullptr) { // it blocked, and was replaced
+        if (host == nullptr) { // the thread blocked and lost its worker
             return pool_.push(b);
         }
         if (lends_ && chance.below(32) == 0 && !waits_.exchange(true)) {
-            wait_for_another(*pool_.mine());
+            wait_for_another(*pool_.current_worker());
         }
         switch (chance.below(4)) {
         case 0: return pool_.push(b);
         case 1: return host->yield(b);
-        default: return pool_.push_local(*pool_.mine(), b);
+        default: return pool_.push_local(*pool_.current_worker(), b);
         }
     }
 
-    // Pushes something that another worker has to run: this one goes on when it has run.
+    // Pushes a job that another worker has to run, and waits until it has run.
     void wait_for_another(worker& w) noexcept {
         std::atomic<bool> ran{false};
         runnable scout;
@@ -154,16 +156,16 @@ private:
         spare_.unpark();
         return true;
     }
-    bool call_for_help() noexcept override { return true; } // a blocked ball is so for moments
-    bool stands_in() const noexcept override { return false; }
-    bool give_back(worker&) noexcept override { return false; }
+    bool request_replacement() noexcept override { return true; } // a ball blocks only for moments
+    bool is_substitute() const noexcept override { return false; }
+    bool hand_to_idle_thread(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
     bide::executor_ref executor() noexcept override { return {}; }
 
     const int pushers_;
     const bool blocks_;
     const bool lends_;
-    std::atomic<bool> waits_{false}; // one at a time
+    std::atomic<bool> waits_{false}; // one ball at a time
     std::atomic<bool> over_{false};
     std::atomic<bool> is_there_{true};
     std::atomic<worker*> gets_{nullptr};
@@ -173,8 +175,9 @@ private:
 
 } // namespace
 
-TEMPLATE_TEST_CASE("pool: what is thrown is caught, in whatever queue, and its workers sleep", "",
-                   test::native, test::jittery) {
+TEMPLATE_TEST_CASE(
+    "pool: each job that is pushed runs, through every queue, and then all workers sleep", "",
+    test::native, test::jittery) {
     CAPTURE(test::run_seed());
     using arena_type = arena<TestType>;
     const typename arena_type::shape shapes[] = {
@@ -182,7 +185,7 @@ TEMPLATE_TEST_CASE("pool: what is thrown is caught, in whatever queue, and its w
         {1, 3, true, 100'000, false}, {2, 2, false, 0, true}, {2, 3, true, 100'000, true},
     };
     for (const auto& s : shapes) {
-        CAPTURE(s.pushers, s.workers, s.steal, s.nap_ns, s.blocks);
+        CAPTURE(s.pushers, s.workers, s.steal, s.timed_sleep_ns, s.blocks);
         arena_type a(s);
         CHECK(a.play() > 0);
         CHECK(a.is_even());

@@ -1,5 +1,5 @@
-// The queues of a scheduler and its sleep, together: rings that are stolen from, the injector behind
-// them, and workers that sleep by the protocol of idle.
+// The queues and the sleep protocol of a scheduler together: rings, the injector behind them, and
+// workers that sleep by the protocol of idle.hpp.
 
 #include <bide/core/parker.hpp>
 #include <bide/sched/idle.hpp>
@@ -24,12 +24,12 @@ namespace {
 // ---- Owners and thieves
 
 struct ball : runnable {
-    int had = 0;                  // plain: whoever has it is alone with it
+    int had = 0;                  // plain data: only the thread that has it touches it
     std::atomic<bool> out{false}; // it is in a queue
 };
 
-// Each worker throws balls of its own into its ring, again and again; they overflow into the
-// injector, are stolen, and popped. Each is had once before it is thrown again.
+// Each worker pushes its own balls into its ring, again and again. They overflow into the injector,
+// are stolen, and popped. Each ball is taken once before it is pushed again.
 template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
     std::vector<bide::basic_run_queue<P, Capacity>> rings(workers);
     bide::basic_injector<P> injected;
@@ -78,7 +78,7 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
             catch_some();
         }
         --throwing;
-        for (ball& b : all[self]) { // all come back
+        for (ball& b : all[self]) { // all balls come back
             while (b.out.load(std::memory_order_acquire)) {
                 catch_some();
                 std::this_thread::yield();
@@ -98,7 +98,7 @@ template <class P, unsigned Capacity> int throw_and_catch(unsigned workers) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("run_queue: a storm of owners and thieves loses nothing and doubles nothing", "",
+TEMPLATE_TEST_CASE("run_queue: owners and thieves under load lose no job and run none twice", "",
                    test::native, test::jittery) {
     CAPTURE(test::run_seed());
     CHECK(throw_and_catch<TestType, 2>(3) == 0);
@@ -111,17 +111,17 @@ namespace {
 // ---- Sleepers
 
 struct task : runnable {
-    int children = 0; // to be pushed into the ring of whoever runs it: those behind it
+    int children = 0; // its worker pushes so many of the jobs after it into its ring
 };
 
-// Workers in their loop. Each job waits until as many have begun in its round as there are workers:
-// a worker that sleeps beside a queued job leaves the others waiting for ever.
+// Workers in their loop. Each job waits until as many jobs of its round have begun as there are
+// workers: if a worker sleeps while a job is queued, the others wait for ever.
 template <class P> class crew {
 public:
     explicit crew(unsigned workers)
-        : idle_(workers), rings_(workers), beds_(workers), size_(workers) {}
+        : idle_(workers), rings_(workers), parkers_(workers), size_(workers) {}
 
-    // Until `rounds` are over, or the driver has said that the last one is.
+    // Runs until `rounds` are over, or the driver has said that the last one is.
     void work(unsigned self) {
         test::jitter chance(test::run_seed() + self);
         bool searching = false;
@@ -142,13 +142,13 @@ public:
             }
             idle_.announce(self, searching, false);
             if (!look() || !idle_.retract(self)) {
-                beds_[self].park();
+                parkers_[self].park();
             }
             searching = true;
         }
     }
 
-    // Rounds of jobs, pushed in one of three ways, from outside.
+    // Rounds of jobs, pushed in one of three ways by an external thread.
     void drive() {
         test::jitter chance(test::run_seed() + 4'711);
         std::vector<task> tasks(size_);
@@ -180,10 +180,11 @@ public:
             while (ended_.load(std::memory_order_acquire) != rounds_ * n) {
                 std::this_thread::yield();
             }
-            chance.dawdle(chance.below(2) == 0 ? 0 : 17); // let them fall asleep, or not
+            chance.dawdle(
+                chance.below(2) == 0 ? 0 : 17); // sometimes long enough for the workers to sleep
         }
         over_.store(true, std::memory_order_release);
-        for (auto& bed : beds_) {
+        for (auto& bed : parkers_) {
             bed.unpark();
         }
     }
@@ -192,9 +193,9 @@ public:
     bool is_empty() const noexcept { return !look(); }
 
 private:
-    void unpark(unsigned who) noexcept {
-        if (who != bide::basic_idle<P>::none) {
-            beds_[who].unpark();
+    void unpark(unsigned worker) noexcept {
+        if (worker != bide::basic_idle<P>::none) {
+            parkers_[worker].unpark();
         }
     }
 
@@ -249,12 +250,12 @@ private:
 
     bide::basic_idle<P> idle_;
     bide::basic_injector<P> injected_;
-    std::vector<bide::basic_run_queue<P, 4>> rings_; // small: overflow takes its part
-    std::vector<bide::basic_parker<P>> beds_;
+    std::vector<bide::basic_run_queue<P, 4>> rings_; // small, so that they overflow
+    std::vector<bide::basic_parker<P>> parkers_;
     const std::size_t size_;
     std::atomic<std::uint64_t> begun_{0};
     std::atomic<std::uint64_t> ended_{0};
-    std::uint64_t rounds_ = 0; // the driver's
+    std::uint64_t rounds_ = 0; // the driver counts
     std::atomic<bool> over_{false};
 };
 

@@ -1,5 +1,5 @@
-// Schedulers under tasks and threads that do everything at once, in rounds with exact accounts; and
-// chains of wakes without any time-out, in which one lost wake is the end.
+// Schedulers under tasks and threads that use every operation at once, in rounds with exact
+// accounts; and chains of wakes without any time-out, in which one lost wake blocks the test.
 
 #include <bide/channel/channel.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -75,7 +75,7 @@ struct attendance {
 
 task<int> wander(storm& in, int depth);
 
-// What a plain function may do: block, for a while.
+// What a function that is no coroutine may do: block, for a while.
 int block(storm& in) {
     const attendance here(in);
     test::jitter chance(seed_of(++in.seeds));
@@ -139,7 +139,7 @@ task<int> wander(storm& in, int depth) {
             in.received += got ? 1 : 0;
             break;
         }
-        case 3: co_await sleep_for(rest); break; // throws where it is cancelled
+        case 3: co_await sleep_for(rest); break; // throws if it is cancelled
         case 4: co_await yield(); break;
         case 5: {
             const bide::this_task::shield on;
@@ -183,7 +183,7 @@ task<int> wander(storm& in, int depth) {
     co_return done;
 }
 
-// One round. `early`: the end comes while it goes on.
+// Runs one round. `early`: the shutdown comes during the round.
 void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
     constexpr int threads = 3;
     storm in(workers, naps);
@@ -239,7 +239,7 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
 
 } // namespace
 
-TEST_CASE("scheduler: in a storm of tasks, threads, cancels and time-outs nothing is lost") {
+TEST_CASE("scheduler: under load of tasks, threads, cancels and time-outs nothing is lost") {
     const test::stress_time time;
     const test::watchdog guard(test::patience + test::stress_time::length());
     std::uint32_t round = 0;
@@ -253,7 +253,7 @@ TEST_CASE("scheduler: in a storm of tasks, threads, cancels and time-outs nothin
 
 namespace {
 
-// Passes a token on to the next in a ring until it has gone round often enough.
+// Passes a token to the next one in a ring, until it has passed round often enough.
 struct ring {
     explicit ring(std::size_t n) {
         for (std::size_t i = 0; i < n; ++i) {
@@ -261,7 +261,7 @@ struct ring {
         }
     }
     void pass(std::size_t from) {
-        ++passed; // plain: who has the token has it alone
+        ++passed; // plain data: only the holder of the token touches it
         places[(from + 1) % places.size()].release();
     }
     std::deque<bide::semaphore> places;
@@ -289,7 +289,7 @@ void sit_and_block(ring& in, std::size_t at, int laps) {
 
 } // namespace
 
-TEST_CASE("scheduler: a token goes round tasks and threads without any time-out") {
+TEST_CASE("scheduler: a token passes through tasks and threads without any time-out") {
     const test::stress_time time;
     const test::watchdog guard(test::patience + test::stress_time::length());
     std::uint32_t round = 0;
@@ -315,7 +315,7 @@ TEST_CASE("scheduler: a token goes round tasks and threads without any time-out"
     } while (time.is_left());
 }
 
-TEST_CASE("scheduler: what comes while the workers go to sleep wakes one") {
+TEST_CASE("scheduler: a task that comes while the workers go to sleep wakes one") {
     const test::stress_time time;
     std::deque<scheduler> all;
     for (const unsigned workers : {1u, 2u, 3u, 70u}) {
@@ -335,7 +335,7 @@ TEST_CASE("scheduler: what comes while the workers go to sleep wakes one") {
             if (over) {
                 return;
             }
-            chance.dawdle(15); // they are asleep, or about to be
+            chance.dawdle(15); // the workers are asleep or about to be
             scheduler& s = all[round % all.size()];
             const auto n = 1 + chance.below(3);
             std::vector<join_handle<>> mine;
@@ -359,7 +359,7 @@ TEST_CASE("scheduler: what comes while the workers go to sleep wakes one") {
     CHECK(ran == spawned[0] + spawned[1]);
 }
 
-TEST_CASE("scheduler: what lies behind a task that does not wait is always taken over") {
+TEST_CASE("scheduler: tasks behind a task that does not wait are always stolen") {
     const test::stress_time time;
     const test::watchdog guard(test::patience + test::stress_time::length());
     std::deque<scheduler> all;
@@ -464,7 +464,7 @@ void grow(scheduler& s, int depth, bide::latch& all) {
 
 } // namespace
 
-TEST_CASE("scheduler: a million tasks, where there is the time for them") {
+TEST_CASE("scheduler: runs a million tasks, if there is time for them") {
     const int depth = test::stress_time::length() < std::chrono::seconds(2) ? 4 : 6;
     std::ptrdiff_t tasks = 0;
     for (std::ptrdiff_t i = 0, level = 1; i <= depth; ++i, level *= 10) {

@@ -50,7 +50,7 @@ public:
             bottom_.store(b + 1, std::memory_order_relaxed);
         }
         depth_ -= mine ? 1 : 0;
-        return mine ? bide::fork_pop::mine : bide::fork_pop::stolen;
+        return mine ? bide::fork_pop::popped : bide::fork_pop::stolen;
     }
 
     void reset(std::uint32_t at) noexcept { depth_ = at; }

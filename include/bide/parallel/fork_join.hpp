@@ -1,14 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_FORK_JOIN_HPP
 #define BIDE_PARALLEL_FORK_JOIN_HPP
 
-// Fork-join: functions that call each other, in parallel where workers are free. With it come the
-// loops, reductions and sorts that are made of joins.
-//
-// The caller takes part. A thread that is not the scheduler's runs arms beside the workers: with W
-// workers that steal and one such caller, up to W + 1 arms run at a time, and with C of them W + C.
-//
-// A join is a call, into which the arms are inlined. Were it inlined in its turn, a function that
-// calls it would save the registers for it even where it does not fork, as half of a recursion does.
+/// \file
+/// Fork-join: functions that run in parallel if workers are idle. This header also includes the
+/// loops, reductions and sorts that are made of joins.
+///
+/// The caller takes part. An external thread runs arms beside the workers: with W workers that
+/// steal and C external callers, up to W + C arms run at a time.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -22,31 +21,37 @@
 #include <type_traits>
 #include <utility>
 
+// join() is not inlined, and the arms are inlined into it. If join() were inlined, a function that
+// calls it would save registers for it even on the path that does not fork, which half of the calls
+// of a recursion take.
 namespace bide::inline BIDE_ABI {
 
-// Runs f() and g(), in parallel where a worker is free to take g; returns when both have ended, with
-// both values (std::monostate for void). To fork costs a few nanoseconds and no allocation, so it
-// may be done all the way down a recursion. Where nobody could take g, since there is one worker or
-// enable_stealing is false, it is a call after a call.
-//
-// f runs on the calling thread, whichever that is; g runs there, or on a worker. Any number of threads
-// may call at once. No call waits for a worker to become free: an arm that no worker has taken is run
-// by the caller. A thread that waits for an arm runs what that has forked in its turn, and sleeps when
-// there is nothing; if it has a worker, another thread may run that then. On top of the caller's frame
-// runs only what might have run there anyway, so what deadlocks with a lock that the caller holds
-// deadlocks in a serial run, too.
-//
-// Arms are functions, not tasks: what they block on blocks their thread. On the calling thread
-// this_task speaks of the task that called, elsewhere of none: take its stop token before. A
-// worker that has one is busy with it as with a task that computes; it looks for tasks
-// before it takes another arm. Where tasks must not wait for so long, give what forks for long a
-// scheduler of its own.
-//
-// The scheduler's shutdown() waits for the callers that are in a join. scheduler::current() is the
-// scheduler in each arm.
-// Throws: when both have ended, what f threw, else what g threw. stopped_error on a thread that is not
-// the scheduler's where the scheduler is shutting down; std::bad_alloc where more threads fork than
-// before, or deeper than before, and there is no memory. Of these two, neither arm has run.
+/// Runs f() and g(), in parallel if a worker is free to take g. Returns both values, std::monostate
+/// for void, when both have ended. A fork costs a few nanoseconds and no allocation, so a recursion
+/// may fork at every level. If there is one worker or enable_stealing is false, g is called after
+/// f.
+///
+/// f runs on the calling thread, which may be any thread; g runs there or on a worker. Several
+/// threads may call at the same time. No call waits for a worker to become free: the caller runs an
+/// arm that no worker has taken.
+///
+/// A thread that waits for an arm runs arms that were forked in the course of that arm, and sleeps
+/// if there are none. If it owns a worker, another thread may run the worker then. Only what could
+/// run there in a serial program runs on top of the caller's frame. So a lock that the caller holds
+/// deadlocks only if it would in a serial program, too.
+///
+/// Arms are functions, not tasks: an arm that blocks, blocks its thread. On the calling thread,
+/// this_task refers to the task that called; on other threads it refers to none. So take the stop
+/// token before the call. A worker that runs an arm is as busy as with a task that computes; it
+/// looks for tasks before it takes another arm. If tasks must not wait for that long, use a
+/// separate scheduler for the fork-joins.
+///
+/// scheduler::current() is the scheduler `s` in each arm. The shutdown of `s` waits for the callers
+/// that are in a join.
+/// Blocks: until both have ended.
+/// Throws: when both have ended, what f threw, else what g threw. stopped_error if the calling
+/// thread is external and the scheduler is shutting down. std::bad_alloc if more threads fork than
+/// before, or deeper than before, and there is no memory. In the last two cases, no arm has run.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
@@ -59,7 +64,7 @@ BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
 
 namespace detail {
 
-// The first `Count` of them, on this thread's lane, if it has one: ((first, second), third), ...
+// Runs the first `Count` arms on the lane, if there is one: ((first, second), third), ...
 template <std::size_t Count, class Arms>
 BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
@@ -73,7 +78,7 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     }
 }
 
-// The one at `Index` of so many.
+// Returns the value of the arm at `Index` of `Count`.
 template <std::size_t Index, std::size_t Count, class Values>
 constexpr auto&& value_of(Values&& values) noexcept {
     if constexpr (Count == 1) {
@@ -88,15 +93,16 @@ constexpr auto&& value_of(Values&& values) noexcept {
 template <class Arms, std::size_t... Is>
 BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
     -> std::tuple<nonvoid_t<std::invoke_result_t<std::tuple_element_t<Is, Arms>>>...> {
-    auto values = detail::fork_all<sizeof...(Is)>(fork_place::here().lane, arms);
+    auto values = detail::fork_all<sizeof...(Is)>(fork_context::here().lane, arms);
     return {detail::value_of<Is, sizeof...(Is)>(std::move(values))...};
 }
 
 } // namespace detail
 
-// join() of any number, but one at least: all run to their ends; the values in order.
-// Throws: what the first in argument order threw, of those that did; otherwise as join().
-// std::bad_alloc may come in the middle: then the last of them have run, and the first have not.
+/// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
+/// when all have ended.
+/// Throws: of those that threw, what the first in argument order threw; otherwise as join().
+/// std::bad_alloc may come in the middle: then the last functions have run, and the first have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)

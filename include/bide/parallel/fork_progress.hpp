@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_FORK_PROGRESS_HPP
 #define BIDE_PARALLEL_FORK_PROGRESS_HPP
 
-// What the caller of a long parallel loop may want: to see how far it is, and to end it early.
+/// \file
+/// What the caller of a long parallel loop may use: its progress, and a way to end it early.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -12,34 +14,43 @@
 
 namespace bide::inline BIDE_ABI {
 
-// How many iterations are done, of how many: of all loops that were given it, one after the other
-// or at once. A loop counts once a leaf, which is many iterations where they are short.
-// Destroy: not before those loops have returned.
+/// Counts the iterations that are done, of all loops that were given this object, one after the
+/// other or at the same time. A loop counts once for each leaf, which is many iterations if they
+/// are short.
+/// Destroys: the object must outlive these loops.
 template <class Platform> class basic_fork_progress {
 public:
+    /// Constructs it with 0 of 0 iterations.
     basic_fork_progress() = default;
     basic_fork_progress(const basic_fork_progress&) = delete;
     basic_fork_progress& operator=(const basic_fork_progress&) = delete;
 
-    // Any thread. Never falls. What the counted iterations wrote is seen by who reads their number.
+    /// Returns the number of iterations that are done. It never decreases.
+    /// Memory order: what the counted iterations wrote is visible to the caller.
+    /// Thread safety: any thread may call it.
     std::uint64_t done() const noexcept {
-        // Order: acquire [F1]; what the iterations wrote that were counted before.
+        // Order: acquire [fork_progress.done]; sees what the counted iterations wrote.
         return done_.load(std::memory_order_acquire);
     }
 
-    // Grows when a loop begins. At least as many as were done when done() was read before.
+    /// Returns the number of iterations of all loops that have begun. It is at least the number
+    /// that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; who read done() acquired the totals that were there before [F1].
+        // Order: relaxed; a thread that read done() has acquired the totals of that time
+        // [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
-    // For loops: so many will be done, so many more are.
+    /// For loops: adds iterations that will be done.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; the loop's jobs are handed on after it, and its counts follow [F1].
+        // Order: relaxed; the loop's jobs are published after this, and its counts follow
+        // [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
+    /// For loops: adds iterations that are done.
     void count(std::uint64_t iterations) noexcept {
-        // Order: release [F1]; what they wrote is seen by who sees the count.
+        // Order: release [fork_progress.done]; a thread that reads the count sees what the
+        // iterations wrote.
         done_.fetch_add(iterations, std::memory_order_release);
     }
 
@@ -47,19 +58,20 @@ private:
     typename Platform::template atomic<std::uint64_t> done_{0};
     typename Platform::template atomic<std::uint64_t> total_{0};
 };
+/// The progress of loops.
 using fork_progress = basic_fork_progress<native_platform>;
 
-// What may be asked of a parallel loop.
+/// The options of a parallel loop.
 struct fork_options {
-    // The least number of iterations in a leaf, if there are as many; 0: the loop finds out.
+    /// The least number of iterations of a leaf, unless the loop has fewer. 0: the loop measures.
     std::size_t grain = 0;
 
-    // Asked before each leaf and each division. Where a leaf was left out for it, the loop throws
-    // stopped_error (unless a call threw: that goes first), when all that had begun has ended. What
-    // was done stays done.
+    /// The loop reads it before each leaf and each division. If a leaf was left out because of a
+    /// stop, the loop throws stopped_error when all leaves that had begun have ended; but if a call
+    /// threw, the loop throws that exception. Iterations that were done stay done.
     std::stop_token stop = {};
 
-    // Is told of this loop, if there is one.
+    /// Counts the iterations of the loop, or nullptr.
     fork_progress* progress = nullptr;
 };
 

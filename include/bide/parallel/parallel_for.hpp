@@ -1,19 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_PARALLEL_FOR_HPP
 #define BIDE_PARALLEL_PARALLEL_FOR_HPP
 
-// A loop whose iterations run side by side, and which divides itself as it is asked to.
+// A loop that runs its iterations in parallel. The loop divides itself when other threads want
+// work.
 //
-// A part of the loop runs in chunks. Where others would find nothing to take, half of what is left
-// is forked off. Where everybody is busy there are few forks, and where an iteration takes long, or
-// some take longer than others, there are as many as it takes. A chunk begins with one iteration and
-// grows until it takes some microseconds, by the clock; all parts learn from that. Within a chunk
-// the question comes again, after some dozens of iterations where a part begins, later after each
-// two thousand or so (where they are shortest, up to eight thousand): the next ones may take longer,
-// and where somebody wants work, the clock tells. Where parts begin and end is rounded, for the sake
-// of vector instructions.
+// Each part of the loop runs in chunks. If thieves would find no arm of this thread, half of what
+// is left is forked. So there are few forks while all workers are busy, and as many as are useful
+// if an iteration takes long or some take longer than others. A chunk has one iteration at first,
+// and grows until it takes 4 us by the clock. All parts share what was learned.
+//
+// Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
+// iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are
+// short. The next iterations may take longer; if thieves want work, the chunk ends and the clock is
+// read. The ends of parts are rounded to multiples of 64, so that vector instructions fit.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/forker.hpp>
+#include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -26,10 +29,10 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A leaf: the loop that a compiler likes best. A small body without state that may change is copied
-// first: no address of the copy is known elsewhere, so what it captured stays in registers.
+// A leaf: a plain loop. If the body is small and can be called as const, the loop copies it first.
+// No other code knows the address of the copy, so the compiler keeps the captures in registers.
 template <class Index, class Body> void run_iterations(Index first, Index last, Body& body) {
-    using plain = std::decay_t<Body>; // of a function, what points to it
+    using plain = std::decay_t<Body>; // a function becomes a pointer to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
                   std::is_constructible_v<const plain, Body&> &&
                   std::is_invocable_v<const plain&, Index>) {
@@ -59,12 +62,13 @@ public:
     }
 
 private:
-    // How long a chunk should take, in nanoseconds; how fast it grows at most, and how far.
+    // The intended time of a chunk in nanoseconds; the largest factor by which a chunk grows; its
+    // largest size.
     static constexpr std::int64_t chunk_time = 4'000;
     static constexpr std::uint64_t growth = 64;
     static constexpr std::uint64_t longest_chunk = 1 << 24;
-    // The most iterations without a question: few in the beginning of a part, then four times as
-    // many each time, up to a fraction of a chunk, within the other two.
+    // The most iterations between two questions: first_block at the start of a part, then four
+    // times as many each time, up to an eighth of a chunk, which is clamped to the other two.
     static constexpr std::uint64_t first_block = 64;
     static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
@@ -72,7 +76,7 @@ private:
 
     void run_part(range part, std::uint64_t chunk) {
         std::uint64_t block = first_block;
-        std::int64_t before = 0; // when the chunk began, if that is known
+        std::int64_t before = 0; // when the chunk began, or 0 if that is unknown
         while (!part.empty()) {
             const std::uint64_t left = part.size();
             if (is_worth_forking(left, chunk) && forks_.wants_work()) {
@@ -84,7 +88,7 @@ private:
                 }
                 continue;
             }
-            if (before == 0 && left > std::min(chunk, block)) {
+            if (before == 0 && left > (std::min)(chunk, block)) {
                 before = platform::now();
             }
             if (!run_chunk(part, left <= chunk ? left : rounded(part.first, chunk), block) ||
@@ -98,8 +102,8 @@ private:
         }
     }
 
-    // What is forked off begins with what has been learned by then. A part that is left out is not
-    // divided.
+    // The second half begins with the chunk that was learned by then. A part that is left out is
+    // not divided.
     void fork(range part, std::uint64_t chunk) {
         if (state_.leaves_out(range{first_, part.first}.size())) {
             return;
@@ -113,12 +117,14 @@ private:
                     [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
     }
 
-    // With a grain: both halves have one. Without: what is left takes longer than a fork.
+    // With a grain: both halves are at least that large. Without: what is left takes longer than a
+    // fork.
     bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
         return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
     }
 
-    // At most n iterations from there, to where a vector begins if the first index does.
+    // Returns at most n iterations, so that the end is at a multiple of `vector` from the first
+    // index.
     std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
         const std::uint64_t at = range{first_, from}.size();
         return n < vector ? n : n - (at + n) % vector;
@@ -132,11 +138,12 @@ private:
     static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
         const auto nanoseconds = static_cast<std::uint64_t>(std::max(took, std::int64_t{1}));
         const std::uint64_t fitting =
-            std::max(iterations * chunk_time / nanoseconds, std::uint64_t{1});
-        return std::min({fitting, iterations * growth, longest_chunk});
+            (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
+        return (std::min)({fitting, iterations * growth, longest_chunk});
     }
 
-    // Others begin with it. Written where it has changed, for all parts read what is beside it.
+    // Other parts begin with this chunk. It is written only if it has changed by a factor of two,
+    // because all parts read the cache line.
     void learn(std::uint64_t chunk) noexcept {
         // Order: relaxed, both; an estimate.
         const std::uint64_t old = learned_.load(std::memory_order_relaxed);
@@ -145,15 +152,16 @@ private:
         }
     }
 
-    // Up to n iterations, fewer if somebody wants work, in blocks. False: the rest is left out.
+    // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
+    // left out.
     bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block) {
         const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
         for (;;) {
-            const std::uint64_t now = std::min(n, block);
+            const std::uint64_t now = (std::min)(n, block);
             if (!run_leaf(part, now)) {
                 return false;
             }
-            block = std::min(4 * block, most);
+            block = (std::min)(4 * block, most);
             n -= now;
             if (n == 0 || forks_.wants_work()) {
                 return true;
@@ -177,7 +185,7 @@ private:
     const std::uint64_t grain_;
     Body& body_;
     basic_loop_state<platform> state_;
-    // The chunk that was fitting last.
+    // The latest chunk that took about chunk_time.
     typename platform::template atomic<std::uint64_t> learned_{1};
 };
 
@@ -192,33 +200,33 @@ void parallel_for_on(Forker forks, First first, Last last, const fork_options& o
 
 } // namespace detail
 
-// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on workers
-// of `s` that are free. The index is of type std::common_type_t<First, Last>; the bounds are compared
-// as numbers. first >= last does nothing. What body returns is dropped.
-// Blocks: until all have ended; the caller meanwhile runs parts of the loop.
-// Cancel: see fork_options::stop.
-// Throws: what body throws: of those calls that threw, the one with the lowest index. Those with
-// lower indices have run then (but for a stop), those with higher ones maybe. stopped_error.
-// std::invalid_argument if some of the indices are negative and their type is unsigned. Otherwise
-// as join().
-// Requires: body may be called from several threads at once; a small, trivially copyable one that
-// may be called const is called through copies.
+/// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on idle
+/// workers of `s`. The type of i is std::common_type_t<First, Last>. The bounds are compared as
+/// numbers; if first >= last, the function does nothing. The return value of body is ignored.
+/// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
+/// Throws: of the calls that threw, what the one with the lowest index threw. The calls with lower
+/// indices have run then, unless there was a stop; those with higher indices may have.
+/// stopped_error after a stop. std::invalid_argument if the first index is negative and the type of
+/// the index is unsigned. Otherwise as join().
+/// Requires: body may be called by several threads at once. If it is trivially copyable, has at
+/// most 64 bytes and can be called as const, it is called through copies.
+/// Cancellation: see fork_options::stop.
 template <class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
 void parallel_for(scheduler& s, First first, Last last, const fork_options& options, Body&& body) {
     detail::parallel_for_on(detail::forker(s), first, last, options, body);
 }
 
-// The same, without wishes.
+/// The same, with default options.
 template <class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
 void parallel_for(scheduler& s, First first, Last last, Body&& body) {
     detail::parallel_for_on(detail::forker(s), first, last, fork_options{}, body);
 }
 
-// The same; a leaf has at least `grain` iterations, if there are as many, and less than twice that
-// number. 0: as if none were given.
-// Throws: also std::invalid_argument if the grain is negative.
+/// The same, with a grain: a leaf has at least `grain` iterations, unless the loop has fewer, and
+/// less than twice that number. 0 is the default.
+/// Throws: also std::invalid_argument if the grain is negative.
 template <class First, class Last, class Grain, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
 void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body) {

@@ -1,18 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 #define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 
-// A reduction whose result does not depend on who computes it.
+// A reduction. Its result does not depend on which thread computes what.
 //
-// The range is a tree: n indices are halved, the second half getting the odd one, as long as both
-// halves have at least `grain` of them, and halves are combined in index order. A leaf is folded
-// from left to right: to its first index come the others by fours, ((a b) (c d)), so that a
-// processor need not wait for each sum before it begins the next, and the last ones, less than four,
-// one by one. The grain is given, or else a function of n alone: n / 256 within [1, 2048]. So the
-// same range gives the same tree, and floating-point sums the same bits, on one worker or on a
-// hundred.
+// The range is a tree: n indices are halved, and the second half gets the odd one, as long as both
+// halves have at least `grain` of them. Halves are combined in index order. A leaf is folded from
+// left to right: it begins with its first index, then combines groups of four, ((a b) (c d)), so
+// that the processor need not wait for each sum before it begins the next. The last one to three
+// are combined one by one. If no grain is given, it is n / 256, at least 1 and at most 2,048. So
+// the same range gives the same tree, and a floating-point sum has the same bits on one worker and
+// on a hundred.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/forker.hpp>
+#include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/loop_range.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
 #include <bide/parallel/fork_progress.hpp>
@@ -29,9 +30,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Whether a T can be made of a From, and, if T is a number, holds whatever number that is. What
-// list-initialisation takes for narrowing is refused, but for integers that a floating-point type
-// represents exactly. A T that is a class decides itself.
+// True if a T can be constructed from a From and, if T is a number, represents each of its values.
+// What list-initialisation rejects as narrowing is rejected, except for integers that a
+// floating-point type represents exactly. A T that is a class decides by its constructors.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -131,17 +132,17 @@ T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& o
 
 } // namespace detail
 
-// combine(... combine(identity, map(first)) ..., map(last - 1)), bracketed as said above; of an
-// empty range, the identity, which is otherwise combined once, on the left. Indices are those of
-// parallel_for(). combine is called with two rvalues of T, the left one first, and need not be
-// commutative. T is move-constructed and move-assigned, never copied, and needs no default. What
-// map and combine return is converted to T, and must not lose anything by that: of numbers, T
-// represents each that their type does.
-// Blocks: until all calls have ended; the caller meanwhile makes some of them.
-// Cancel: see fork_options::stop.
-// Throws: what map or combine throw, the first in index order; stopped_error;
-// std::invalid_argument as parallel_for().
-// Requires: map and combine may be called from several threads at once.
+/// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), in the brackets that the
+/// head of this file describes. For an empty range, returns the identity. Otherwise the identity is
+/// combined once, on the left. The indices are those of parallel_for(). combine is called with two
+/// rvalues of T, the left one first, and need not be commutative. T is move-constructed and
+/// move-assigned, never copied, and needs no default constructor. The values of map and combine are
+/// converted to T without loss: if they are numbers, T represents each value of their type.
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: of the calls of map and combine that threw, what the first in index order threw.
+/// stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
+/// Requires: map and combine may be called by several threads at once.
+/// Cancellation: see fork_options::stop.
 template <class First, class Last, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last>
 T parallel_reduce(scheduler& s, First first, Last last, const fork_options& options, T identity,
@@ -150,7 +151,7 @@ T parallel_reduce(scheduler& s, First first, Last last, const fork_options& opti
                                       map, combine);
 }
 
-// The same, without wishes.
+/// The same, with default options.
 template <class First, class Last, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last>
 T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, Combine&& combine) {
@@ -158,9 +159,10 @@ T parallel_reduce(scheduler& s, First first, Last last, T identity, Map&& map, C
                                       std::move(identity), map, combine);
 }
 
-// The same, with leaves of at least `grain` indices, and less than twice as many. 0: as if none
-// were given.
-// Throws: also std::invalid_argument if the grain is negative.
+/// The same, with a grain: a leaf has at least `grain` indices, unless the range has fewer, and
+/// less than twice that number. 0 is the default.
+/// Throws: also std::invalid_argument if the grain is negative.
+///     static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
 template <class First, class Last, class Grain, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
 T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity, Map&& map,

@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_PARALLEL_SORT_HPP
 #define BIDE_PARALLEL_PARALLEL_SORT_HPP
 
-// Sorting in parallel, in place or stably. Neither is ever quadratic, and both are near linear on
-// what is sorted, reversed, equal, or made of a few sorted pieces; the unstable one also where there
-// are few distinct values.
+/// \file
+/// Sorting in parallel, in place or stably. Neither is ever quadratic. Both take nearly linear time
+/// if the range is sorted, reversed, all equal, or made of a few sorted pieces. The unstable one
+/// also does if there are few distinct values.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/forker.hpp>
+#include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/detail/merge_sort.hpp>
 #include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/runs.hpp>
@@ -25,15 +27,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Ranges up to this size are not searched for runs: there is not enough to be won.
+// Ranges up to this size are not searched for runs: the search would cost more than it saves.
 inline constexpr std::ptrdiff_t too_small_for_runs = 64;
 
-// Of vector<bool> and its like: neighbours share a word, which two threads must not write to.
+// True for vector<bool> and the like: neighbours share a word, which two threads must not write to.
 template <class It>
 concept packs_bits = std::is_same_v<std::iter_value_t<It>, bool> &&
                      !std::is_lvalue_reference_v<std::iter_reference_t<It>>;
 
-// Reverses a single run if need be, without a buffer. False: there is more to do.
+// If there is one run, makes it ascend, without a buffer. Returns false if there are more.
 template <class It> bool settle_one_run(const long_runs<It>& runs) {
     if (runs.size() != 1) {
         return false;
@@ -44,7 +46,8 @@ template <class It> bool settle_one_run(const long_runs<It>& runs) {
     return true;
 }
 
-// As above, but by merging, if there is memory for it.
+// Sorts a range of few runs by merging. Returns false if it has not few runs, or if there is no
+// memory.
 template <class Forker, class It, class Compare>
 bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
     long_runs<It> runs;
@@ -62,8 +65,8 @@ bool merge_few_runs(Forker forks, It begin, It end, Compare& less) {
     return true;
 }
 
-// Calls it in one fork-join from beginning to end: a scheduler that is shut down meanwhile waits for
-// the whole of it. Shorter ranges are not forked.
+// Calls sort() in one fork-join, so that a shutdown of the scheduler waits for the whole sort. A
+// range shorter than sort_fork_size is sorted without a fork-join.
 template <class Forker, class It, class Sort>
 void in_one_fork(Forker forks, It begin, It end, const Sort& sort) {
     if (end - begin < sort_fork_size) {
@@ -111,33 +114,38 @@ void stable_sort_on(Forker forks, It begin, It end, Compare& less) {
 
 } // namespace detail
 
-// Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved by
-// std::ranges::iter_move() or swapped by std::ranges::iter_swap(), never copied unless that is
-// trivial; so the iterator's reference may be a proxy. A few pieces that are sorted are merged, in a
-// buffer, if there is memory for it; otherwise it works in place.
-// Blocks: until it is sorted; the caller sorts parts of it, beside the workers. A short range
-// is sorted by the calling thread alone.
-// Throws: what a comparison throws, the first one in the order of the range if several do; the
-// range then has the same elements as before, in some order. If a move throws, they live, but their
-// values are unspecified. stopped_error as join(), with nothing changed; std::bad_alloc where a
-// thread finds no memory to fork: then as where a comparison throws.
-// Requires: less is a strict weak order, or else the elements end up in any order; it may be called
-// from several threads at once. So may different elements be accessed, which excludes vector<bool>.
+/// Sorts [first, last) by less(a, b). Equal elements end up in any order. Elements are moved by
+/// std::ranges::iter_move() or swapped by std::ranges::iter_swap(), and copied only if copying is
+/// trivial. So the iterator's reference may be a proxy. If the range is made of a few sorted
+/// pieces, they are merged in a buffer, if there is memory for it. Otherwise the sort works in
+/// place.
+/// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
+/// sorted by the calling thread alone.
+/// Throws: what a comparison throws, the first one in the order of the range if several do; the
+/// range then has the same elements as before, in some order. If a move throws, all elements are
+/// alive, but their values are unspecified. stopped_error as join(), with nothing changed.
+/// std::bad_alloc if a thread finds no memory to fork; the range is then as after a comparison that
+/// throws.
+/// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
+/// threads may call less at once, and access different elements at once, which excludes
+/// vector<bool>.
+/// Complexity: O(n log n) comparisons.
 template <std::random_access_iterator It, class Compare = std::less<>>
     requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_sort(scheduler& s, It first, It last, Compare less = {}) {
     auto&& call = detail::callable(less);
-    detail::sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
+    detail::sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
-// The same, but equal elements keep their order, and there is a buffer for as many elements, which
-// is allocated once, before anything is touched.
-// Throws: as parallel_sort(); for want of that buffer std::bad_alloc, with nothing changed.
+/// The same, but equal elements keep their order. Allocates a buffer for as many elements, once,
+/// before anything is changed.
+/// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
+/// buffer.
 template <std::random_access_iterator It, class Compare = std::less<>>
     requires std::sortable<It, Compare> && (!detail::packs_bits<It>)
 void parallel_stable_sort(scheduler& s, It first, It last, Compare less = {}) {
     auto&& call = detail::callable(less);
-    detail::stable_sort_on(detail::forker(s), detail::bare(first), detail::bare(last), call);
+    detail::stable_sort_on(detail::forker(s), detail::unwrap(first), detail::unwrap(last), call);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -1,25 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_BLOCKING_POOL_HPP
 #define BIDE_SCHED_BLOCKING_POOL_HPP
 
-// Threads for work that blocks: started on demand, kept for a while, never more than so many.
+// Threads for work that blocks. They are started on demand, are kept for a while, and are limited
+// in number. One lock protects all decisions. A thread is busy, idle, or has left:
 //
-// Everything is decided under one lock. A thread is at work, idle, or has left:
+//   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
+//   idle -> busy     a post removed it from the list and gave it work
+//   idle -> left     it removed itself from the list when its time was over, or finish() removed it
+//   busy -> left     nothing is queued, and the pool is closed, keeps none idle, or has too many
 //
-//   at work -> idle     nothing is queued; it puts itself on the list and sleeps
-//   idle -> at work     a post took it off the list and gave it work
-//   idle -> left        it took itself off the list when its time was over, or finish() did
-//   at work -> left     nothing is queued, and the pool is closed, keeps none, or has too many
+// One step removes a thread from the list. A post may meet a thread that has reached its time. It
+// either finds it in the list, and then the thread finds the work when it is about to leave; or the
+// post does not find it, and looks for another one. Work is queued only while no thread is idle and
+// at least one is busy: that one reads the queue before it becomes idle. Threads are started under
+// the lock, too, so queued work can rely on every thread that is counted.
 //
-// One step takes a thread off the list, so a post that meets a thread whose time is over either
-// finds it there, and then the thread finds the work when it comes to leave, or does not, and looks
-// for another. Work is queued only while no thread is idle and at least one is at work: that one
-// looks at the queue before it becomes idle. Threads are started under the lock, too: what is queued
-// can rely on every thread that is counted.
-//
-// To wake a thread, its word is changed under the lock, and its address is all that is used after
-// it: the thread may have done its work, left and been deleted by then.
-//
-// A thread that has left is joined by the next one that leaves, the last one by finish().
+// To wake a thread, the waker changes the thread's word under the lock, and after that uses only
+// the word's address: the thread may have done its work, left and been deleted by then. A thread
+// that has left is joined by the next thread that leaves; finish() joins the last one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -43,49 +42,58 @@
 
 namespace bide::inline BIDE_ABI {
 
-// `Thread` is what the pool starts: detail::os_thread, or a model's.
+/// A pool of threads for blocking work. `Thread` is the type of thread that it starts:
+/// detail::os_thread, or a model's.
 template <class Platform, class Thread = detail::os_thread> class basic_blocking_pool {
 public:
+    /// The limits and the name of a pool.
     struct options {
-        unsigned max_threads = 512;
-        std::chrono::milliseconds keep_alive{10'000}; // that an idle thread stays
-        std::string name = "bide";                    // threads are "<name>-b<index>"
+        unsigned max_threads = 512;                   ///< the most threads at a time
+        std::chrono::milliseconds keep_alive{10'000}; ///< how long an idle thread stays
+        std::string name = "bide";                    ///< threads are "<name>-b<index>"
     };
 
+    /// Constructs a pool without threads.
     explicit basic_blocking_pool(options wanted) noexcept
-        : options_(std::move(wanted)), stay_(deadline::saturated_ns(options_.keep_alive)) {}
+        : options_(std::move(wanted)), idle_ns_(deadline::saturated_ns(options_.keep_alive)) {}
 
-    // finish().
+    /// Calls finish().
     ~basic_blocking_pool() { finish(); }
 
     basic_blocking_pool(const basic_blocking_pool&) = delete;
     basic_blocking_pool& operator=(const basic_blocking_pool&) = delete;
 
-    // Runs r.run.wake() on a thread of the pool: on the one that is idle for the shortest time,
-    // else on a new one, else, oldest first, on the next that is free. `r` stays alive until it is
-    // run. False: nothing was taken, and `why` says why: errc::closed after finish(), otherwise the
-    // error that kept the pool's first thread from being started.
-    // Order: what was done before happens-before the run.
-    // Destroy: the pool is not touched any more once `r` has been run and finish() can return.
+    /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, else on a
+    /// new one. If there are max_threads, queues `r`; the oldest runs first. `r` must stay alive
+    /// until it has run.
+    /// Returns: false if `r` was not taken. `why` is then errc::closed after finish(), otherwise
+    /// the error that kept the pool's first thread from being started.
+    /// Memory order: what was done before happens before the run.
+    /// Destroys: when `r` has run and finish() can return, this call does not touch the pool any
+    /// more.
     bool post(runnable& r, std::error_code& why) noexcept;
 
-    // As post(), but what no thread can run at once is not taken. For a thread that is about to
-    // block until somebody goes on in its place.
+    /// The same, but returns false if no thread can run `r` at once. For a thread that is about to
+    /// block until another thread continues its work.
     bool try_run(runnable& r) noexcept;
 
-    // One thread more than max_threads, until lower_limit(): for a thread that blocks until the tasks
-    // that other threads are to run have ended. What is queued gets it.
+    /// Allows one thread more than max_threads, until lower_limit(), and starts it if work is
+    /// queued. For a thread that blocks until tasks have ended that other threads must run.
     void raise_limit() noexcept;
+    /// Ends a raise_limit().
     void lower_limit() noexcept;
 
-    // Takes nothing more, runs what is queued, joins all threads. Again: waits for the same.
-    // Blocks: until the last thread has ended.
-    // Requires: not called on a thread of the pool; terminates otherwise.
+    /// Refuses further work, runs what is queued, and joins all threads. A second call waits for
+    /// the same.
+    /// Blocks: until the last thread has ended.
+    /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
     void finish() noexcept;
 
-    // Snapshots: all threads, those without work, and what waits for a thread.
+    /// Returns the number of threads, a snapshot.
     unsigned threads() const noexcept { return under_lock(threads_); }
+    /// Returns the number of idle threads, a snapshot.
     unsigned idle() const noexcept { return under_lock(idle_count_); }
+    /// Returns the number of queued runnables, a snapshot.
     std::size_t queued() const noexcept { return under_lock(queued_); }
 
 private:
@@ -93,8 +101,9 @@ private:
     using word = typename Platform::template atomic<futex_word>;
     using lock_word = lock_bits<Platform, futex_word>;
 
+    static constexpr std::int64_t max_ns = (std::numeric_limits<std::int64_t>::max)();
     static constexpr futex_word awake = 0;
-    static constexpr futex_word asleep = 1; // on the list of those who are idle
+    static constexpr futex_word asleep = 1; // on the list of idle threads
 
     struct worker {
         worker(basic_blocking_pool& of, unsigned number, runnable& first) noexcept
@@ -106,61 +115,52 @@ private:
         word state{awake}; // changed under the lock
 
         // Under the lock:
-        var<runnable*> work; // what it is to run; nullptr: to leave
+        var<runnable*> work; // what it must run; nullptr: it must leave
         var<worker*> newer{nullptr};
         var<worker*> older{nullptr};
     };
-
-    // The pool whose thread this is.
-    struct home {
+    // The pool that the calling thread belongs to.
+    struct thread_role {
         const void* pool = nullptr;
     };
-
     void lock() const noexcept { lock_word::acquire(lock_); }
     void unlock() const noexcept { lock_word::release(lock_); }
-
     template <class T> T under_lock(const var<T>& member) const noexcept {
         lock();
         const T copy = member;
         unlock();
         return copy;
     }
-
-    // With the lock, and without it afterwards where it returns true: a thread has `r`.
+    // Called with the lock. Returns true if a thread has `r`, and has then released the lock.
     bool run_now(runnable& r, std::error_code& why) noexcept;
     std::error_code start(runnable& r) noexcept;
-
     // With the lock.
-    unsigned limit() const noexcept { return options_.max_threads + extra_; }
+    unsigned limit() const noexcept { return options_.max_threads + extra_threads_; }
     void make_idle(worker& w) noexcept;
     void make_busy(worker& w, runnable* work) noexcept;
-
-    // The threads' own.
+    // Called by the threads of the pool.
     static void run(void* self) noexcept;
     runnable* next(worker& self) noexcept;
     void leave(worker& self) noexcept;
 
-    // When a thread that becomes idle now is to leave.
+    // Returns when a thread that becomes idle now must leave.
     deadline idle_end() const noexcept {
         const std::int64_t now = Platform::now();
-        return stay_ > forever - now ? deadline::never() : deadline::at_ns(now + stay_);
+        return idle_ns_ > max_ns - now ? deadline::never() : deadline::at_ns(now + idle_ns_);
     }
 
-    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
-
     const options options_;
-    const std::int64_t stay_; // options_.keep_alive
+    const std::int64_t idle_ns_; // options_.keep_alive
     mutable word lock_{0};
-    word changed_{0}; // changed under the lock when finish() should look again
-
+    word changed_{0}; // changed under the lock when finish() must look again
     // Under the lock:
     detail::run_list queue_;
     var<std::size_t> queued_{0};
-    var<worker*> idle_{nullptr}; // the newest; the others hang on its `older`
+    var<worker*> idle_{nullptr}; // the newest; `older` links the rest
     var<unsigned> idle_count_{0};
-    var<unsigned> threads_{0}; // those that have not left
-    var<unsigned> started_{0}; // ever
-    var<unsigned> extra_{0};   // above max_threads
+    var<unsigned> threads_{0};       // those that have not left
+    var<unsigned> started_{0};       // ever
+    var<unsigned> extra_threads_{0}; // above max_threads
     var<worker*> left_{nullptr};
     var<bool> joining_{false}; // a finish() has taken `left_`
     var<bool> closed_{false};
@@ -218,10 +218,10 @@ bool basic_blocking_pool<Platform, Thread>::run_now(runnable& r, std::error_code
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
     lock();
-    extra_ = extra_ + 1;
+    extra_threads_ = extra_threads_ + 1;
     if (runnable* const first = queue_.pop()) {
         if (start(*first)) {
-            queue_.push_front(*first); // for the next that is free
+            queue_.push_front(*first); // for the next thread that becomes free
         } else {
             queued_ = queued_ - 1;
         }
@@ -232,7 +232,7 @@ void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::lower_limit() noexcept {
     lock();
-    extra_ = extra_ - 1;
+    extra_threads_ = extra_threads_ - 1;
     unlock();
 }
 
@@ -266,7 +266,7 @@ void basic_blocking_pool<Platform, Thread>::make_idle(worker& w) noexcept {
     }
     idle_ = &w;
     idle_count_ = idle_count_ + 1;
-    // Order: relaxed; read and written under the lock, but for the look before a sleep.
+    // Order: relaxed; read and written under the lock, except by the futex wait.
     w.state.store(asleep, std::memory_order_relaxed);
 }
 
@@ -284,7 +284,7 @@ void basic_blocking_pool<Platform, Thread>::make_busy(worker& w, runnable* work)
     }
     idle_count_ = idle_count_ - 1;
     w.work = work;
-    // Order: relaxed; who sleeps takes the lock before it reads what it is woken for.
+    // Order: relaxed; the sleeper acquires the lock before it reads its work.
     w.state.store(awake, std::memory_order_relaxed);
 }
 
@@ -293,13 +293,13 @@ void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
     worker& mine = *static_cast<worker*>(self);
     basic_blocking_pool& pool = mine.pool;
     Thread::name_this(pool.options_.name, "-b", mine.index);
-    Platform::template local<home>().pool = &pool;
+    Platform::template local<thread_role>().pool = &pool;
     for (runnable* r = mine.work; r != nullptr; r = pool.next(mine)) {
         r->run.wake(); // the last touch of *r
     }
 }
 
-// What to run next; nullptr: this thread has left.
+// Returns what to run next, or nullptr if the thread has left the pool.
 template <class Platform, class Thread>
 runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     lock();
@@ -308,7 +308,7 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         unlock();
         return r;
     }
-    if (!closed_ && stay_ > 0 && threads_ <= limit()) {
+    if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
         make_idle(self);
         unlock();
         const deadline end = idle_end();
@@ -329,8 +329,8 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     return nullptr;
 }
 
-// Called with the lock, returns without it. The thread that left before may be on its last steps
-// still, or in the destructors of what is local to it.
+// Called with the lock, returns without it. The thread that left before may still be in its last
+// steps, or in the destructors of its thread-local objects.
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     worker* const before = left_;
@@ -338,8 +338,8 @@ void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     threads_ = threads_ - 1;
     const bool last = closed_ && threads_ == 0;
     if (last) {
-        // Order: relaxed; under the lock. Who read the old number is woken below, or finds the new
-        // one before it sleeps.
+        // Order: relaxed; under the lock. A finish() that read the old number is woken below, or
+        // finds the new one before it sleeps.
         changed_.fetch_add(1, std::memory_order_relaxed);
     }
     unlock();
@@ -354,8 +354,8 @@ void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
 
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::finish() noexcept {
-    if (Platform::template local<home>().pool == this) {
-        detail::fatal("blocking_pool", this, "finished on one of its own threads");
+    if (Platform::template local<thread_role>().pool == this) {
+        detail::fatal("blocking_pool", this, "finish() was called on one of its own threads");
     }
     lock();
     closed_ = true;
@@ -391,6 +391,7 @@ void basic_blocking_pool<Platform, Thread>::finish() noexcept {
     futex_wake<Platform>(&changed_, 0x7fffffff);
 }
 
+/// The pool of a program.
 using blocking_pool = basic_blocking_pool<native_platform>;
 
 } // namespace bide::inline BIDE_ABI

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_CHROME_TRACE_HPP
 #define BIDE_SCHED_CHROME_TRACE_HPP
 
@@ -19,53 +20,61 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Keeps what the workers of one scheduler do, and writes it as a Chrome trace, the JSON that
-// ui.perfetto.dev, chrome://tracing and others show: a row for each worker with its runs, by the
-// names of the tasks, its sleeps, and its thefts. A run that was blocked while another thread ran
-// its worker stands in a row below. Workers do not wait for each other here.
-//
-//   bide::chrome_trace trace("trace.json");
-//   bide::scheduler s({.trace = &trace});
+/// Records what the workers of one scheduler do, and writes it as a Chrome trace, the JSON that
+/// ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row, with the runs
+/// of tasks by their names, the sleeps and the steals. If another thread ran the worker while a run
+/// was blocked, that run stands in a row below. Workers do not wait for each other here.
+/// \code
+/// bide::chrome_trace trace("trace.json");
+/// bide::scheduler s({.trace = &trace});
+/// \endcode
 class chrome_trace final : public trace_sink {
 public:
-    // Keeps the first so many events of each worker, at 40 bytes each.
+    /// Records the first `max_events` events of each worker, at 32 bytes each. If `path` is not
+    /// empty, the destructor writes to it.
     explicit chrome_trace(std::string path = {},
                           std::size_t max_events = std::size_t{1} << 18) noexcept
         : path_(std::move(path)), max_events_(max_events), start_(platform::now()) {}
 
-    // write() to the path, where there is one. Nobody hears whether it could.
+    /// Calls write() with the path, if there is one. An error is not reported.
     ~chrome_trace() override;
 
-    // Writes what there is so far. Any thread, any time. False: not all of it could be written.
-    // Requires: the tasks' names are still there; literals are.
+    /// Writes the events so far. Returns false if not all of them could be written.
+    /// Requires: the tasks' names are still valid; string literals always are.
+    /// Thread safety: any thread may call it at any time.
     bool write(std::FILE* to) noexcept;
+    /// \overload
     bool write(const char* path) noexcept;
 
-    // Events that there was no room or no memory for: those after a worker's first max_events.
+    /// Returns the number of events that were not recorded: those after a worker's first
+    /// max_events, and those for which there was no memory.
     std::uint64_t dropped() noexcept;
 
+    /// Records a run. See trace_sink.
     void ran(unsigned worker, const char* task, std::int64_t begin,
              std::int64_t end) noexcept override {
-        record(worker, {begin, end, task, 0, what::run, 0});
+        record(worker, {begin, end, task, 0, event_kind::run, 0});
     }
+    /// Records a sleep. See trace_sink.
     void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
-        record(worker, {begin, end, nullptr, 0, what::park, 0});
+        record(worker, {begin, end, nullptr, 0, event_kind::park, 0});
     }
+    /// Records a steal. See trace_sink.
     void stole(unsigned worker, unsigned count, std::int64_t at) noexcept override {
-        record(worker, {at, at, nullptr, count, what::theft, 0});
+        record(worker, {at, at, nullptr, count, event_kind::theft, 0});
     }
 
 private:
     using platform = native_platform;
     using lock = lock_bits<platform, std::uint32_t>;
 
-    enum class what : std::uint16_t { run, park, theft };
+    enum class event_kind : std::uint16_t { run, park, theft };
     struct event {
         std::int64_t begin;
         std::int64_t end;
         const char* name;
         std::uint32_t count;
-        what kind;
+        event_kind kind;
         std::uint16_t row;
     };
 
@@ -75,15 +84,15 @@ private:
         chunk* next;
     };
 
-    static constexpr unsigned max_rows = 14; // the last one takes what overlaps still
+    static constexpr unsigned max_rows = 14; // the last row takes all that overlaps still
 
-    struct alignas(cache_line_pair) lane {
-        lane() noexcept = default;
-        lane(const lane&) = delete;
-        lane& operator=(const lane&) = delete;
-        ~lane();
+    struct alignas(cache_line_pair) worker_log {
+        worker_log() noexcept = default;
+        worker_log(const worker_log&) = delete;
+        worker_log& operator=(const worker_log&) = delete;
+        ~worker_log();
 
-        platform::atomic<std::uint32_t> word{0}; // the lock's
+        platform::atomic<std::uint32_t> word{0}; // the lock
         // Under the lock; events are only added.
         unsigned worker = 0;
         unsigned rows = 0;
@@ -91,7 +100,7 @@ private:
         chunk* last = nullptr;
         std::size_t kept = 0;
         std::uint64_t dropped = 0;
-        std::array<std::int64_t, max_rows> row_ends{}; // of each row's latest event
+        std::array<std::int64_t, max_rows> row_ends{}; // the end of each row's latest event
     };
 
     struct output {
@@ -100,36 +109,36 @@ private:
     };
 
     void record(unsigned worker, event e) noexcept;
-    static bool keep(lane& l, event e, std::size_t most) noexcept;
-    static std::uint16_t row_of(lane& l, const event& e) noexcept;
-    void write_lane(output& out, lane& l) noexcept;
+    static bool keep(worker_log& l, event e, std::size_t most) noexcept;
+    static std::uint16_t row_of(worker_log& l, const event& e) noexcept;
+    void write_log(output& out, worker_log& l) noexcept;
     void write_event(output& out, const event& e, unsigned worker) noexcept;
     void write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept;
     static void write_row_name(output& out, unsigned worker, unsigned row) noexcept;
 
-    // The worker's number, for its first row.
+    // The identifier of a row: that of the first row is the worker's number.
     static unsigned tid(unsigned worker, unsigned row) noexcept { return worker + (row << 20); }
 
     const std::string path_;
     const std::size_t max_events_;
     const std::int64_t start_;
-    detail::growing_table<lane, platform> lanes_; // by worker
-    platform::atomic<std::uint64_t> homeless_{0}; // events for which there was no lane
+    detail::growing_table<worker_log, platform> logs_; // by worker
+    platform::atomic<std::uint64_t> unrecorded_{0};    // events for which no log could be made
 };
 
-// ---- Keeping
+// ---- Recording
 
-inline chrome_trace::lane::~lane() {
+inline chrome_trace::worker_log::~worker_log() {
     while (first != nullptr) {
         delete std::exchange(first, first->next);
     }
 }
 
 inline void chrome_trace::record(unsigned worker, event e) noexcept {
-    lane* const l = lanes_.make(worker);
+    worker_log* const l = logs_.make(worker);
     if (l == nullptr) {
         // Order: relaxed; a count.
-        homeless_.fetch_add(1, std::memory_order_relaxed);
+        unrecorded_.fetch_add(1, std::memory_order_relaxed);
         return;
     }
     lock::acquire(l->word);
@@ -140,7 +149,7 @@ inline void chrome_trace::record(unsigned worker, event e) noexcept {
     lock::release(l->word);
 }
 
-inline bool chrome_trace::keep(lane& l, event e, std::size_t most) noexcept {
+inline bool chrome_trace::keep(worker_log& l, event e, std::size_t most) noexcept {
     if (l.kept >= most) {
         return false;
     }
@@ -160,22 +169,22 @@ inline bool chrome_trace::keep(lane& l, event e, std::size_t most) noexcept {
     return true;
 }
 
-// Events come when they have ended. One that began before the last one of its row ended is that of
-// a thread that came back to a worker which another ran meanwhile.
-inline std::uint16_t chrome_trace::row_of(lane& l, const event& e) noexcept {
+// Events come when they have ended. An event that began before the end of the row's last event
+// belongs to a thread that returned to a worker which another thread ran meanwhile.
+inline std::uint16_t chrome_trace::row_of(worker_log& l, const event& e) noexcept {
     unsigned row = 0;
     while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
         ++row;
     }
-    l.row_ends[row] = std::max(l.row_ends[row], e.end);
-    l.rows = std::max(l.rows, row + 1);
+    l.row_ends[row] = (std::max)(l.row_ends[row], e.end);
+    l.rows = (std::max)(l.rows, row + 1);
     return static_cast<std::uint16_t>(row);
 }
 
 inline std::uint64_t chrome_trace::dropped() noexcept {
     // Order: relaxed; a count.
-    std::uint64_t all = homeless_.load(std::memory_order_relaxed);
-    lanes_.each([&all](lane& l) noexcept {
+    std::uint64_t all = unrecorded_.load(std::memory_order_relaxed);
+    logs_.each([&all](worker_log& l) noexcept {
         lock::acquire(l.word);
         all += l.dropped;
         lock::release(l.word);
@@ -203,15 +212,15 @@ inline bool chrome_trace::write(const char* path) noexcept {
 inline bool chrome_trace::write(std::FILE* to) noexcept {
     output out{to, "\n"};
     std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", to);
-    lanes_.each([this, &out](lane& l) noexcept { write_lane(out, l); });
+    logs_.each([this, &out](worker_log& l) noexcept { write_log(out, l); });
     std::fprintf(to, "\n],\"otherData\":{\"dropped\":%llu}}\n",
                  static_cast<unsigned long long>(dropped()));
     return std::fflush(to) == 0 && std::ferror(to) == 0;
 }
 
-inline void chrome_trace::write_lane(output& out, lane& l) noexcept {
+inline void chrome_trace::write_log(output& out, worker_log& l) noexcept {
     lock::acquire(l.word);
-    const chunk* from = l.first; // what is there now stays as it is
+    const chunk* from = l.first; // events that are there do not change
     const std::size_t all = l.kept;
     const unsigned rows = l.rows;
     const unsigned worker = l.worker;
@@ -240,27 +249,27 @@ inline void chrome_trace::write_row_name(output& out, unsigned worker, unsigned 
 
 inline void chrome_trace::write_event(output& out, const event& e, unsigned worker) noexcept {
     std::fprintf(out.to, "%s{\"ph\":\"%s\",\"pid\":1,\"tid\":%u,\"name\":",
-                 std::exchange(out.separator, ",\n"), e.kind == what::theft ? "i" : "X",
+                 std::exchange(out.separator, ",\n"), e.kind == event_kind::theft ? "i" : "X",
                  tid(worker, e.row));
     switch (e.kind) {
-    case what::run:
+    case event_kind::run:
         detail::write_quoted(out.to, e.name != nullptr ? e.name : "unnamed");
         std::fputs(",\"cat\":\"run\"", out.to);
         break;
-    case what::park: std::fputs("\"parked\",\"cat\":\"park\"", out.to); break;
-    case what::theft:
+    case event_kind::park: std::fputs("\"parked\",\"cat\":\"park\"", out.to); break;
+    case event_kind::theft:
         std::fprintf(out.to, "\"stole\",\"cat\":\"steal\",\"s\":\"t\",\"args\":{\"count\":%u}",
                      static_cast<unsigned>(e.count));
         break;
     }
     write_ns(out.to, "ts", e.begin - start_);
-    if (e.kind != what::theft) {
+    if (e.kind != event_kind::theft) {
         write_ns(out.to, "dur", e.end - e.begin);
     }
     std::fputc('}', out.to);
 }
 
-// In microseconds, as the format has it.
+// Writes a time in microseconds, the unit of the format.
 inline void chrome_trace::write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept {
     const auto time = static_cast<unsigned long long>(std::max(ns, std::int64_t{0}));
     std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DRIVER_HPP
 #define BIDE_SCHED_DRIVER_HPP
 
-// What an idle worker of a scheduler does where the system has more to wait for than threads: it
-// sits in a driver, which waits for the system and for a wake at the same time, and hands over what
-// became ready. sched/epoll_driver.hpp is one.
+/// \file
+/// A driver is what an idle worker of a scheduler sleeps in if it is to wait for the operating
+/// system as well as for a wake. It hands over the operations that became ready.
+/// sched/epoll_driver.hpp is one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -18,50 +20,57 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// The interface of a driver.
 class driver {
 public:
-    // What one wait() hands over at most, so that tasks and timers get their turn.
+    /// The most operations that one wait() hands over, so that tasks and timers get their turn.
     static constexpr unsigned max_completions = 256;
 
     driver(const driver&) = delete;
     driver& operator=(const driver&) = delete;
     virtual ~driver() = default;
 
-    // Waits until something is ready, wake() was called, or the deadline has passed (with
-    // deadline::poll() it only looks). Hands over what is ready, max_completions at most, by
-    // publishing its waits or running its wakers with no lock held, and says how many. What is left
-    // over is the next call's; what is always ready does not keep the rest out.
-    // Blocks: until then. A coroutine without any executor runs inside.
-    // Requires: one thread at a time, and not from inside itself. Each call comes after the last.
+    /// Waits until an operation is ready, wake() was called, or the deadline has passed. With
+    /// deadline::poll() it does not wait. Hands over at most max_completions ready operations, by
+    /// publishing their waits or running their wakers without a lock. The next call hands over the
+    /// rest. An operation that is always ready does not starve the rest.
+    /// Blocks: until then. A coroutine that has no executor runs inside this call.
+    /// Returns: how many operations were handed over.
+    /// Requires: one thread at a time calls it, not from inside of wait(). Each call happens after
+    /// the previous one.
     virtual unsigned wait(deadline until) noexcept = 0;
 
-    // Ends the wait() that is going on, or the next one. Several count once. Any thread.
-    // Order: what was done before is seen by who called that wait().
+    /// Ends the wait() that is going on, or the next one. Several calls count once.
+    /// Memory order: what was done before is visible after the wait() that this call ended.
+    /// Thread safety: any thread may call it.
     virtual void wake() noexcept = 0;
 
-    // While one lives, some thread calls wait() again and again. A scheduler has one from its
-    // construction until its shutdown.
+    /// While an attachment lives, a thread calls wait() again and again. A scheduler has one from
+    /// its construction until its shutdown.
     class [[nodiscard]] attachment {
     public:
-        // Throws: std::system_error (device_or_resource_busy) if the driver has one already.
+        /// Attaches to the driver.
+        /// Throws: std::system_error (device_or_resource_busy) if the driver has an attachment.
         explicit attachment(driver& to) : to_(to) {
             state seen = state::free;
-            // Order: acquire [D3]; the last attachment has ended. Failure: relaxed; it has not.
+            // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed;
+            // it has not.
             if (!to.state_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
-                BIDE_THROW(
-                    std::system_error(std::make_error_code(std::errc::device_or_resource_busy),
-                                      "bide: a driver is attached already"));
+                BIDE_THROW(std::system_error(
+                    std::make_error_code(std::errc::device_or_resource_busy),
+                    "bide: the driver is attached to another scheduler; end that first"));
             }
         }
         attachment(const attachment&) = delete;
         attachment& operator=(const attachment&) = delete;
-        // Ends the operations that still wait, with errc::closed. No wait() is going on.
+        /// Ends the operations that still wait, with errc::closed.
+        /// Requires: no thread is in wait().
         ~attachment() {
             // Order: relaxed; detached() synchronizes with the operations.
             to_.state_.store(state::ending, std::memory_order_relaxed);
             to_.detached();
-            // Order: release [D3]; the next attachment comes after all that.
+            // Order: release [driver.attach]; the next attachment comes after all that.
             to_.state_.store(state::free, std::memory_order_release);
         }
 
@@ -70,9 +79,11 @@ public:
     };
 
 protected:
+    /// Constructs a driver without an attachment.
     driver() noexcept = default;
 
-    // There is an attachment. An operation that would wait for ever without one fails.
+    /// Returns true if there is an attachment. Without one, an operation that would wait for ever
+    /// must fail.
     bool is_attached() const noexcept {
         // Order: relaxed; detached() finds the operations that were queued before.
         return state_.load(std::memory_order_relaxed) == state::attached;
@@ -81,32 +92,35 @@ protected:
 private:
     enum class state : unsigned char { free, attached, ending };
 
-    // The attachment has ended, is_attached() is false: ends what waits with errc::closed.
+    /// Called when the attachment has ended and is_attached() is false. Must end what waits, with
+    /// errc::closed.
     virtual void detached() noexcept {}
 
     native_platform::atomic<state> state_{state::free};
 };
 
-// What an operation of a driver gives as a result: nothing, an errc (stopped, timeout, closed), or an
-// error of the system's.
+/// The result of an operation of a driver: nothing; an errc (stopped, timeout, closed); or an error
+/// of the system.
 using io_result = result<void, std::error_code>;
 
-// What it gives as a value: it throws the error instead. An async_op<io_done> has the steps of an
-// async_op<io_result>.
+/// The value of such an operation, which throws the error instead. An async_op<io_done> does the
+/// same as an async_op<io_result>.
 struct io_done {};
+/// The result that stands for an io_done.
 template <> struct as_result<io_done> {
-    using type = io_result;
+    using type = io_result; ///< the result
 };
 
-// For drivers: where an operation keeps the system's error until it is collected; 0: none.
+/// For drivers: where an operation keeps the system's error until it is collected.
 struct io_payload {
-    int error = 0;
+    int error = 0; ///< the system's error number, or 0
 };
+/// The payload of a wait with an io_result.
 template <> struct wait_payload<io_result> {
-    using type = io_payload;
+    using type = io_payload; ///< the payload
 };
 
-// For drivers: the outcome of such an operation.
+/// For drivers: returns the result of such an operation.
 inline io_result collect_io(const wait_target& t, wait_status what) noexcept {
     if (what != wait_status::granted) {
         return unexpected{make_error_code(errc_of(what))};

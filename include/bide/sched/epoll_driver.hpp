@@ -1,23 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_EPOLL_DRIVER_HPP
 #define BIDE_SCHED_EPOLL_DRIVER_HPP
 
-// Coroutines that wait for files: Linux's epoll(7), with an eventfd(2) for the wake. Empty elsewhere.
+// Lets coroutines wait for files, by Linux's epoll(7), and an eventfd(2) for the wake
+// (detail/epoll_set.hpp). Empty on other systems.
 //
-// Each file that was waited for has an entry, found by its number: a lock, a queue for each
-// direction, and what the kernel was asked to look for.
+// Each file that was waited for has an entry, found by its descriptor: a lock, a queue for each
+// direction, and what the kernel was asked for.
 //
-//   armed      what the kernel looks for in the name of those who wait; nothing where nobody does
-//   arming     counts the askings; each event carries the number of the one it answers
-//   known      the kernel had the file in its set when last asked
+//   armed        the events that the kernel looks for on behalf of the waiters; 0 if none waits
+//   generation   the number of requests so far; each event carries that of its request
+//   registered   the kernel had the file in its set at the last request
 //
-// The kernel is asked for one event (EPOLLONESHOT) when somebody comes to wait for what it does not
-// look for yet, and again when an event leaves somebody waiting. Asking looks at the file afresh, so
-// nothing is lost between an event and the next asking; an event that answers an older asking is
-// dropped. While nobody waits, nothing is believed about the number: a file may have been closed
-// and another one got it, which the next asking finds out (ENOENT). A wait that was cancelled leaves
-// at most one event that nobody takes.
-//
-// The wake is detail/epoll_set.hpp's.
+// The driver requests one event (EPOLLONESHOT) when a waiter comes for an event that is not armed,
+// and again when an event leaves waiters in the queues. A request makes the kernel look at the file
+// afresh, so nothing is lost between an event and the next request. An event that answers an older
+// request is dropped. While no waiter is queued, the driver assumes nothing about the descriptor:
+// the file may have been closed, and another file may have the same descriptor. The next request
+// finds that out (ENOENT). A wait that was cancelled leaves at most one event for which there is no
+// waiter.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -46,41 +47,46 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// A driver for files, sockets and pipes.
 template <class Platform = native_platform> class basic_epoll_driver final : public driver {
     using node = basic_waiter<Platform>;
 
 public:
-    // Throws: std::system_error when the system has no more files or memory for it.
+    /// Makes the epoll set and the eventfd.
+    /// Throws: std::system_error if the system has no more descriptors or memory.
     basic_epoll_driver() {}
-    // Requires: nothing waits for a file, no wait() or wake() is going on, no attachment is left.
+    /// Closes both.
+    /// Requires: no coroutine waits for a file, no wait() or wake() is going on, and there is no
+    /// attachment.
     ~basic_epoll_driver() override;
 
-    // Waits until the file can be read without waiting, is at its end, or has an error or a hang-up;
-    // at once where that is so already, as it always is of regular files. Any number of coroutines
-    // may wait for the same file: all that wait are let through. What one was let through for
-    // another may have taken, so the file is best non-blocking.
-    // Throws: std::system_error with the system's error where it is no file or there is no memory to
-    // wait; with resource_deadlock_would_occur where it would wait and no scheduler runs the driver;
-    // as other waits; closed_error after forget() or the scheduler's shutdown. as_result() gives the
-    // error as a std::error_code.
-    // A file that is waited for is closed after forget().
+    /// Waits until a read of the file would not block: there is data, the file is at its end, or it
+    /// has an error or a hang-up. Does not wait if that is so already; it always is for a regular
+    /// file. Several coroutines may wait for the same file: an event lets all of them through. One
+    /// of them may have read the data before another reads, so the file should be non-blocking.
+    /// Call forget() before the file is closed.
+    /// Throws: std::system_error with the system's error if `fd` is no open file or if there is no
+    /// memory to wait; with resource_deadlock_would_occur if it would wait and no scheduler runs
+    /// the driver. closed_error after forget() or the scheduler's shutdown. Otherwise as other
+    /// waits. as_result() returns the error as a std::error_code.
     basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
         return async_wait<readable>(fd);
     }
 
-    // The same for writing.
+    /// The same, for writing.
     basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
         return async_wait<writable>(fd);
     }
 
-    // Ends all waits for the file with errc::closed; to be called before the file is closed, if
-    // somebody may wait for it. Who comes after waits again.
+    /// Ends all waits for the file with errc::closed. Must be called before the file is closed, if
+    /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
     void forget(int fd) noexcept;
 
-    // To the nanosecond where the kernel can (5.11), else to the next millisecond, never early.
+    /// See driver. Waits to the nanosecond if the kernel can (Linux 5.11), otherwise to the next
+    /// millisecond, and never returns early.
     unsigned wait(deadline until) noexcept override;
 
-    // No system call unless somebody sleeps in wait().
+    /// See driver. Makes a system call only if a thread sleeps in wait().
     void wake() noexcept override { set_.wake(); }
 
 private:
@@ -98,10 +104,10 @@ private:
     struct entry {
         atomic<word> locked{0};
         // Under the lock:
-        std::uint32_t arming = 0;
+        std::uint32_t generation = 0;
         std::uint32_t armed = 0;
-        bool known = false;
-        unsigned char turn = 0; // the direction that is served first
+        bool registered = false;
+        unsigned char first_direction = 0; // which direction is served first
         basic_waiter_queue<Platform> queues[2];
 
         std::uint32_t wanted() const noexcept {
@@ -136,23 +142,25 @@ private:
     static unsigned take(basic_waiter_queue<Platform>& from, unsigned most, wake_list& to) noexcept;
 
     static bool has_passed(deadline until) noexcept {
-        const std::int64_t end = until.steady_ns(); // on another clock, not before now: so first
+        const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
         return !until.is_never() && Platform::now() >= end && !until.is_early();
     }
 
     detail::epoll_set<Platform> set_;
     detail::growing_table<entry, Platform> entries_;
-    atomic<word> made_{0}; // entries, and once for each end of an attachment
+    atomic<word> made_{0}; // counts entries and ends of attachments
 
-    // Of the thread in wait(): events of which those from next_ on are to be handed over yet.
+    // Only the thread in wait() uses these: events, of which those from next_ on are still to be
+    // handed over.
     unsigned next_ = 0;
     unsigned count_ = 0;
     epoll_event events_[max_completions];
 };
 
+/// The driver of a program.
 using epoll_driver = basic_epoll_driver<>;
 
-// ---- The life of the driver
+// ---- Destruction
 
 template <class Platform> basic_epoll_driver<Platform>::~basic_epoll_driver() {
     unsigned long long waiting = 0;
@@ -169,9 +177,10 @@ template <class Platform> basic_epoll_driver<Platform>::~basic_epoll_driver() {
     }
 }
 
-// ---- Those who wait for files
+// ---- Waiters
 
-// nullptr: `error` says why. Of a number that is no file's, no entry is made.
+// Returns the entry of `fd`. Makes no entry for a number that is no open file: returns nullptr and
+// sets `error`.
 template <class Platform>
 auto basic_epoll_driver<Platform>::entry_for(int fd, int& error) noexcept -> entry* {
     entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
@@ -181,7 +190,8 @@ auto basic_epoll_driver<Platform>::entry_for(int fd, int& error) noexcept -> ent
         } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
             error = ENOMEM;
         } else {
-            // Order: acq_rel [D4]; detached() finds the entry, or its waits find that it came first.
+            // Order: acq_rel [driver.detach]; detached() finds the entry, or the waits of the entry
+            // find that detached() came first.
             made_.fetch_add(1, std::memory_order_acq_rel);
         }
     }
@@ -213,12 +223,12 @@ bool basic_epoll_driver<Platform>::enqueue(const wait_target& t, node& w) noexce
     if (what == wait_status::waiting && (!attached || (e.armed & events_of[D]) == 0)) {
         const int error = attached ? self.arm(fd_of(t), e, e.wanted() | events_of[D]) : EDEADLK;
         if (error != 0) {
-            if (!w.claim()) { // its choice fell on another wait, so it need not even queue
+            if (!w.claim()) { // another wait of its select has won
                 lock::release(e.locked);
                 return false;
             }
             w.commit();
-            error_of(t) = error == EPERM ? 0 : error; // the kernel refuses what is always ready
+            error_of(t) = error == EPERM ? 0 : error; // EPERM: the file is always ready
             what = wait_status::granted;
         }
     }
@@ -255,16 +265,16 @@ template <class Platform> void basic_epoll_driver<Platform>::forget(int fd) noex
         queue.pop_all(gone);
     }
     e->armed = 0;
-    if (e->known) {
+    if (e->registered) {
         set_.remove(fd);
-        e->known = false;
+        e->registered = false;
     }
     lock::release(e->locked);
     gone.publish(wait_status::closed);
 }
 
 template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept {
-    // Order: acq_rel [D4]; see entry_for().
+    // Order: acq_rel [driver.detach]; see entry_for().
     made_.fetch_add(1, std::memory_order_acq_rel);
     wake_list gone;
     entries_.each([&gone](entry& e) noexcept {
@@ -278,16 +288,17 @@ template <class Platform> void basic_epoll_driver<Platform>::detached() noexcept
     gone.publish(wait_status::closed);
 }
 
-// Under the entry's lock: asks for one event of those. Returns the system's error.
+// Under the entry's lock: requests one event of `wanted`. Returns the system's error.
 template <class Platform>
 int basic_epoll_driver<Platform>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
-    const int error = set_.ask(fd, e.known, wanted,
-                               std::uint64_t{e.arming + 1} << 32 | static_cast<std::uint32_t>(fd));
+    const int error =
+        set_.request(fd, e.registered, wanted,
+                     std::uint64_t{e.generation + 1} << 32 | static_cast<std::uint32_t>(fd));
     if (error != 0) {
         return error;
     }
     e.armed = wanted;
-    ++e.arming;
+    ++e.generation;
     return 0;
 }
 
@@ -298,7 +309,7 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::wait(deadline u
         bool woken = false;
         if (next_ == count_) {
             next_ = 0;
-            woken = set_.look(until, events_, max_completions, count_);
+            woken = set_.fetch(until, events_, max_completions, count_);
         }
         const unsigned handed = hand_over();
         if (handed != 0 || woken || has_passed(until)) {
@@ -321,7 +332,7 @@ template <class Platform> unsigned basic_epoll_driver<Platform>::hand_over() noe
     return handed;
 }
 
-// Takes out whom the event lets through, `most` of them. Says how many.
+// Removes the waiters that the event lets through, at most `most`. Returns their number.
 template <class Platform>
 unsigned basic_epoll_driver<Platform>::serve(const epoll_event& told, unsigned most,
                                              wake_list& ready, wake_list& gone) noexcept {
@@ -329,10 +340,10 @@ unsigned basic_epoll_driver<Platform>::serve(const epoll_event& told, unsigned m
     entry& e = *entries_.find(fd);
     unsigned taken = 0;
     lock::acquire(e.locked);
-    if (told.data.u64 >> 32 == e.arming) {
+    if (told.data.u64 >> 32 == e.generation) {
         e.armed = 0;
-        e.turn ^= 1; // neither keeps the other out
-        for (const unsigned way : {unsigned{e.turn}, e.turn ^ 1u}) {
+        e.first_direction ^= 1; // so that neither direction starves the other
+        for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
             if ((told.events & (events_of[way] | always)) != 0) {
                 taken += take(e.queues[way], most - taken, ready);
             }

@@ -1,51 +1,54 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_FORK_DEQUE_HPP
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
-// The forks of one thread that have not been joined yet: a stack of jobs, the younger half of which
-// is nobody's business but its owner's. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy,
-// Nieplocha, "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a
-// push or pop of the owner's own half is one relaxed load and a compare, with no fence.)
+// The forks of one thread that were not joined yet: a stack of jobs. Its younger part is private to
+// the owner. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy, Nieplocha, "Scalable Work
+// Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a push or pop in the private
+// part is one relaxed load and a compare, without a fence.)
 //
 // The job of the fork at depth i is in slot i:
 //
 //   0            top              split              bottom
-//   |   stolen    |  public: to be had |  private: the owner's |  free
+//   |   stolen    |    public       |     private      |  free
 //
-//   top     the next job to be had. A thief moves it up by one, by CAS.
-//   split   where the private jobs begin. The owner alone moves it: up to publish, down to take back.
+//   top     the next job to steal. A thief moves it up by one, by CAS.
+//   split   the first private job. Only the owner moves it: up to publish, down to take back.
 //   (top above split, split above bottom: never)
 //
-// `range_` is top and split in one word, `bottom_` is the owner's alone. Slot i is written again
-// only after its job has ended, so a thief reads it after its CAS [O1]; what it read of top and
-// split before may be as old as it likes.
+// `range_` is top and split in one word; only the owner uses `bottom_`. Slot i is written again
+// only after its job has ended. So a thief reads the slot after its CAS [fork_deque.publish]; the
+// top and split that it read before may be old.
 //
-// What tells the owner to look at `range_` is `limit_`: jobs from there on are private, and pushes
-// to there and pops from there need no look. It is one of
+// `limit_` tells the owner when to look at `range_`: a push to a depth at or above the limit, and a
+// pop from there, need no look. The limit is one of
 //
-//   max(split, top + 2) or more   calm. Never below split, so that what the owner does without a
-//                                 look is its own; and the two oldest jobs are looked at, and
-//                                 become public at once.
-//   asked                         above all depths: the owner's next push or pop looks.
+//   at least max(split, top + 2)  what the owner sets. It is never below split, so what the owner
+//                                 does without a look is private. It leaves the two oldest jobs to
+//                                 pushes that look, which publish them at once.
+//   requested                     above all depths: the owner's next push or pop looks.
 //
-// Only the owner writes the first kind, whoever else writes at all writes `asked`: the thief that
-// takes the last public job. So there is work to be had again before the next thief comes: the
-// owner's next push or pop publishes half of what is private.
+// Only the owner writes the first kind. The thief that takes the last public job writes
+// `requested`. So the owner's next push or pop publishes half of the private jobs, before the next
+// thief comes.
 //
-// No request is lost: at any time some job is public, none is private, or `limit_` is `asked` or
-// going to be, by the thief that has taken the last.
-//   The owner overwrites `asked` in two places. Where it publishes, something is public after that,
-//   and who takes the last of it asks after the write. Where it has found nothing to publish, it
-//   does so by an exchange: if that returns `asked`, it looks again, and sees what the thief that
-//   asked has taken [O3].
-//   A push without a look makes no first private job while nothing is public: bottom is top then,
-//   and `limit_` is at least two above that. For the owner has seen this top by the CAS with which
-//   it took back the last job, or has set it (down: reset()), or the thief that took the last has
-//   asked since.
-// A request may come late, on top of another's: that is why it is made by an exchange. What the
-// owner finds is then the end of a chain of them, and it sees what all of these have taken.
+// No request is lost: at any time some job is public, or none is private, or `limit_` is
+// `requested`, or the thief that took the last public job is about to write that. The owner
+// overwrites `requested` in two places. Where it publishes, some job is public after that, and the
+// thief that takes the last one requests after the owner's write. Where it has found nothing to
+// publish, it uses an exchange. If that returns `requested`, the owner looks again, and sees what
+// the requesting thief has taken [fork_deque.request].
 //
-// A published job is seen by a worker that announced before that it sleeps, or the one who published
-// sees its announcement: the pair [I1] in idle.hpp.
+// A push without a look makes no first private job while no job is public. At that time bottom is
+// top, and `limit_` is at least two above. For the owner has seen this top by the CAS with which it
+// took back the last job, or has set it (in reset()), or the thief that took the last job has
+// requested since.
+//
+// A request may come late, on top of another one. That is why it is made by an exchange: the owner
+// then finds the end of a chain of exchanges, and sees what all of these thieves have taken.
+//
+// The pair [idle.announce] in idle.hpp: the owner that publishes a job sees each announcement that
+// came before. A worker that announces later sees the job.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -57,68 +60,72 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// What basic_fork_deque::pop() did.
 enum class fork_pop : std::uint8_t {
-    mine,
-    mine_published, // and others were published: wake somebody
-    stolen,         // and so are all older ones
+    popped,               ///< The job was taken back.
+    popped_and_published, ///< The same, and jobs were published: wake a worker.
+    stolen,               ///< The job was stolen, and so were all older ones.
 };
 
-// `First`: jobs that it has room for before it first grows; it doubles each time.
-template <class Platform, class Job, unsigned First = 256> class basic_fork_deque {
-    static_assert(First >= 1 && First <= 1U << 16);
+/// A deque of pointers to jobs. It has room for InitialCapacity jobs at first, and doubles when it
+/// is full.
+template <class Platform, class Job, unsigned InitialCapacity = 256> class basic_fork_deque {
+    static_assert(InitialCapacity >= 1 && InitialCapacity <= 1U << 16);
 
 public:
+    /// The depth of a fork: the number of older forks.
     using depth_type = std::uint32_t;
 
-    basic_fork_deque() noexcept = default; // the first push allocates
+    /// Constructs an empty deque. The first push allocates.
+    basic_fork_deque() noexcept = default;
     basic_fork_deque(const basic_fork_deque&) = delete;
     basic_fork_deque& operator=(const basic_fork_deque&) = delete;
 
-    // ---- The owner: one thread. A fork at depth d is push(), pop(d), and where that says that the
-    // job was stolen, reset(d) after it has ended.
+    // ---- The owner: one thread. A fork at depth d is push() and pop(d), and if pop(d) says that
+    // the job was stolen, reset(d) after the job has ended.
 
-    // How many jobs are there, with those that were stolen and not reset yet. The next is pushed at
-    // that depth.
+    /// Returns the number of jobs, including those that were stolen and not reset yet. The next job
+    /// is pushed at that depth.
     depth_type depth() const noexcept { return bottom_; }
 
-    // True: something was published, wake somebody.
-    // Throws: std::bad_alloc, with nothing changed.
+    /// Pushes a job. Returns true if jobs were published: the caller wakes a worker.
+    /// Throws: std::bad_alloc, with nothing changed.
     bool push(Job& job);
 
-    // The job at depth `at`, the youngest: takes it back, unless it was stolen. Then it stays where
-    // it is, and what is pushed while it runs goes on top.
-    // Requires: at + 1 == depth().
+    /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays
+    /// where it is; jobs that are pushed while it runs go on top.
+    /// Requires: at + 1 == depth().
     fork_pop pop(depth_type at) noexcept;
 
-    // Forgets the job at depth `at`, the youngest, which was stolen.
-    // Requires: it has ended, and that happens before this. at + 1 == depth().
+    /// Removes the job at depth `at`, the youngest, which was stolen.
+    /// Requires: the job has ended, and that happens before this call. at + 1 == depth().
     void reset(depth_type at) noexcept;
 
-    // Nothing of what is here is to be had: whoever has a loop to split splits it. For the owner.
+    /// Returns true if no job is public: a loop that can be divided is divided now.
     bool wants_work() const noexcept {
         // Order: relaxed; a hint.
-        return is_bare(range_.load(std::memory_order_relaxed));
+        return has_no_public(range_.load(std::memory_order_relaxed));
     }
 
     // ---- Any thread
 
-    // The oldest job, or nullptr: none is public.
+    /// Takes the oldest public job. Returns nullptr if there is none.
     Job* steal() noexcept;
 
-    // None is public. The last look of a worker before it sleeps.
+    /// Returns true if no job is public. It is the last look of a worker before it sleeps.
     bool is_empty_to_thieves() const noexcept {
-        // Order: seq_cst [I1]; after the announcement.
-        return is_bare(range_.load(std::memory_order_seq_cst));
+        // Order: seq_cst [idle.announce]; after the announcement.
+        return has_no_public(range_.load(std::memory_order_seq_cst));
     }
 
 private:
     using word = std::uint64_t;
     using slot = typename Platform::template var<Job*>;
 
-    static constexpr depth_type asked = ~depth_type{0};
-    static constexpr depth_type open = 2; // so many of the oldest are public
+    static constexpr depth_type requested = ~depth_type{0};
+    static constexpr depth_type min_public = 2; // at least so many jobs are made public
     static constexpr word one_split = word{1} << 32;
-    static constexpr unsigned most_buffers = 32;
+    static constexpr unsigned max_buffers = 32;
 
     static constexpr word pack(depth_type top, depth_type split) noexcept {
         return word{split} << 32 | top;
@@ -129,31 +136,34 @@ private:
     static constexpr depth_type split_of(word range) noexcept {
         return static_cast<depth_type>(range >> 32);
     }
-    static constexpr bool is_bare(word range) noexcept { return top_of(range) == split_of(range); }
+    static constexpr bool has_no_public(word range) noexcept {
+        return top_of(range) == split_of(range);
+    }
 
     BIDE_NOINLINE bool push_slow(Job& job);
     BIDE_NOINLINE fork_pop pop_slow(depth_type at) noexcept;
-    depth_type due(word seen) const noexcept;
-    bool settle() noexcept;
+    depth_type publish_count(word seen) const noexcept;
+    bool rebalance() noexcept;
     BIDE_NOINLINE void grow();
 
-    // The owner's.
+    // Only the owner uses these.
     alignas(cache_line_pair) depth_type bottom_ = 0;
     depth_type capacity_ = 0;
     slot* slots_ = nullptr; // from top to bottom: jobs
     unsigned grown_ = 0;
-    std::unique_ptr<slot[]> buffers_[most_buffers]; // those too small now: a thief may look there
+    std::unique_ptr<slot[]> buffers_[max_buffers]; // the outgrown ones, too: a thief may read there
 
-    // Everybody's.
+    // Any thread uses these.
     alignas(cache_line_pair) typename Platform::template atomic<word> range_{0};
-    typename Platform::template atomic<depth_type> limit_{open};
+    typename Platform::template atomic<depth_type> limit_{min_public};
     typename Platform::template atomic<slot*> shared_slots_{nullptr};
 };
 
-template <class Platform, class Job, unsigned First>
-inline bool basic_fork_deque<Platform, Job, First>::push(Job& job) {
+template <class Platform, class Job, unsigned InitialCapacity>
+inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job) {
     const depth_type at = bottom_;
-    // Order: relaxed; what is below split is the owner's own word, and `asked` can be seen later.
+    // Order: relaxed; the owner wrote the limit last, or the value is `requested`, which may be
+    // seen later.
     if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
         return push_slow(job);
     }
@@ -162,60 +172,62 @@ inline bool basic_fork_deque<Platform, Job, First>::push(Job& job) {
     return false;
 }
 
-template <class Platform, class Job, unsigned First>
-inline fork_pop basic_fork_deque<Platform, Job, First>::pop(depth_type at) noexcept {
+template <class Platform, class Job, unsigned InitialCapacity>
+inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at) noexcept {
     // Order: relaxed; as in push().
     if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
         return pop_slow(at);
     }
     bottom_ = at;
-    return fork_pop::mine;
+    return fork_pop::popped;
 }
 
-template <class Platform, class Job, unsigned First>
-inline void basic_fork_deque<Platform, Job, First>::reset(depth_type at) noexcept {
+template <class Platform, class Job, unsigned InitialCapacity>
+inline void basic_fork_deque<Platform, Job, InitialCapacity>::reset(depth_type at) noexcept {
     bottom_ = at;
-    // Order: relaxed; while top == split no thief changes the word, and what is taken later was
-    // published later. The limit is two above this depth already: the thief that took the last
-    // public job has asked, or the owner took that back, and the limit has fitted the top since.
+    // Order: relaxed; while top == split no thief changes the word, and what is stolen later is
+    // published later. The limit is at least two above this depth: the thief that took the last
+    // public job has requested, or the owner took that job back, and has set the limit since.
     range_.store(pack(at, at), std::memory_order_relaxed);
 }
 
-template <class Platform, class Job, unsigned First>
-Job* basic_fork_deque<Platform, Job, First>::steal() noexcept {
+template <class Platform, class Job, unsigned InitialCapacity>
+Job* basic_fork_deque<Platform, Job, InitialCapacity>::steal() noexcept {
     // Order: relaxed; the CAS decides.
     word seen = range_.load(std::memory_order_relaxed);
-    while (!is_bare(seen)) {
+    while (!has_no_public(seen)) {
         const depth_type at = top_of(seen);
-        // Order: acquire [O1]; the slot, and the job. Failure relaxed: look again.
+        // Order: acquire [fork_deque.publish]; sees the slot and the job. Failure relaxed: the loop
+        // reads again.
         if (!range_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
             continue;
         }
         if (at + 1 == split_of(seen)) {
-            // Order: release [O3]; the owner that finds this, or one on top of it, finds what was
-            // taken.
-            limit_.exchange(asked, std::memory_order_release);
+            // Order: release [fork_deque.request]; the owner that reads this value, or one on top
+            // of it, sees what was taken.
+            limit_.exchange(requested, std::memory_order_release);
         }
-        // Order: acquire [O2]; at least as new as the slot, and perhaps a copy that was made since.
+        // Order: acquire [fork_deque.grow]; the buffer that held the slot when it was published, or
+        // a later copy.
         return shared_slots_.load(std::memory_order_acquire)[at];
     }
     return nullptr;
 }
 
-template <class Platform, class Job, unsigned First>
-bool basic_fork_deque<Platform, Job, First>::push_slow(Job& job) {
+template <class Platform, class Job, unsigned InitialCapacity>
+bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job) {
     if (bottom_ == capacity_) {
         grow();
     }
     slots_[bottom_] = &job;
     ++bottom_;
-    return settle();
+    return rebalance();
 }
 
-template <class Platform, class Job, unsigned First>
-fork_pop basic_fork_deque<Platform, Job, First>::pop_slow(depth_type at) noexcept {
-    // Order: relaxed; top may be old, but it is not above what is there: the CAS decides.
+template <class Platform, class Job, unsigned InitialCapacity>
+fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at) noexcept {
+    // Order: relaxed; top may be old, but it is not above the real one: the CAS decides.
     word seen = range_.load(std::memory_order_relaxed);
     while (at < split_of(seen)) {
         const depth_type top = top_of(seen);
@@ -224,55 +236,60 @@ fork_pop basic_fork_deque<Platform, Job, First>::pop_slow(depth_type at) noexcep
             return fork_pop::stolen;
         }
         const depth_type back = std::max<depth_type>(1, (split - top) / 2);
-        // Order: relaxed; what is taken back is the owner's own. Failure: look again.
+        // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop reads
+        // again.
         if (range_.compare_exchange_weak(seen, pack(top, split - back), std::memory_order_relaxed,
                                          std::memory_order_relaxed)) {
             break;
         }
     }
     bottom_ = at;
-    return settle() ? fork_pop::mine_published : fork_pop::mine;
+    return rebalance() ? fork_pop::popped_and_published : fork_pop::popped;
 }
 
-// How many of the private jobs are to be published: half of them if fewer than `open` are public,
-// and what these lack.
-template <class Platform, class Job, unsigned First>
-auto basic_fork_deque<Platform, Job, First>::due(word seen) const noexcept -> depth_type {
+// How many of the private jobs to publish: half of them, rounded up, if fewer than `min_public` are
+// public, and at least as many as are missing to that number.
+template <class Platform, class Job, unsigned InitialCapacity>
+auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(word seen) const noexcept
+    -> depth_type {
     const depth_type mine = bottom_ - split_of(seen);
     const depth_type theirs = split_of(seen) - top_of(seen);
-    return theirs >= open ? 0 : std::max((mine + 1) / 2, std::min(mine, open - theirs));
+    return theirs >= min_public ? 0
+                                : (std::max)((mine + 1) / 2, (std::min)(mine, min_public - theirs));
 }
 
-// Publishes what is due, and makes the limit fit. True: something was published.
-template <class Platform, class Job, unsigned First>
-bool basic_fork_deque<Platform, Job, First>::settle() noexcept {
+// Publishes publish_count() jobs and sets the limit. Returns true if it published any.
+template <class Platform, class Job, unsigned InitialCapacity>
+bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance() noexcept {
     for (;;) {
-        // Order: relaxed; split is the owner's own, and an old top makes less due: see [O3].
+        // Order: relaxed; split is the owner's own. With an old top fewer jobs are published: see
+        // [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
-        const depth_type n = due(seen);
-        const depth_type calm = std::max(split_of(seen) + n, top_of(seen) + open);
+        const depth_type n = publish_count(seen);
+        const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + min_public);
         if (n != 0) {
-            // Order: relaxed; who asks for more than this has seen it.
-            limit_.store(calm, std::memory_order_relaxed);
-            // Order: seq_cst; publishes the slots and the jobs [O1], before the look for sleepers
-            // [I1].
+            // Order: relaxed; a thief that requests after it has taken what is published below has
+            // seen this.
+            limit_.store(next_limit, std::memory_order_relaxed);
+            // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
+            // look for sleepers [idle.announce].
             range_.fetch_add(n * one_split, std::memory_order_seq_cst);
             return true;
         }
-        // Order: relaxed; if it is calm already, nobody's request is overwritten.
-        if (limit_.load(std::memory_order_relaxed) == calm) {
+        // Order: relaxed; if the limit has that value already, no request is overwritten.
+        if (limit_.load(std::memory_order_relaxed) == next_limit) {
             return false;
         }
-        // Order: acquire [O3]; sees what was taken by the thief that asked.
-        if (limit_.exchange(calm, std::memory_order_acquire) != asked) {
+        // Order: acquire [fork_deque.request]; sees what the requesting thief has taken.
+        if (limit_.exchange(next_limit, std::memory_order_acquire) != requested) {
             return false;
         }
     }
 }
 
-template <class Platform, class Job, unsigned First>
-void basic_fork_deque<Platform, Job, First>::grow() {
-    const depth_type larger = capacity_ == 0 ? First : 2 * capacity_;
+template <class Platform, class Job, unsigned InitialCapacity>
+void basic_fork_deque<Platform, Job, InitialCapacity>::grow() {
+    const depth_type larger = capacity_ == 0 ? InitialCapacity : 2 * capacity_;
     std::unique_ptr<slot[]>& made = buffers_[grown_];
     made = std::make_unique<slot[]>(larger);
     for (depth_type i = 0; i < bottom_; ++i) {
@@ -281,7 +298,7 @@ void basic_fork_deque<Platform, Job, First>::grow() {
     ++grown_;
     slots_ = made.get();
     capacity_ = larger;
-    // Order: release [O2]; the copies of what is public already.
+    // Order: release [fork_deque.grow]; the copies of the public jobs.
     shared_slots_.store(slots_, std::memory_order_release);
 }
 

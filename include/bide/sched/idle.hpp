@@ -1,55 +1,61 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_IDLE_HPP
 #define BIDE_SCHED_IDLE_HPP
 
-// Who sleeps and who searches: no job stays unseen while a worker sleeps, and no time-out is needed
-// for that. Whoever makes a job visible asks here whom to wake; a worker that finds nothing says so
-// here, looks at every queue once, and sleeps.
+// Which workers sleep and which search. No job stays unseen while a worker sleeps, and no time-out
+// is needed for that. A thread that makes a job visible asks here which worker to wake. A worker
+// that finds nothing announces here that it will sleep, looks at every queue once more, and sleeps.
 //
 // One word:
 //
-//   away      20 bits  workers that are blocked in somebody's code
-//   searching 20 bits  workers that are awake and have no job: each is going to announce, or to find
-//                      one and end its search
+//   blocked   20 bits  workers that are blocked in a task
+//   searching 20 bits  workers that are awake and have no job: each will announce, or find a job
+//                      and end its search
 //   sleeping  20 bits  workers in the set of sleepers
-//   watched    1 bit   one of them is the watcher
-//   owed       1 bit   a job may be there for which nobody was woken since somebody searched (or
-//                      watched): the last one to end its search wakes another
-//   lock       2 bits  lock_bits, for the set and whatever changes with it
+//   watcher    1 bit   one of the sleepers is the watcher
+//   deferred   1 bit   a job may be there for which no worker was woken, because a worker was
+//                      searching (or watching): the last worker to end its search wakes another
+//   lock       2 bits  lock_bits, for the set and what changes with it
 //
-// The set, an array of bits, and `sleeping`, `watched` change only with the lock held, and in the
-// one step that lets go of it; the other fields change at any time. What a step decides, it decides
-// by the value that it replaces.
+// The set is an array of bits. The set, `sleeping` and the watcher bit change only with the lock
+// held, in the one step that releases the lock. The other fields change at any time. Each step
+// decides by the value that it replaces.
 //
-// The pair [I1]. The pusher makes its job visible and reads the word, the worker announces in the
-// word and looks at the queues, all four seq_cst:
+// The pair [idle.announce]. The pusher makes its job visible and then reads the word. The worker
+// announces in the word and then looks at the queues. All four steps are seq_cst:
 //
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
-//   The pusher first: its read comes before the announcement in their single order, so the job
-//   comes before the look, which sees it. That holds for every announcement later than the value
-//   read, also of a worker that was awake when it was read: whoever announces later does not sleep
-//   while the job is there.
-//   The worker first: the pusher reads that somebody sleeps, and wakes a worker, or reads that
-//   somebody searches, and leaves it to that one by `owed`. If the worker looks after all and sees
-//   the job, it retracts: either it is still in the set, or somebody has taken it out and counted
-//   it as searching, and then a token is on its way to it.
+// If the pusher's read comes before the announcement in their single order, the job comes before
+// the look, which sees it. That holds for every announcement later than the value read, also for a
+// worker that was awake when the pusher read: a worker that announces later does not sleep while
+// the job is there.
 //
-// Why one wake and a bit are enough: while somebody sleeps, there are no more queues with jobs in
-// them than searchers, or `owed` is set. A push into an empty queue makes a searcher, or sets it. A
-// searcher that takes the last job of a queue ends its search: one less of each. One that leaves
-// jobs where it took its own, or has moved some elsewhere, says `more`, which sets it. And who
-// sleeps has looked: jobs that were there before it announced have gone, or it would have retracted
-// to search. While `owed` is set the last searcher that finds a job wakes the next, until one finds
-// nothing and announces: searching is 0 then, and it takes `owed` with it, since all that has set
-// it comes before its look. If that look finds anything, retract() puts `owed` back.
-// Jobs between two queues are in the hands of somebody awake, and a look may miss them. Whoever has
-// put them down reads the word like a pusher, or says `more`: who announces after that sees them
-// [I2], and who slept before is woken, or owed.
+// If the announcement comes first, the pusher reads that a worker sleeps. It wakes a worker; or it
+// reads that a worker searches, and leaves the job to that one by setting `deferred`. If the
+// announcing worker sees the job in its look after all, it retracts. It may still be in the set.
+// Otherwise a waker has removed it and counted it as searching, and its token is on its way.
 //
-// The watcher is a sleeper that naps while others run: it looks from time to time for jobs that
-// wake nobody, those pushed into a LIFO slot, whose worker is expected to take them at once. A push
-// that relies on the watcher leaves `owed`, and no announcement takes that away while there is a
-// watcher: if it is taken out for another job, the end of its search wakes the next, who watches.
+// Why one wake and a bit are enough. While a worker sleeps, there are at most as many queues with
+// jobs as searchers, or `deferred` is set. A push into an empty queue adds a searcher or sets the
+// bit. A searcher that takes the last job of a queue ends its search: one queue and one searcher
+// less. A searcher that leaves jobs where it took its own, or has moved some to another queue, says
+// `more`, which sets the bit. A worker that sleeps has looked: the jobs from before its
+// announcement are gone, or it would have retracted in order to search. While the bit is set, the
+// last searcher that finds a job wakes the next worker, until one finds nothing and announces. Then
+// `searching` is 0, and the announcement clears the bit, since every push that has set it comes
+// before the look. If that look finds a job, retract() sets the bit again.
+//
+// A job on its way between two queues belongs to a worker that is awake, and a look may miss it.
+// That worker reads the word like a pusher when it has put the job down, or says `more`. So a
+// worker that announces later sees the job [idle.handed_over], and a worker that slept before is
+// woken, or the bit is set.
+//
+// The watcher is a sleeper that sleeps with a time-out while other workers run. It looks from time
+// to time for jobs that wake no worker: those pushed into a LIFO slot. The slot's worker is
+// expected to take them at once. A push that relies on the watcher sets `deferred`, and no
+// announcement clears the bit while there is a watcher. If the watcher is woken for another job,
+// the end of its search wakes the next worker, which becomes the watcher.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -63,69 +69,80 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// The sleep protocol of a set of workers.
 template <class Platform> class basic_idle {
 public:
+    /// No worker.
     static constexpr unsigned none = ~0U;
+    /// The largest number of workers.
     static constexpr unsigned max_workers = (1U << 20) - 1;
 
-    // Throws: std::bad_alloc; nothing else here allocates.
-    // Requires: 0 < workers <= max_workers, more terminates with a message.
+    /// Makes the protocol for `workers` workers, all of them awake.
+    /// Throws: std::bad_alloc. No other function here allocates.
+    /// Requires: 0 < workers <= max_workers; otherwise terminates with a message.
     explicit basic_idle(unsigned workers);
     basic_idle(const basic_idle&) = delete;
     basic_idle& operator=(const basic_idle&) = delete;
 
-    // ---- Whoever has made a job visible, by a seq_cst step
+    // ---- A thread that has made a job visible, by a seq_cst step
 
-    // The worker to unpark, which was asleep and counts as searching now. none: nobody sleeps, or
-    // somebody searches.
+    /// Returns the sleeping worker that the caller must unpark; it counts as searching. Returns
+    /// none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    // As wake_one(), for a push into a LIFO slot: none also while there is a watcher.
-    [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | watched); }
+    /// The same, for a push into a LIFO slot. Also returns none if there is a watcher.
+    [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | has_watcher); }
 
     // ---- A worker, each with a number of its own below `workers`
 
-    // True: it counts as searching. False: half of the workers do already.
+    /// Counts the caller as searching. Returns false, and does not count it, if at least half of
+    /// the workers search already.
     [[nodiscard]] bool start_search() noexcept;
 
-    // It counts as searching and has a job now. `more`: there are others where it took that, or it
-    // has moved some to another queue, or its job comes from no queue at all (a timer, say): what
-    // it was woken for is there still. Returns the worker to unpark, which counts as searching, or
-    // none.
+    /// The caller counts as searching and has found a job. `more`: there are other jobs where it
+    /// took that one, or it has moved some to another queue, or its job comes from no queue (a
+    /// timer, say), so what it was woken for is still there. Returns the worker that the caller
+    /// must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept;
 
-    // Puts itself among the sleepers, and no longer counts as searching if it did. It must look at
-    // every queue once and then sleep until it is unparked, or retract. True: it is the watcher,
-    // which needs `may_watch`, that there is none, and that some worker neither sleeps nor is away.
+    /// Adds the caller to the sleepers; `searching` says whether it counts as searching, which
+    /// ends. The caller must then look at every queue once, and sleep until it is unparked, or
+    /// retract. Returns true if the caller is the watcher. That needs `may_watch`, no other
+    /// watcher, and a worker that neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_watch) noexcept;
 
-    // Takes itself out of the sleepers again: it counts as searching. False: somebody else has
-    // taken it out, it counts as searching, and its token is there or on its way.
+    /// Removes the caller from the sleepers; it counts as searching. Returns false if a waker has
+    /// removed it: it counts as searching, and its token is there or on its way.
     [[nodiscard]] bool retract(unsigned self) noexcept;
 
-    // So many more workers, or less, are blocked in somebody's code. Returns how many sleep: if none
-    // does then, nobody is there who would see what comes.
-    unsigned away(int by) noexcept {
-        // Order: release [I3]; who finds out that the last sleeper has gone finds who is blocked.
-        return count(word_.fetch_add(static_cast<word>(static_cast<std::int64_t>(by)) << away_shift,
-                                     std::memory_order_release),
-                     sleeping_);
+    /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If none does, no
+    /// worker would see a new job.
+    unsigned add_blocked(int by) noexcept {
+        // Order: release [idle.blocked]; a worker that finds that the last sleeper has left finds
+        // the blocked worker.
+        return count(
+            word_.fetch_add(static_cast<word>(static_cast<std::int64_t>(by)) << blocked_shift,
+                            std::memory_order_release),
+            sleeping_);
     }
 
-    // Some worker is blocked, and none sleeps. Asked by each that has come out of its sleep: it sees
-    // at least its own step out of the sleepers, and whoever was blocked before that.
-    bool is_short() const noexcept {
-        // Order: acquire [I3]; see away().
+    /// Returns true if a worker is blocked and none sleeps. Each worker calls it when it has left
+    /// the sleepers. It sees at least its own step out of the set, and the workers that were
+    /// blocked before that.
+    bool needs_replacement() const noexcept {
+        // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
-        return count(now, sleeping_) == 0 && count(now, away_) != 0;
+        return count(now, sleeping_) == 0 && count(now, blocked_) != 0;
     }
 
     // ---- Snapshots
 
+    /// Returns how many workers sleep.
     unsigned sleepers() const noexcept {
         // Order: relaxed; a snapshot.
         return count(word_.load(std::memory_order_relaxed), sleeping_);
     }
+    /// Returns how many workers search.
     unsigned searching() const noexcept {
         // Order: relaxed; a snapshot.
         return count(word_.load(std::memory_order_relaxed), searching_);
@@ -136,14 +153,14 @@ private:
     using lock = lock_bits<Platform, word>;
     using bits = typename Platform::template var<std::uint64_t>;
 
-    static constexpr word owed = 4;
-    static constexpr word watched = 8;
+    static constexpr word deferred = 4;
+    static constexpr word has_watcher = 8;
     static constexpr unsigned sleeping_shift = 4;
     static constexpr unsigned searching_shift = 24;
-    static constexpr unsigned away_shift = 44;
+    static constexpr unsigned blocked_shift = 44;
     static constexpr word sleeping_ = word{max_workers} << sleeping_shift; // the fields
     static constexpr word searching_ = word{max_workers} << searching_shift;
-    static constexpr word away_ = word{max_workers} << away_shift;
+    static constexpr word blocked_ = word{max_workers} << blocked_shift;
     static constexpr word sleeper = word{1} << sleeping_shift; // one of each
     static constexpr word searcher = word{1} << searching_shift;
 
@@ -151,60 +168,63 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
-    // Whether somebody is to be woken at `seen`, and what the word becomes; `woken`, who has just
-    // gone from sleeping to searching, is counted already.
-    struct push_rule {
-        word relied_on; // whoever of these there is will look
+    // Whether a worker is to be woken when the word is `seen`, and what the word becomes. If a
+    // worker is woken, its move from sleeping to searching is counted already.
+    struct push_policy {
+        word relied_on; // fields: if one of them is not 0, a worker will look
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & relied_on) == 0;
         }
         word next(word seen, bool woken) const noexcept {
-            return !woken && (seen & sleeping_) != 0 ? seen | owed : seen;
+            return !woken && (seen & sleeping_) != 0 ? seen | deferred : seen;
         }
     };
-    struct end_rule {
+    struct search_end_policy {
         bool more;
         bool wakes(word seen) const noexcept {
             return (seen & sleeping_) != 0 && (seen & searching_) == searcher &&
-                   (more || (seen & owed) != 0);
+                   (more || (seen & deferred) != 0);
         }
         word next(word seen, bool woken) const noexcept {
             const word rest = seen - searcher;
-            return !woken && (seen & sleeping_) == 0 ? rest & ~owed : more ? rest | owed : rest;
+            return !woken && (seen & sleeping_) == 0 ? rest & ~deferred
+                   : more                            ? rest | deferred
+                                                     : rest;
         }
     };
 
     unsigned wake(word relied_on) noexcept;
     template <class Rule> unsigned decide(word seen, Rule rule) noexcept;
-    unsigned take_first(unsigned but) noexcept;
-    bool let_go(word& seen, word next) noexcept;
+    unsigned take_first(unsigned last_choice) noexcept;
+    bool unlock_as(word& seen, word next) noexcept;
 
     static constexpr unsigned width = 64;
-    bits& bits_of(unsigned who) noexcept { return set_[who / width]; }
-    static constexpr std::uint64_t bit_of(unsigned who) noexcept {
-        return std::uint64_t{1} << who % width;
+    bits& bits_of(unsigned worker) noexcept { return set_[worker / width]; }
+    static constexpr std::uint64_t bit_of(unsigned worker) noexcept {
+        return std::uint64_t{1} << worker % width;
     }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
     alignas(cache_line_pair) const unsigned workers_;
-    const std::unique_ptr<bits[]> set_;                       // under the lock: a bit for each
-    typename Platform::template var<unsigned> watcher_{none}; // under the lock: while watched
-    const std::unique_ptr<bool[]> took_owed_; // each its own worker's: at announce()
+    const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
+    typename Platform::template var<unsigned> watcher_{
+        none};                                    // under the lock: valid while the bit is set
+    const std::unique_ptr<bool[]> took_deferred_; // each worker uses its own
 };
 
 template <class Platform>
 basic_idle<Platform>::basic_idle(unsigned workers)
     : workers_(workers), set_(std::make_unique<bits[]>(workers / width + 1)),
-      took_owed_(std::make_unique<bool[]>(workers)) {
+      took_deferred_(std::make_unique<bool[]>(workers)) {
     if (workers == 0 || workers > max_workers) {
-        detail::fatal("a scheduler has 1 to 1048575 workers");
+        detail::fatal("a scheduler must have 1 to 1048575 workers");
     }
 }
 
 template <class Platform> unsigned basic_idle<Platform>::wake(word relied_on) noexcept {
-    // Order: seq_cst [I1]; after the job was made visible. No sleeper seen here means that who
-    // announces later sees the job. What follows may go by newer values of the word.
-    return decide(word_.load(std::memory_order_seq_cst), push_rule{relied_on});
+    // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen here, a
+    // worker that announces later sees the job. The CAS below may go by newer values of the word.
+    return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on});
 }
 
 template <class Platform> bool basic_idle<Platform>::start_search() noexcept {
@@ -214,7 +234,7 @@ template <class Platform> bool basic_idle<Platform>::start_search() noexcept {
         if (2 * count(seen, searching_) >= workers_) {
             return false;
         }
-        // Order: relaxed; it counts, and publishes nothing. Failure: look again.
+        // Order: relaxed; it counts, and publishes nothing. Failure: the loop reads again.
     } while (!word_.compare_exchange_weak(seen, seen + searcher, std::memory_order_relaxed,
                                           std::memory_order_relaxed));
     return true;
@@ -222,7 +242,7 @@ template <class Platform> bool basic_idle<Platform>::start_search() noexcept {
 
 template <class Platform> unsigned basic_idle<Platform>::end_search(bool more) noexcept {
     // Order: relaxed; the CAS decides.
-    return decide(word_.load(std::memory_order_relaxed), end_rule{more});
+    return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
 }
 
 template <class Platform>
@@ -230,55 +250,56 @@ template <class Rule>
 unsigned basic_idle<Platform>::decide(word seen, Rule rule) noexcept {
     while (!rule.wakes(seen)) {
         const word next = rule.next(seen, false);
-        // Order: release [I2]; whoever announces later sees what a searcher has put down. Failure
-        // relaxed: look again.
+        // Order: release [idle.handed_over]; a worker that announces later sees what a searcher has
+        // put down. Failure relaxed: the loop reads again.
         if (next == seen || word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                                         std::memory_order_relaxed)) {
             return none;
         }
     }
-    unsigned who = none;
+    unsigned chosen = none;
     seen = lock::acquire(word_);
     for (;;) {
-        if (who == none && rule.wakes(seen)) {
-            who = take_first((seen & watched) != 0 ? static_cast<unsigned>(watcher_) : none);
+        if (chosen == none && rule.wakes(seen)) {
+            chosen = take_first((seen & has_watcher) != 0 ? static_cast<unsigned>(watcher_) : none);
         }
-        word next = rule.next(seen, who != none);
-        if (who != none) {
+        word next = rule.next(seen, chosen != none);
+        if (chosen != none) {
             next += searcher - sleeper;
-            if ((seen & watched) != 0 && watcher_ == who) {
-                next &= ~watched;
+            if ((seen & has_watcher) != 0 && watcher_ == chosen) {
+                next &= ~has_watcher;
             }
         }
-        if (let_go(seen, next)) {
-            return who;
+        if (unlock_as(seen, next)) {
+            return chosen;
         }
     }
 }
 
-// Takes the first out of the set, `but` only if it is alone.
-template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned but) noexcept {
-    unsigned who = but;
+// Removes the first worker from the set; `last_choice` only if it is alone.
+template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned last_choice) noexcept {
+    unsigned chosen = last_choice;
     for (unsigned first = 0; first < workers_; first += width) {
         std::uint64_t some = bits_of(first);
-        if (but / width == first / width) {
-            some &= ~bit_of(but);
+        if (last_choice / width == first / width) {
+            some &= ~bit_of(last_choice);
         }
         if (some != 0) {
-            who = first + static_cast<unsigned>(std::countr_zero(some));
+            chosen = first + static_cast<unsigned>(std::countr_zero(some));
             break;
         }
     }
-    bits_of(who) = bits_of(who) & ~bit_of(who);
-    return who;
+    bits_of(chosen) = bits_of(chosen) & ~bit_of(chosen);
+    return chosen;
 }
 
-// With the lock held: from `seen` to `next`, and lets go. False: the word has changed, `seen` is
-// what it is now.
-template <class Platform> bool basic_idle<Platform>::let_go(word& seen, word next) noexcept {
+// With the lock held: changes the word from `seen` to `next` and releases the lock. Returns false
+// if the word has changed; `seen` is then its value.
+template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word next) noexcept {
     const auto* const at = &word_;
-    // Order: seq_cst; an announcement, before the look at the queues [I1]; sees what searchers have
-    // put down [I2]; the set, for the next to hold the lock [L1]. Failure relaxed: look again.
+    // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it sees
+    // what searchers have put down [idle.handed_over]; the next holder of the lock sees the set
+    // [lock_bits.release]. Failure relaxed: the caller reads again.
     if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
                                      std::memory_order_relaxed)) {
         return false;
@@ -293,18 +314,19 @@ bool basic_idle<Platform>::announce(unsigned self, bool searching, bool may_watc
     bits_of(self) = bits_of(self) | bit_of(self);
     for (;;) {
         word next = seen + sleeper - (searching ? searcher : 0);
-        const bool watches = may_watch && (seen & watched) == 0 &&
-                             count(next, sleeping_) + count(next, away_) < workers_;
+        const bool watches = may_watch && (seen & has_watcher) == 0 &&
+                             count(next, sleeping_) + count(next, blocked_) < workers_;
         if (watches) {
             watcher_ = self;
-            next |= watched;
+            next |= has_watcher;
         }
-        const bool takes_owed = (next & (searching_ | watched)) == 0 && (seen & owed) != 0;
-        if (takes_owed) {
-            next &= ~owed;
+        const bool takes_deferred =
+            (next & (searching_ | has_watcher)) == 0 && (seen & deferred) != 0;
+        if (takes_deferred) {
+            next &= ~deferred;
         }
-        if (let_go(seen, next)) {
-            took_owed_[self] = takes_owed;
+        if (unlock_as(seen, next)) {
+            took_deferred_[self] = takes_deferred;
             return watches;
         }
     }
@@ -318,14 +340,14 @@ template <class Platform> bool basic_idle<Platform>::retract(unsigned self) noex
         word next = seen;
         if (asleep) {
             next += searcher - sleeper;
-            if ((seen & watched) != 0 && watcher_ == self) {
-                next &= ~watched;
+            if ((seen & has_watcher) != 0 && watcher_ == self) {
+                next &= ~has_watcher;
             }
         }
-        if (took_owed_[self] && (next & sleeping_) != 0) {
-            next |= owed;
+        if (took_deferred_[self] && (next & sleeping_) != 0) {
+            next |= deferred;
         }
-        if (let_go(seen, next)) {
+        if (unlock_as(seen, next)) {
             return asleep;
         }
     }

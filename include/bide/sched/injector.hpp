@@ -1,14 +1,16 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_INJECTOR_HPP
 #define BIDE_SCHED_INJECTOR_HPP
 
-// The queue of all workers: a list under a lock, for what comes from outside, overflows from a
-// worker's ring, or gives way to others. One word holds the lock and the length:
+// The global queue: a linked list under a lock. It holds jobs that come from external threads,
+// overflow from a worker's ring, or have yielded. One word holds the lock and the length:
 //
 //   length << 2 | lock_bits
 //
-// Whoever changes the list publishes the new length and lets go in one step, its last touch of the
-// queue. So the length is right whenever it is read; a look at it without the lock is the second
-// half of the pair [I1] in idle.hpp. Only the holder of the lock changes the length.
+// A thread that changes the list publishes the new length and releases the lock in one step, which
+// is its last touch of the queue. So the length is right whenever it is read. To read it without
+// the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of the lock
+// changes the length.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -22,20 +24,22 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// The global queue of a scheduler.
 template <class Platform> class basic_injector {
 public:
+    /// Constructs an empty queue.
     constexpr basic_injector() noexcept = default;
     basic_injector(const basic_injector&) = delete;
     basic_injector& operator=(const basic_injector&) = delete;
 
-    // Any thread: puts `r` last. There is always room.
+    /// Puts `r` last. The queue has no limit.
+    /// Thread safety: any thread may call this and the other functions.
     void push(runnable& r) noexcept {
         r.next = nullptr;
         splice(&r, &r, 1);
     }
 
-    // Any thread: puts the `count` items of `list` last, in order, in one step, and leaves it
-    // empty.
+    /// Puts the `count` items of `list` last, in order, in one step, and leaves `list` empty.
     void push(detail::run_list& list, std::size_t count) noexcept {
         const detail::run_list all = std::exchange(list, {});
         if (all.first() != nullptr) {
@@ -43,26 +47,27 @@ public:
         }
     }
 
-    // The oldest, or nullptr.
+    /// Takes the oldest item. Returns nullptr if there is none.
     runnable* pop() noexcept {
         detail::run_list oldest;
         pop(oldest, 1);
         return oldest.first();
     }
 
-    // Takes up to `most`, but one at least, the oldest, in one step, and puts them last in `list`, in
-    // order. Returns how many there were.
+    /// Takes up to `most` items, at least one, the oldest ones, in one step, and puts them last in
+    /// `list`, in order. Returns how many it took.
     std::size_t pop(detail::run_list& list, std::size_t most) noexcept;
 
-    // Any thread, without the lock.
+    /// Returns the length, without the lock.
     std::size_t size() const noexcept {
-        // Order: seq_cst [I1]; the last look, after the announcement.
+        // Order: seq_cst [idle.announce]; a worker's last look, after its announcement.
         return static_cast<std::size_t>(word_.load(std::memory_order_seq_cst) >> shift);
     }
+    /// Returns true if the queue is empty.
     bool empty() const noexcept { return size() == 0; }
 
-    // How many of `length` items a worker of so many takes at a time: its part, but 4 to 64, and at
-    // most what is there.
+    /// Returns how many of `length` items one of so many workers takes at a time: its share, but at
+    /// least 4 and at most 64, and at most `length`.
     static constexpr std::size_t share(std::size_t length, unsigned workers) noexcept {
         const std::size_t part = workers == 0 ? length : length / workers;
         const std::size_t fair = part < 4 ? 4 : part > 64 ? 64 : part;
@@ -77,7 +82,7 @@ private:
     void splice(runnable* first, runnable* last, std::size_t count) noexcept;
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
-    // Under the lock; linked by `next`, the last one's is nullptr.
+    // Under the lock. Items are linked by `next`; that of the last one is nullptr.
     typename Platform::template var<runnable*> first_{nullptr};
     typename Platform::template var<runnable*> last_{nullptr};
 };
@@ -93,13 +98,14 @@ void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size
     last_ = last;
     const word next = (length + count) << shift;
     const auto* const at = &word_;
-    // Order: seq_cst; lets go [L1], and shows the length before the look for sleepers [I1].
+    // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
+    // look for sleepers [idle.announce].
     lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
 }
 
 template <class Platform>
 std::size_t basic_injector<Platform>::pop(detail::run_list& list, std::size_t most) noexcept {
-    // Order: relaxed; whoever must not overlook anything has asked empty() before.
+    // Order: relaxed; a hint. A worker that must not miss an item has called empty() before.
     if (word_.load(std::memory_order_relaxed) >> shift == 0) {
         return 0;
     }

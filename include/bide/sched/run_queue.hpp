@@ -1,33 +1,35 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_RUN_QUEUE_HPP
 #define BIDE_SCHED_RUN_QUEUE_HPP
 
-// A worker's own queue: a ring that its owner fills and empties, and of which others steal half.
+// A worker's own queue: a ring that the owner fills and empties, and of which thieves steal half.
 // (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs.)
 //
-// Positions count up and wrap at 2^32; the slot of a position is its remainder by Capacity. `tail_`
-// is the position of the next push and the owner's alone. `head_` is two positions in one word:
+// Positions count up and wrap at 2^32. The slot of a position is the position modulo Capacity.
+// `tail_` is the position of the next push; only the owner changes it. `head_` holds two positions
+// in one word:
 //
 //   steal            real             tail
-//     |  in transit    |  to be had     |  free, up to steal + Capacity
+//     |  in transit    |  available      |  free, up to steal + Capacity
 //
-//   real     the next item to be had. Moves up by CAS: by one for the owner's pop, by half for a
-//            thief's claim or the owner's overflow.
+//   real     the next item to take. It moves up by CAS: by one for the owner's pop, by half of the
+//            items for a thief's claim or the owner's overflow.
 //   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
-//            behind, at the first item of the claim; the thief moves it up to `real`, wherever that
-//            is by then, when it has copied its items out.
+//            behind, at the first item of the claim. When the thief has copied its items, it moves
+//            `steal` up to `real`, wherever that is by then.
 //   (real behind steal, or tail more than Capacity past steal: never)
 //
-// So the slots from `steal` to `real` are the thief's to read, and the owner, who writes no slot
-// before `steal` has passed it, cannot overwrite them [K2]. One thief at a time: another finds
-// steal != real and leaves. The owner's overflow would have to move `steal`, too: while a thief is
-// at work it lets the one new item overflow, and the ring as it is.
+// So the slots from `steal` to `real` are the thief's to read. The owner writes no slot before
+// `steal` has passed it, so it cannot overwrite them [run_queue.slot_free]. One thief at a time:
+// another thief finds steal != real and leaves. An overflow would have to move `steal`, too. So
+// while a thief is at work, the owner lets only the new item overflow and leaves the ring as it is.
 //
-// All changes of `head_` are read-modify-writes, so that each continues the release sequence of the
-// thief who moved `steal`. What decides is the CAS on it; a position that a thief read before may
-// be old. One that is 2^32 items old would be taken for a new one.
+// All changes of `head_` are read-modify-writes, so each continues the release sequence of the
+// thief that moved `steal`. The CAS decides; a position that a thief read before may be old. A
+// position that is 2^32 items old would be mistaken for a new one.
 //
-// A push, and the thief's own, are seen by a worker that announced before them that it sleeps, or
-// see its announcement: the pair [I1] in idle.hpp.
+// The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
+// each announcement that came before its push. A worker that announces later sees the push.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -40,48 +42,53 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// The ring of a worker, for at most Capacity items, a power of two.
 template <class Platform, unsigned Capacity = 256> class basic_run_queue {
     static_assert(std::has_single_bit(Capacity) && Capacity >= 2 && Capacity <= 1U << 30);
 
 public:
+    /// The number of slots.
     static constexpr unsigned capacity = Capacity;
 
+    /// Constructs an empty ring.
     constexpr basic_run_queue() noexcept = default;
-    // The first position, where it matters: just before the wrap, for one.
+    /// Constructs an empty ring that begins at position `first`, so that a test can begin just
+    /// before the wrap.
     constexpr explicit basic_run_queue(std::uint32_t first) noexcept
         : head_(pack(first, first)), tail_(first) {}
     basic_run_queue(const basic_run_queue&) = delete;
     basic_run_queue& operator=(const basic_run_queue&) = delete;
 
-    // The owner: puts `r` last. Where the ring is full, its older half and then `r` go to
-    // full.push(run_list&, count) in one list; `r` alone does while a thief is at work. Returns how
-    // many did.
+    /// The owner: puts `r` last. If the ring is full, its older half and then `r` go to
+    /// full.push(run_list&, count), in one list. If a thief is at work, only `r` does. Returns how
+    /// many items overflowed.
     template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
 
-    // The owner: the oldest, or nullptr.
+    /// The owner: takes the oldest item. Returns nullptr if there is none.
     runnable* pop() noexcept;
 
-    // The owner: so many pushes will not overflow; perhaps more.
+    /// The owner: returns a number of pushes that will not overflow. More may fit.
     unsigned room() const noexcept {
-        // Order: relaxed; the tail is the owner's own, and an old head says less.
+        // Order: relaxed; the tail is the owner's own, and an old head gives a smaller number.
         return Capacity - (tail_.load(std::memory_order_relaxed) -
                            steal_of(head_.load(std::memory_order_relaxed)));
     }
 
-    // A thief, who owns `mine`: takes half of what is here, rounded up, the oldest. Returns the
-    // first, for it to run at once; the rest goes to `mine` in order. `taken` is how many it was in
-    // all. nullptr: nothing is here, another thief is at work, or `mine` has no room for half a
-    // ring.
+    /// A thief, the owner of `mine`: takes half of the items, rounded up, the oldest ones. Returns
+    /// the first, which the thief runs at once, and puts the rest into `mine`, in order. `taken` is
+    /// the number of items. Returns nullptr if there are none, if another thief is at work, or if
+    /// `mine` has no room for half a ring.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken) noexcept;
 
-    // Any thread: whether there is nothing to be had. What a thief has claimed is not.
-    // Blocks: where a thief is at work and leaves some, until it has copied its part, for it keeps
-    // others off that long.
+    /// Any thread: returns true if there is nothing to take. Items that a thief has claimed do not
+    /// count.
+    /// Blocks: while a thief is at work and leaves items, until it has copied its part, because it
+    /// keeps other thieves out for that time.
     bool empty() const noexcept;
 
-    // Any thread: a snapshot.
+    /// Any thread: returns the number of items, a snapshot.
     unsigned size() const noexcept {
-        // Order: relaxed; a snapshot of each, and they need not fit.
+        // Order: relaxed; two snapshots, which need not be consistent.
         const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
         const std::int32_t count = distance(real_of(head_.load(std::memory_order_relaxed)), tail);
         return count < 0 ? 0 : count > capacity_ ? Capacity : static_cast<unsigned>(count);
@@ -122,11 +129,12 @@ unsigned basic_run_queue<Platform, Capacity>::push(runnable& r, Overflow& full) 
     // Order: relaxed; the owner's own.
     const position tail = tail_.load(std::memory_order_relaxed);
     for (;;) {
-        // Order: acquire [K2]; thieves have read what was in the slot.
+        // Order: acquire [run_queue.slot_free]; thieves have read what was in the slot.
         word head = head_.load(std::memory_order_acquire);
         if (tail - steal_of(head) < Capacity) {
             slot_of(tail) = &r;
-            // Order: seq_cst; publishes the slot [K1], before the look for sleepers [I1].
+            // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
+            // [idle.announce].
             tail_.store(tail + 1, std::memory_order_seq_cst);
             return 0;
         }
@@ -138,7 +146,7 @@ unsigned basic_run_queue<Platform, Capacity>::push(runnable& r, Overflow& full) 
             return 1;
         }
         const position rest = real + Capacity / 2;
-        // Order: relaxed; the items are the owner's own. Failure: look again.
+        // Order: relaxed; the items are the owner's own. Failure: the loop reads again.
         if (head_.compare_exchange_weak(head, pack(rest, rest), std::memory_order_relaxed,
                                         std::memory_order_relaxed)) {
             overflow_half(real, r, full);
@@ -172,7 +180,7 @@ runnable* basic_run_queue<Platform, Capacity>::pop() noexcept {
         }
         const word next =
             steal_of(head) == real ? pack(real + 1, real + 1) : pack(steal_of(head), real + 1);
-        // Order: relaxed; the owner wrote the slot. Failure: look again.
+        // Order: relaxed; the owner wrote the slot. Failure: the loop reads again.
         if (head_.compare_exchange_weak(head, next, std::memory_order_relaxed,
                                         std::memory_order_relaxed)) {
             return slot_of(real);
@@ -182,11 +190,11 @@ runnable* basic_run_queue<Platform, Capacity>::pop() noexcept {
 
 template <class Platform, unsigned Capacity>
 bool basic_run_queue<Platform, Capacity>::empty() const noexcept {
-    // Order: seq_cst [I1]; the last look, after the announcement.
+    // Order: seq_cst [idle.announce]; the last look, after the announcement.
     const position tail = tail_.load(std::memory_order_seq_cst);
     for (basic_backoff<Platform> wait;; wait()) {
-        // Order: relaxed; what came before that tail was had by somebody if the head is there, and
-        // an old head says that there is more.
+        // Order: relaxed; if the head is at that tail, the items before it were taken. An old head
+        // says that there is more.
         const word head = head_.load(std::memory_order_relaxed);
         if (distance(real_of(head), tail) <= 0) {
             return true;
@@ -203,7 +211,7 @@ runnable* basic_run_queue<Platform, Capacity>::steal_into(basic_run_queue& mine,
     taken = 0;
     // Order: relaxed; the thief's own.
     const position to = mine.tail_.load(std::memory_order_relaxed);
-    // Order: acquire [K2]; other thieves have read what was in the slots.
+    // Order: acquire [run_queue.slot_free]; other thieves have read what was in the slots.
     if (to - steal_of(mine.head_.load(std::memory_order_acquire)) > Capacity / 2) {
         return nullptr;
     }
@@ -218,28 +226,30 @@ runnable* basic_run_queue<Platform, Capacity>::steal_into(basic_run_queue& mine,
     }
     end_claim();
     if (count > 1) {
-        // Order: seq_cst; publishes the slots [K1], before the look for sleepers [I1].
+        // Order: seq_cst; publishes the slots [run_queue.publish], before the look for sleepers
+        // [idle.announce].
         mine.tail_.store(to + count - 1, std::memory_order_seq_cst);
     }
     taken = count;
     return oldest;
 }
 
-// Moves `real` past half of the items, the first of which is at `first`; returns how many they are.
+// Moves `real` past half of the items. `first` is the position of the first. Returns their number.
 template <class Platform, unsigned Capacity>
 auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -> position {
     // Order: relaxed; the CAS decides.
     word head = head_.load(std::memory_order_relaxed);
     for (;;) {
         first = real_of(head);
-        // Order: acquire [K1]; the items before it. It may be older than the head.
+        // Order: acquire [run_queue.publish]; the items before it. It may be older than the head.
         const std::int32_t all = distance(first, tail_.load(std::memory_order_acquire));
         if (steal_of(head) != first || all <= 0) {
             return 0;
         }
         const position count = static_cast<position>(all) - static_cast<position>(all) / 2;
-        // Order: relaxed; the tail brought the items, and this only keeps others off. If it
-        // succeeds, the tail was at most Capacity past this head. Failure: look again.
+        // Order: relaxed; the tail acquired the items, and this step only keeps other thieves out.
+        // If it succeeds, the tail was at most Capacity past this head. Failure: the loop reads
+        // again.
         if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_relaxed,
                                         std::memory_order_relaxed)) {
             return count;
@@ -247,12 +257,13 @@ auto basic_run_queue<Platform, Capacity>::claim_half(position& first) noexcept -
     }
 }
 
-// Moves `steal` up to `real`: the slots of the claim are the owner's again.
+// Moves `steal` up to `real`: the slots of the claim belong to the owner again.
 template <class Platform, unsigned Capacity>
 void basic_run_queue<Platform, Capacity>::end_claim() noexcept {
     // Order: relaxed; the CAS decides.
     word head = head_.load(std::memory_order_relaxed);
-    // Order: release [K2]; the slots have been read. Failure: the owner has popped, look again.
+    // Order: release [run_queue.slot_free]; the slots have been read. Failure: the owner has
+    // popped, the loop reads again.
     while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
                                         std::memory_order_release, std::memory_order_relaxed)) {
     }

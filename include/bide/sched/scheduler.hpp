@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_SCHEDULER_HPP
 #define BIDE_SCHED_SCHEDULER_HPP
 
@@ -37,34 +38,37 @@ class fork_entry;
 class group_entry;
 } // namespace detail
 
-// Runs tasks, coroutines and plain functions, on a fixed number of workers, each a thread, that
-// steal from each other. A task that waits for something of bide's costs no thread. One that blocks
-// its thread in something of bide's is legal too: where no other worker is idle, another thread
-// takes the worker over until then. If none can be started, what is queued waits for another
-// worker, or for that thread, which tries to start one every 10 ms.
-//
-// What a task does happens in order, on one thread at a time, not always on the same. Tasks are
-// cancelled cooperatively: join_handle::cancel().
-//
-// After fork() the child has the memory but none of the threads: it may destroy the scheduler,
-// which then does nothing but leave its memory, and use new ones; nothing else of it. shared() is
-// a new one there. A child that a task or an arm forked may only call exec or
-// _exit().
-//
-// exit() may be called by a task, but not by one of a scheduler that exit() destroys, a static
-// one: the destructor is on one of its own workers then. quick_exit() may be called by any task.
+/// Runs tasks, coroutines and functions on a fixed number of workers, each a thread. Idle workers
+/// steal tasks from busy ones. A task that waits in an operation of bide does not occupy its
+/// thread. A task may also block its thread in an operation of bide: if no other worker is idle,
+/// another thread takes the worker over meanwhile. If no such thread can be started, queued tasks
+/// wait for another worker, or for the blocked thread, which tries to start one every 10 ms.
+///
+/// The steps of one task happen one after the other, on one thread at a time, but not always on the
+/// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
+///
+/// After fork() the child process has the memory of the scheduler but none of its threads. It may
+/// destroy the scheduler, which then does nothing and leaks its memory. It may do nothing else with
+/// it. It may construct new schedulers, and shared() is a new one. A child that was forked by a
+/// task or an arm may only call exec or _exit().
+///
+/// A task may call exit(), unless exit() destroys the task's own scheduler, a static one: the
+/// destructor would run on one of its own workers. Any task may call quick_exit().
 class scheduler {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
 public:
-    // Throws: std::bad_alloc; std::system_error when a thread cannot be started, or another
-    // scheduler has the driver. No thread is left behind then.
+    /// Starts the workers.
+    /// Throws: std::bad_alloc. std::system_error if a thread cannot be started, or if the driver is
+    /// attached to another scheduler. No thread is left then.
     explicit scheduler(scheduler_options options = {})
         : core_(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
     }
 
-    // shutdown(). From one of its own workers: terminates with a message.
+    /// Calls shutdown().
+    /// Requires: the caller is not one of its own workers nor in an arm; otherwise terminates with
+    /// a message.
     ~scheduler() {
         if (is_forked()) {
             static_cast<void>(core_.release());
@@ -74,18 +78,20 @@ public:
     scheduler(const scheduler&) = delete;
     scheduler& operator=(const scheduler&) = delete;
 
-    // Makes it run, on a worker. Any thread; from a task, before that task has ended. Where the
-    // scheduler is shutting down it does not run, and its handle says stopped.
-    // With GCC before 13 no co_await expression may contain a lambda that captures by value, nor
-    // arguments of the task in braces: they are destroyed twice (BIDE_BRACED_AWAIT_BUG in
-    // core/config.hpp). There, name the function or the handle before: this goes for all below.
-    // Throws: std::bad_alloc; the task, or the function, has not begun, and is destroyed.
+    /// Starts a task on a worker. If the scheduler is shutting down, the task does not run, and its
+    /// handle says stopped.
+    /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
+    /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
+    /// core/config.hpp). There, give the function or the handle a name before the co_await. This
+    /// holds for all functions below.
+    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+    /// Thread safety: any thread may call it. A task that calls it must not have ended.
     template <class T> join_handle<T> spawn(task<T> t) {
         using cell = detail::joined_coroutine_cell<task<T>>;
         return launch((new cell(*core_, true, std::move(t)))->outcome());
     }
 
-    // The same with a function, whose value or exception is the outcome.
+    /// The same, for a function. Its return value or exception is the outcome.
     template <class F>
         requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
     auto spawn(F function) -> join_handle<result_of<F>> {
@@ -93,8 +99,8 @@ public:
         return launch((new cell(*core_, std::move(function), false, true))->outcome());
     }
 
-    // The same with a function that returns a task. It is called here, and lives as long as the
-    // task: a lambda's captures are there for its coroutine.
+    /// The same, for a function that returns a task. It is called at once, on the calling thread,
+    /// and lives as long as the task: a lambda's captures stay valid for its coroutine.
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
@@ -102,9 +108,10 @@ public:
         return launch((new cell(*core_, true, std::move(function)))->outcome());
     }
 
-    // Runs a function that blocks, in the system or elsewhere, on a thread apart: an idle one, a
-    // new one, or, where there are max_blocking_threads, the next that is free.
-    // Throws: as spawn(); std::system_error where there is no thread and none can be started.
+    /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
+    /// there are max_blocking_threads already, the function waits for the next one that becomes
+    /// free.
+    /// Throws: as spawn(). std::system_error if there is no thread and none can be started.
     template <class F>
         requires std::is_invocable_v<F&&>
     auto spawn_blocking(F function) -> join_handle<result_of<F>> {
@@ -115,56 +122,65 @@ public:
         return handle;
     }
 
-    // co_await s.schedule(): goes on on a worker of this scheduler, after what is queued there.
+    /// Moves the coroutine that awaits it to a worker of this scheduler, behind what is queued
+    /// there.
     async_op<void> schedule() noexcept;
 
-    // Runs it on a worker. Any thread. After the scheduler's end, on a resumer of bide's service;
-    // terminates where that cannot be started.
+    /// Runs `r` on a worker. After the scheduler has ended, runs it on a resumer of bide's service;
+    /// terminates if that cannot be started.
+    /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { core_->post(r); }
 
-    // What its tasks have as their executor.
+    /// Returns the executor of its tasks.
     executor_ref executor() noexcept { return core_->executor(); }
 
-    // The same. Terminates where there is no memory for its place in the queue.
+    /// The same, for a waker. Terminates if there is no memory for its place in the queue.
     void post(waker w) noexcept;
 
-    // The end: takes no more tasks; cancels those that wait, and the others when they next wait;
-    // runs what is queued; ends the threads. Again, or from several threads: waits for the same.
-    // Blocks: until all tasks have ended, and the fork-joins of threads from elsewhere. One that
-    // never waits, never gives way and never returns keeps it waiting for ever, and so does one
-    // that blocks its thread until another thread ends that: see shutdown_for().
-    // Requires: not called by one of its own workers or in an arm, which terminates with a message
-    // (in on_worker_stop, and while it is closing already, it has no effect); nor in an arm that one
-    // of these waits for.
+    /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
+    /// next wait, runs what is queued, and ends the threads. A second call, from any thread, waits
+    /// for the same end. In on_worker_stop, and while the scheduler is closing, a call by one of
+    /// its own threads has no effect.
+    /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
+    /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
+    /// thread until another thread ends that: see shutdown_for().
+    /// Requires: the caller is not one of its own workers, nor in an arm; otherwise terminates with
+    /// a message. The caller is not in an arm of another scheduler that one of these waits for.
     void shutdown() noexcept { core_->shutdown(deadline::never()); }
 
-    // shutdown(), for at most so long. False: some tasks have not ended. The scheduler goes on
-    // closing, and its destructor waits for them.
+    /// Calls shutdown() with a time limit. Returns false if tasks are left. The scheduler then
+    /// continues to close, and its destructor waits for them.
     template <class R, class P>
     bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
         return core_->shutdown(deadline::after(rest));
     }
 
-    // How many workers there are.
+    /// Returns the number of workers.
     unsigned concurrency() const noexcept {
         return static_cast<unsigned>(core_->pool().workers().size());
     }
 
-    // Of all workers, and of one. Requires: worker < concurrency().
+    /// Returns the statistics of all workers, or of one.
+    /// Requires: worker < concurrency().
     scheduler_stats stats() const noexcept;
+    /// \overload
     scheduler_stats stats(unsigned worker) const noexcept;
 
-    // Writes what the workers do, what is queued, and the names of the tasks that wait, for people
-    // to read. Any thread, any time; what it says may be a moment old. Throws: std::bad_alloc.
+    /// Writes the state of the workers, the lengths of the queues, and the names of the tasks that
+    /// wait, as text. Each number is a snapshot.
+    /// Throws: std::bad_alloc.
+    /// Thread safety: any thread may call it at any time.
     void dump(std::FILE* to) const { detail::dump(*core_, to); }
 
-    // The scheduler in whose fork-join the calling thread is, or else whose worker, or thread for
-    // blocking tasks, it is; or nullptr.
-    static scheduler* current() noexcept { return detail::current_scheduler::here().face; }
+    /// Returns the calling thread's scheduler. In a fork-join, that is the scheduler of the
+    /// fork-join. Outside, it is the scheduler that started the thread, as a worker or for blocking
+    /// tasks. On any other thread, returns nullptr.
+    static scheduler* current() noexcept { return detail::current_scheduler::here().instance; }
 
-    // One for the process, with default options, started on first use. It is never destroyed: its
-    // tasks go on until the process ends, so a static that they wait for must not be destroyed.
-    // Throws: std::bad_alloc, and as the constructor does.
+    /// Returns the scheduler of the process, which has default options and is started on first use.
+    /// It is never destroyed: its tasks run until the process ends. So a static object that they
+    /// use must not be destroyed.
+    /// Throws: std::bad_alloc, and as the constructor.
     static scheduler& shared() {
         using all = detail::process_wide<scheduler, native_platform>;
         scheduler* const one = all::get([] { return new scheduler; });
@@ -231,17 +247,19 @@ inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
 }
 
 inline scheduler_stats scheduler::stats() const noexcept {
-    const auto outside = core_->outside();
+    const auto external = core_->external();
     scheduler_stats sum;
-    sum.spawned = outside.spawned;
-    sum.completed = outside.ended;
+    sum.spawned = external.spawned;
+    sum.completed = external.ended;
     for (unsigned i = 0; i < concurrency(); ++i) {
         sum += stats(i);
     }
     return sum;
 }
 
-// Runs the task on the scheduler and blocks this thread until its end. Throws: what it throws.
+/// Runs a task on the scheduler and returns its value.
+/// Blocks: until the task has ended.
+/// Throws: what the task throws.
 template <class T> T sync_wait(scheduler& where, task<T> t) {
     return where.spawn(std::move(t)).join();
 }

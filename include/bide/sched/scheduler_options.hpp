@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_SCHEDULER_OPTIONS_HPP
 #define BIDE_SCHED_SCHEDULER_OPTIONS_HPP
 
@@ -15,64 +16,77 @@ namespace bide::inline BIDE_ABI {
 class driver;
 class trace_sink;
 
+/// How a scheduler works. The defaults suit most programs.
 struct scheduler_options {
-    // 0: as many as the process may use processors, by its affinity mask and the quota of its
-    // control group. Others as they are, 1 at least.
+    /// The number of workers. 0 means the number of processors that the process may use, by its
+    /// affinity mask and the CPU quota of its control group, at least 1.
     unsigned num_workers = 0;
 
-    // Without effect here: the global queue is a list of what is queued, which needs no memory of
-    // its own, grows with it, and refuses nothing.
+    /// Has no effect: the global queue is a linked list of the queued tasks. It needs no memory of
+    /// its own, has no limit, and refuses nothing.
     std::size_t global_queue_capacity = 65536;
 
-    // false: a worker runs what its own tasks make runnable, and what comes from outside.
+    /// Whether workers steal from each other. If false, a worker runs what its own tasks make
+    /// runnable, and what comes from other threads.
     bool enable_stealing = true;
 
-    // Threads for spawn_blocking() and for workers whose own thread sleeps in a task.
+    /// The number of threads for spawn_blocking() and for running workers while their own threads
+    /// are blocked.
     unsigned max_blocking_threads = 512;
+    /// How long such a thread stays when it has nothing to do.
     std::chrono::milliseconds blocking_keep_alive{10'000};
 
-    // Each worker stays on one of the processors that the process may use, in turn.
+    /// Whether each worker is bound to one of the processors that the process may use, in turn.
     bool pin_workers = false;
 
-    // Worker threads are "<name>-<index>", blocking ones "<name>-b<index>".
+    /// The name of the threads: "<name>-<index>" for workers, "<name>-b<index>" for blocking tasks.
     std::string_view name = "bide";
 
-    // Called with an exception that left a task and that nobody asked for: on a worker, on a thread
-    // for what blocks, or on the one that drops the handle; on several at once. If it is
-    // empty or throws, the exception's type and text go to stderr, and std::terminate is called
-    // with the exception as std::current_exception().
+    /// Called with an exception that has left a task if the task's handle was dropped. The caller
+    /// is a worker, a thread for blocking tasks, or the thread that drops the handle, and several
+    /// threads may call at once. If this is empty or throws, the exception's type and text are
+    /// written to stderr. Then std::terminate is called, with the exception as
+    /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
-    // Called on each thread that becomes a worker, first and last. Another thread that runs a worker
-    // while its own is blocked calls them too. Where one throws, the program ends as above.
-    std::function<void(unsigned worker)> on_worker_start{}, on_worker_stop{};
+    /// Called on each thread that becomes a worker, before its first task. Another thread that runs
+    /// a worker while the worker's own thread is blocked calls it, too. If it throws, the program
+    /// ends as with on_unhandled.
+    std::function<void(unsigned worker)> on_worker_start{};
 
-    // Where an idle worker waits for files (sched/epoll_driver.hpp); outlives the scheduler. One
-    // scheduler at a time: the constructor of a second one throws device_or_resource_busy until the
-    // first one's shutdown.
+    /// The same, after the last task of the thread.
+    std::function<void(unsigned worker)> on_worker_stop{};
+
+    /// The driver in which an idle worker waits for files (sched/epoll_driver.hpp). It must outlive
+    /// the scheduler. It serves one scheduler at a time: the constructor of a second one throws
+    /// device_or_resource_busy until the shutdown of the first one.
     driver* io = nullptr;
 
-    // Is told what the workers do (sched/trace.hpp); outlives the scheduler. nullptr: nobody is.
+    /// Receives what the workers do (sched/trace.hpp). It must outlive the scheduler. nullptr: no
+    /// trace.
     trace_sink* trace = nullptr;
 
-    // An idle worker looks after what the others have just made runnable, and at most so long later
-    // takes over what they do not come to. Zero: it is woken each time instead.
+    /// The longest sleep of the idle worker that looks for tasks which another worker has made
+    /// runnable and does not come to. It takes such a task over within twice this time. Values
+    /// above 1 s count as 1 s. Zero: an idle worker is woken for each such task instead.
     std::chrono::microseconds longest_nap{4'000};
 };
 
-// Since the start. Each is a snapshot; between them they need not add up.
+/// Counts since the start of the scheduler. Each number is a snapshot, and they need not be
+/// consistent with each other.
 struct scheduler_stats {
-    std::uint64_t spawned = 0;       // tasks, and fork-joins of threads from elsewhere
-    std::uint64_t completed = 0;     // of them
-    std::uint64_t polled = 0;        // runs of something runnable
-    std::uint64_t stolen = 0;        // runnables taken from other workers
-    std::uint64_t steal_batches = 0; // in so many goes
-    std::uint64_t overflowed = 0;    // moved from a full ring to the global queue
-    std::uint64_t parked = 0;        // sleeps
-    std::uint64_t woken = 0;         // of these ended by a wake
-    std::uint64_t injected = 0;      // runnables taken from the global queue
-    std::uint64_t timers_fired = 0;
+    std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
+    std::uint64_t completed = 0;     ///< those of them that have ended
+    std::uint64_t polled = 0;        ///< runs of a runnable: a task runs once each time it resumes
+    std::uint64_t stolen = 0;        ///< runnables taken from other workers
+    std::uint64_t steal_batches = 0; ///< successful steals, of one or more runnables each
+    std::uint64_t overflowed = 0;    ///< runnables moved from a full ring to the global queue
+    std::uint64_t parked = 0;        ///< sleeps of workers
+    std::uint64_t woken = 0;         ///< sleeps that a wake has ended
+    std::uint64_t injected = 0;      ///< runnables taken from the global queue
+    std::uint64_t timers_fired = 0;  ///< timers that have expired
 
+    /// Adds the counts of another worker.
     scheduler_stats& operator+=(const scheduler_stats& other) noexcept {
         spawned += other.spawned;
         completed += other.completed;

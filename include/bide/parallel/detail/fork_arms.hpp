@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_FORK_ARMS_HPP
 #define BIDE_PARALLEL_DETAIL_FORK_ARMS_HPP
 
-// The two arms of a join, on a lane: the second is put where thieves find it, the first is run, and
-// then the second, if it is still there. All of it stands in the frame of the join, and what is done
-// where nobody is about is inlined. Where nobody could ever take it, it is a call after a call.
+// The two arms of a join, on a lane. The second arm is pushed where thieves find it, and the first
+// one is run. If no thief has taken the second arm by then, it is run, too. All of it stands in the
+// frame of the join, and the path without a thief is inlined. On a thread without a lane, the arms
+// are called one after the other.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/fork_job.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
@@ -21,7 +22,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Calls it; monostate for void.
+// Calls f(). Returns std::monostate for void.
 template <class F> BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_arm(F&& f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
         std::forward<F>(f)();
@@ -31,7 +32,7 @@ template <class F> BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_arm(F&& f
     }
 }
 
-// The second arm, with what comes out of it at a thief's.
+// The second arm, and its value or exception if a thief has run it.
 template <class Platform, class G> class fork_arm final : public basic_fork_job<Platform> {
     using job = basic_fork_job<Platform>;
     using value = nonvoid_t<std::invoke_result_t<G>>;
@@ -44,7 +45,7 @@ public:
     explicit fork_arm(std::remove_reference_t<G>& g) noexcept : job(&run_stolen), call_(g) {}
     ~fork_arm() {}
 
-    // Once it has ended at a thief's: what came out.
+    // Returns the value, or throws the exception, of an arm that a thief has run.
     value take(end how) {
         if (how == end::failed) {
             rethrow();
@@ -56,6 +57,7 @@ public:
             return std::move(value_);
         }
     }
+    // Destroys the value or the exception.
     void drop(end how) noexcept {
         if (how == end::failed) {
             error_.~exception_ptr();
@@ -112,7 +114,7 @@ private:
 };
 
 #if BIDE_EXCEPTIONS
-// Where the first arm threw the second one runs to its end, and what comes out is dropped.
+// The first arm threw: the second one runs to its end, and its value or exception is dropped.
 template <class Platform, class G>
 BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
                            fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
@@ -125,7 +127,7 @@ BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
     }
     try {
         static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g)));
-    } catch (...) { // the first one's comes before it
+    } catch (...) { // the first arm's exception has priority
     }
 }
 #endif
@@ -152,20 +154,20 @@ template <class F, class G>
 using fork_result =
     std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>>;
 
-// Where the second arm is made, if there is a lane to put it on.
-template <class Platform, class G> union fork_spot {
-    fork_spot() noexcept {}
-    ~fork_spot() {}
+// Storage for the second arm, which is made only if there is a lane.
+template <class Platform, class G> union arm_storage {
+    arm_storage() noexcept {}
+    ~arm_storage() {}
     fork_arm<Platform, G> arm;
 };
 
-// Both arms, on this thread's lane. nullptr: one after the other.
+// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs one after the other.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g) {
     using first_type = nonvoid_t<std::invoke_result_t<F>>;
     using end = typename fork_arm<Platform, G>::end;
-    fork_spot<Platform, G> spot;
-    fork_arm<Platform, G>& second = spot.arm;
+    arm_storage<Platform, G> storage;
+    fork_arm<Platform, G>& second = storage.arm;
     std::uint32_t at = 0;
     if (lane != nullptr) [[likely]] {
         ::new (static_cast<void*>(std::addressof(second))) fork_arm<Platform, G>(g);

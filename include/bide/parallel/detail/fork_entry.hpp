@@ -1,18 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_FORK_ENTRY_HPP
 #define BIDE_PARALLEL_DETAIL_FORK_ENTRY_HPP
 
-// How a fork-join begins: the calling thread takes part in it, whether it is the scheduler's or not.
-// A thread from elsewhere is counted as a task is, so shutdown() waits for it; it has a lane, from
-// which workers steal, where workers steal at all.
+// How a thread begins a fork-join: the calling thread takes part in it, whether it belongs to the
+// scheduler or not. An external thread is counted as a task is, so shutdown() waits for it. It gets
+// a lane, from which workers steal, unless the workers do not steal at all.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/fork_place.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
@@ -28,33 +29,36 @@ public:
     static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
 };
 
-using fork_place = basic_fork_place<native_platform>;
+using fork_context = basic_fork_context<native_platform>;
 
-// The calling thread is in a fork-join of `s`.
-BIDE_INLINE bool forks_here(const scheduler& s) noexcept { return fork_place::here().home == &s; }
+// Returns true if the calling thread is in a fork-join of `s`.
+BIDE_INLINE bool forks_here(const scheduler& s) noexcept {
+    return fork_context::here().scheduler_id == &s;
+}
 
-// Both arms, there.
+// Runs both arms in the fork-join that the calling thread is in.
 template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g) {
-    return detail::fork(fork_place::here().lane, std::forward<F>(f), std::forward<G>(g));
+    return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
-// And nobody finds anything to take of it.
+// Returns true if the calling thread is in a fork-join of `s` and has published no arm.
 inline bool wants_work(const scheduler& s) noexcept {
-    const fork_place& here = fork_place::here();
-    return here.home == &s && here.lane != nullptr && here.lane->wants_work();
+    const fork_context& here = fork_context::here();
+    return here.scheduler_id == &s && here.lane != nullptr && here.lane->wants_work();
 }
 
-// While one lives, the scheduler is the calling thread's: it waits for the thread at its end.
+// While one lives, `s` is the calling thread's current scheduler, and its shutdown() waits for the
+// thread.
 class fork_caller {
 public:
-    // Throws: stopped_error where the thread is from elsewhere and the scheduler is closing.
+    // Throws: stopped_error if the thread is external and the scheduler is closing.
     explicit fork_caller(scheduler& s)
         : core_(fork_entry::core(s)), enters_(!current_scheduler::is_of(s)) {
         if (enters_ && !core_.enter_caller()) {
             throw_error(errc::stopped);
         }
         current_scheduler& here = current_scheduler::here();
-        here.face = &s;
+        here.instance = &s;
         here.outer = &before_;
     }
     fork_caller(const fork_caller&) = delete;
@@ -72,7 +76,8 @@ private:
     const current_scheduler before_ = current_scheduler::here();
 };
 
-// Calls it in a fork-join: in the one that this thread is in, if that is of the same scheduler.
+// Calls f() in a fork-join of `s`. If the calling thread is in one already, f() becomes a part of
+// it.
 template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(scheduler& s, F&& f) {
     if (detail::forks_here(s)) {
         return detail::call_arm<F>(std::forward<F>(f));
@@ -80,18 +85,45 @@ template <class F> BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>> in_fork(sche
     scheduler_core& core = fork_entry::core(s);
     const fork_caller caller(s);
     if (!core.pool().steals()) {
-        const basic_fork_session<native_platform> session(&s);
+        const basic_fork_scope<native_platform> scope(&s);
         return detail::call_arm<F>(std::forward<F>(f));
     }
-    static constinit basic_fork_site<native_platform> site;
-    const bool is_kept = core.is_here() && fork_place::here().home == nullptr;
-    const basic_lane_loan<native_platform> lane(core.pool(), is_kept);
+    static constinit basic_fork_call_site<native_platform> site;
+    const bool is_kept = core.is_here() && fork_context::here().scheduler_id == nullptr;
+    const basic_scoped_lane<native_platform> lane(core.pool(), is_kept);
     if (lane.get() == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
-    const basic_fork_session<native_platform> session(*lane.get(), site);
+    const basic_fork_scope<native_platform> scope(*lane.get(), site);
     return detail::call_arm<F>(std::forward<F>(f));
 }
+
+// All that the parallel algorithms need of a scheduler. Their templates take any type that can be
+// copied and has these members.
+class forker {
+public:
+    using platform = native_platform;
+
+    explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
+
+    // Runs f() on the calling thread, and g() there or on a worker. Returns when both have ended.
+    // Throws: what f() threw, else what g() threw. If there is no memory to fork, throws
+    // std::bad_alloc before either began.
+    // Requires: the call is made in enter().
+    template <class F, class G> void both(F&& f, G&& g) const {
+        detail::fork_here(std::forward<F>(f), std::forward<G>(g));
+    }
+
+    // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
+    template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
+
+    // Returns true if workers would find no arm of this thread. Costs one load.
+    // Requires: the call is made in enter().
+    bool wants_work() const noexcept { return detail::wants_work(*scheduler_); }
+
+private:
+    scheduler* scheduler_;
+};
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

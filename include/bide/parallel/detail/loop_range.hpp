@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_LOOP_RANGE_HPP
 #define BIDE_PARALLEL_DETAIL_LOOP_RANGE_HPP
 
@@ -17,8 +18,8 @@ namespace detail {
 template <class T>
 concept loop_index = std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool> && sizeof(T) <= 8;
 
-// The indices [first, last). Sizes and steps are unsigned: nothing overflows, be the range as wide
-// as its type.
+// The indices [first, last). Sizes and steps are unsigned, so nothing overflows, even if the range
+// is as wide as its type.
 template <loop_index Index> struct loop_range {
     using unsigned_index = std::make_unsigned_t<Index>;
 
@@ -41,8 +42,8 @@ template <loop_index Index> struct loop_range {
     Index middle() const noexcept { return at(size() / 2); }
 };
 
-// From bounds of any two types, compared as numbers; empty where first >= last.
-// Throws: std::invalid_argument if the first of some indices is negative, but their type unsigned.
+// Makes a range from bounds of any two types, compared as numbers. If first >= last, it is empty.
+// Throws: std::invalid_argument if the first index is negative and the common type is unsigned.
 template <loop_index First, loop_index Last>
 loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
     using index = std::common_type_t<First, Last>;
@@ -51,15 +52,17 @@ loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
     }
     const auto begin = static_cast<index>(first);
     if (std::cmp_not_equal(+begin, +first)) {
-        BIDE_THROW(std::invalid_argument("bide: a negative index in an unsigned loop"));
+        BIDE_THROW(std::invalid_argument("bide: the first index of the loop is negative, but the "
+                                         "common type of the bounds is unsigned"));
     }
     return {begin, static_cast<index>(last)};
 }
 
-// Throws: std::invalid_argument if it is negative, or no std::size_t.
+// Converts a grain.
+// Throws: std::invalid_argument if it is negative or larger than the largest std::size_t.
 template <loop_index Grain> std::size_t grain_of(Grain grain) {
     if (!std::in_range<std::size_t>(+grain)) {
-        BIDE_THROW(std::invalid_argument("bide: a negative grain"));
+        BIDE_THROW(std::invalid_argument("bide: the grain is negative or too large"));
     }
     return static_cast<std::size_t>(grain);
 }

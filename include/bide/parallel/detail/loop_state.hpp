@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_LOOP_STATE_HPP
 #define BIDE_PARALLEL_DETAIL_LOOP_STATE_HPP
 
@@ -13,11 +14,11 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What the leaves of one parallel loop share: whether the rest of it is in vain.
+// What the leaves of one parallel loop share: whether the rest of the loop is to be left out.
 //
-// A leaf that throws says where it began, and so does what combines leaves. Leaves further on are
-// left out from then on, leaves before it are not: the exception that remains is the one of a serial
-// loop.
+// A leaf that throws records its first iteration, and so does a combination of leaves. Later leaves
+// are left out from then on; earlier ones are not. So the exception that remains is the one that a
+// serial loop would throw.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -29,21 +30,22 @@ public:
     basic_loop_state(const basic_loop_state&) = delete;
     basic_loop_state& operator=(const basic_loop_state&) = delete;
 
-    // Whether the leaf, or the part, that begins with iteration `at` is left out.
+    // Returns true if the leaf or part that begins with iteration `at` is left out.
     bool leaves_out(std::uint64_t at) noexcept {
-        // Order: relaxed; who sees it late does what would not have been needed.
+        // Order: relaxed; a thread that sees it late runs a leaf in vain.
         if (failed_at_.load(std::memory_order_relaxed) < at) {
             return true;
         }
         if (!stop_.stop_requested()) {
             return false;
         }
-        // Order: relaxed; read after the loop's last join, which orders them.
+        // Order: relaxed; finish() reads it after the loop's last join, which orders them.
         stopped_.store(true, std::memory_order_relaxed);
         return true;
     }
 
-    // Runs a leaf of so many iterations; or of none, what comes after the leaves from there.
+    // Runs a leaf of `iterations` iterations that begins at `at`. With 0 iterations, runs what
+    // follows the leaves from `at` on.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();
@@ -53,7 +55,7 @@ public:
         }
     }
 
-    // After the loop. Throws: stopped_error if a leaf was left out for a stop.
+    // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
     void finish() {
         // Order: relaxed; the loop's joins order it after the leaves.
         if (stopped_.load(std::memory_order_relaxed)) {
@@ -77,7 +79,7 @@ private:
     };
 
     void failed(std::uint64_t at) noexcept {
-        // Order: relaxed, all three; only the number counts.
+        // Order: relaxed, all three; it publishes nothing but the number.
         std::uint64_t seen = failed_at_.load(std::memory_order_relaxed);
         while (at < seen && !failed_at_.compare_exchange_weak(seen, at, std::memory_order_relaxed,
                                                               std::memory_order_relaxed)) {
@@ -85,7 +87,7 @@ private:
     }
 
     typename Platform::template atomic<std::uint64_t> failed_at_{
-        std::numeric_limits<std::uint64_t>::max()};
+        (std::numeric_limits<std::uint64_t>::max)()};
     typename Platform::template atomic<bool> stopped_{false};
     const std::stop_token& stop_;
     fork_progress* const progress_;

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_MERGE_HPP
 #define BIDE_PARALLEL_DETAIL_MERGE_HPP
 
-// Merging two sorted sequences into a third place whose objects live but do not count. All of it
-// carries every element over, also when a comparison throws, though not in order then.
+// Merges two sorted sequences into a third place. The objects there are alive and are overwritten.
+// If a comparison throws, every element is still moved over, in any order.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/small_sort.hpp>
@@ -16,7 +17,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What is left of two sequences that are being merged; it follows when an exception passes.
+// What is left of two sequences during a merge. If an exception passes, the destructor moves it
+// over.
 template <class From, class To> struct merge_rest {
     merge_rest(From a, From a_last, From b, From b_last, To out)
         : left(a), left_end(a_last), right(b), right_end(b_last), to(out) {}
@@ -24,7 +26,7 @@ template <class From, class To> struct merge_rest {
     merge_rest& operator=(const merge_rest&) = delete;
     ~merge_rest() {
         if (!finished) {
-            quietly([this]() noexcept(moves_quietly<From, To>) { finish(); });
+            ignore_exceptions([this]() noexcept(is_nothrow_element_move<From, To>) { finish(); });
         }
     }
     void finish() {
@@ -39,16 +41,16 @@ template <class From, class To> struct merge_rest {
     bool finished = false;
 };
 
-// As long as there are many on both sides: from the front and from the back, in rounds that neither
-// side's elements can run out in. Where a number of elements of one side come before all of the
-// other's they are copied: that is how sequences that were nearly in order merge quickly.
+// While both sides have at least 32 elements: merges from the front and from the back, in rounds in
+// which neither side can run out. If a block of one side comes before all of the other side's next
+// elements, it is copied: so sequences that are nearly in order merge quickly.
 template <class From, class To, class Compare>
 void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
     for (;;) {
         const auto n = rest.left_end - rest.left;
         const auto others = rest.right_end - rest.right;
-        auto steps = std::min(n, others) / 2;
+        auto steps = (std::min)(n, others) / 2;
         if (steps < block) {
             return;
         }
@@ -88,8 +90,8 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// What the above leaves: one side has few, but the other may have any number; of that, whole blocks
-// come before the next of the few, and are copied.
+// What merge_both_ends() leaves: one side has few elements, the other any number. Blocks of that
+// side that come before the next of the few are copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -103,14 +105,14 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
             rest.to = std::copy_n(rest.right, block, rest.to);
             rest.right += block;
         } else {
-            for (auto i = std::min({n, others, block}); i != 0; --i) {
+            for (auto i = (std::min)({n, others, block}); i != 0; --i) {
                 detail::merge_first(rest.left, rest.right, rest.to, less);
             }
         }
     }
 }
 
-// Stable: of equal elements, the left ones come first.
+// Merges stably: of equal elements, the left ones come first.
 template <class From, class To, class Compare>
 void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
     merge_rest<From, To> rest(left, left_end, right, right_end, to);
@@ -119,7 +121,7 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
         detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            // Branches, so that the processor goes ahead to the next comparison by guess.
+            // Branches, so that the processor predicts the next comparison and goes ahead.
             if (less(*rest.right, *rest.left)) {
                 *rest.to = std::ranges::iter_move(rest.right);
                 ++rest.right;
@@ -133,7 +135,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
     rest.finish();
 }
 
-// The same side by side: the larger sequence is halved, the other where its middle would stand.
+// The same, in parallel: halves the larger sequence, and cuts the other one where the middle of the
+// larger one belongs.
 template <class Forker, class From, class To, class Compare>
 void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
                  Compare& less) {
@@ -157,7 +160,7 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
     const To to_cut = to + (left_cut - left) + (right_cut - right);
     forks.both(
         [&] {
-            rest.finished = true; // the two have begun, and see to it
+            rest.finished = true; // the two calls have begun and move the elements over
             detail::merge_parts(forks, left, left_cut, right, right_cut, to, less);
         },
         [&] {

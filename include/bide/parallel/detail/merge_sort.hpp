@@ -1,12 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 #define BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 
-// A stable merge sort to and fro between the range and a buffer of the same size, whose halves are
-// sorted side by side and merged side by side. Halves that are in order already are not merged.
+// A stable merge sort that moves the elements back and forth between the range and a buffer of the
+// same size. Both halves are sorted in parallel and merged in parallel. Halves that are in order
+// already are not merged.
 //
-// Both places hold objects all the time; each element is in one of them, and the other place's
-// object has been moved from. A step moves its elements from one place to the other, in order or, if
-// a comparison throws, in any order, but all of them: so who called it knows where they are.
+// Both places hold living objects all the time. Each element is in one of them, and the object in
+// the other place was moved from. A step moves its elements from one place to the other: in order,
+// or in any order if a comparison throws, but all of them. So its caller knows where they are.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
@@ -28,12 +30,12 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Memory for the elements of a range, which may stay there for a while; none if there is none.
+// Memory for the elements of a range, which may be moved there. Empty if there was no memory.
 template <class It> class sort_buffer {
     using value = std::iter_value_t<It>;
 
 public:
-    // Objects that need no constructor are there as soon as there is memory.
+    // If true, the objects exist without a constructor as soon as there is memory.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
 
     explicit sort_buffer(std::size_t n) noexcept
@@ -51,12 +53,12 @@ public:
 
     explicit operator bool() const noexcept { return memory_ != nullptr; }
 
-    // Moves the elements in. If a move throws, what was moved is moved back.
+    // Moves the elements in. If a move throws, moves back what was moved.
     void fill(It from) {
         struct unfill {
             ~unfill() {
                 if (buffer != nullptr) {
-                    quietly([this]() noexcept(moves_quietly<value*, It>) {
+                    ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
                         detail::move_elements(buffer->memory_, buffer->memory_ + buffer->filled_,
                                               from);
                     });
@@ -77,7 +79,7 @@ private:
     static constexpr bool is_overaligned = alignof(value) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
     static void* allocate(std::size_t n) noexcept {
-        if (n > std::numeric_limits<std::size_t>::max() / sizeof(value)) {
+        if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(value)) {
             return nullptr;
         }
         const std::size_t bytes = n * sizeof(value);
@@ -98,7 +100,7 @@ template <class Forker, class It, class Compare> class merge_sort {
     using difference = std::iter_difference_t<It>;
     static constexpr bool is_plain = sort_buffer<It>::is_plain;
     enum class place { range, buffer };
-    // Where the elements are at first.
+    // Where the elements are at the start.
     static constexpr place home = is_plain ? place::range : place::buffer;
 
 public:
@@ -106,7 +108,7 @@ public:
         : forks_(forks), range_(begin), size_(end - begin), less_(less),
           memory_(static_cast<std::size_t>(size_)), buffer_(memory_.begin()) {}
 
-    // Whether it has a buffer, which all else requires.
+    // Returns true if there is a buffer. All other functions require that.
     explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
     void run() {
@@ -114,7 +116,7 @@ public:
         sort(0, size_, place::range);
     }
 
-    // Of what consists of these runs, several.
+    // Sorts a range that consists of these runs, two or more.
     void run(const long_runs<It>& runs) {
         for (int i = 0; i != runs.size(); ++i) {
             if (runs.descends(i)) {
@@ -126,7 +128,7 @@ public:
     }
 
 private:
-    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = sort_fork_size;
 
     void bring_home() {
@@ -139,7 +141,8 @@ private:
         return p == place::range ? place::buffer : place::range;
     }
 
-    // If an exception passes, [first, last) goes on to `target`, from where it is then.
+    // If an exception passes, the destructor moves [first, last) to `target`, from where it is
+    // then.
     class transfer {
     public:
         transfer(merge_sort& whose, difference first, difference last, place target) noexcept
@@ -148,9 +151,11 @@ private:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (!is_over_ && from_ != target_) {
-                quietly([this]() noexcept(moves_quietly<It, value*>&& moves_quietly<value*, It>) {
-                    finish();
-                });
+                ignore_exceptions(
+                    [this]() noexcept(
+                        is_nothrow_element_move<It, value*>&& is_nothrow_element_move<value*, It>) {
+                        finish();
+                    });
             }
         }
         void left_home() noexcept { from_ = other(target_); }
@@ -173,7 +178,7 @@ private:
         bool is_over_ = false;
     };
 
-    // Calls f with the beginning of that place.
+    // Calls f with the begin of that place.
     template <class F> void at(place p, F&& f) {
         if (p == place::range) {
             f(range_);
@@ -182,7 +187,8 @@ private:
         }
     }
 
-    // Calls f, which sorts [first, middle), and g, which sorts [middle, last).
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last), in parallel if the
+    // part is large enough.
     template <class F, class G>
     void both(difference first, difference middle, difference last, const F& f, const G& g) {
         if (last - first < fork_size) {
@@ -193,7 +199,8 @@ private:
         }
     }
 
-    // Whether a part before `first` has thrown: what follows only goes to its target, in any order.
+    // Returns true if a part before `first` has thrown: then the elements only move to their
+    // target, in any order.
     bool leaves_out(difference first) noexcept {
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }
@@ -204,7 +211,7 @@ private:
         if (leaves_out(first)) {
             return;
         }
-        if (last - first <= small) {
+        if (last - first <= small_size) {
             at(home, [&](auto from) { sort_small(from + first, from + last); });
             if (home != target) {
                 elements.finish();
@@ -223,7 +230,7 @@ private:
         merge_into(elements, first, middle, last, target);
     }
 
-    // The runs [from, to), into the target.
+    // Merges the runs [from, to) into the target.
     void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
         const difference first = runs.begin_of(from) - range_;
         const difference last = runs.end_of(to - 1) - range_;
@@ -253,14 +260,14 @@ private:
         merge_into(elements, first, middle, last, target);
     }
 
-    // Two sorted halves, into the target from the other place.
+    // Merges two sorted halves from the other place into the target.
     void merge_into(transfer& elements, difference first, difference middle, difference last,
                     place target) {
         at(other(target), [&](auto from) {
             if (leaves_out(first) || !less_(from[middle], from[middle - 1])) {
                 return elements.finish();
             }
-            elements.release(); // what follows carries them all over
+            elements.release(); // merge_parts() moves all of them
             at(target, [&](auto to) {
                 detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
                                     to + first, less_);
@@ -276,12 +283,12 @@ private:
         }
     }
 
-    // In a serial part: the second half is sorted also if the first one throws.
+    // Runs f and g one after the other. If f throws, g is still called.
     template <class F, class G> static void call_both(const F& f, const G& g) {
         struct second {
             ~second() {
                 if (!has_begun) {
-                    quietly(g);
+                    ignore_exceptions(g);
                 }
             }
             const G& g;
@@ -298,8 +305,8 @@ private:
     Compare& less_;
     sort_buffer<It> memory_;
     value* const buffer_;
-    const fork_options no_wishes_{};
-    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
+    const fork_options default_options_{};
+    basic_loop_state<typename Forker::platform> state_{default_options_, 0};
 };
 
 } // namespace detail

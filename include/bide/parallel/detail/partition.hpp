@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_PARTITION_HPP
 #define BIDE_PARALLEL_DETAIL_PARTITION_HPP
 
@@ -12,14 +13,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where the elements that go left end, and whether they all stood there before.
+// Where the left part ends, and whether the elements were divided already.
 template <class It> struct division {
     It middle;
     bool was_divided;
 };
 
-// Without branches that depend on elements: two blocks, one from each end, of each the offsets of
-// the elements that stand on the wrong side; then as many pairs as there are change places.
+// Partitions without branches that depend on elements. Reads a block from each end, notes the
+// offsets of the elements that stand on the wrong side, and swaps as many pairs as there are.
 // (Edelkamp, Weiss: "BlockQuicksort", ESA 2016, as in Peters' pdqsort.)
 template <class It, class Pred> class block_partition {
     using difference = std::iter_difference_t<It>;
@@ -34,7 +35,7 @@ public:
         right_.base = last_;
         while (first_ != last_) {
             look();
-            const std::size_t pairs = std::min(left_.size, right_.size);
+            const std::size_t pairs = (std::min)(left_.size, right_.size);
             swap_pairs(pairs);
             left_.drop(pairs, first_);
             right_.drop(pairs, last_);
@@ -58,7 +59,7 @@ private:
         unsigned char offsets[block];
     };
 
-    // Fills the sides that are empty, with a block or with what is left.
+    // Fills each empty side with the offsets of a block, or of what is left.
     void look() {
         const auto unknown = static_cast<std::size_t>(last_ - first_);
         const bool both = left_.size == 0 && right_.size == 0;
@@ -106,8 +107,9 @@ private:
         return right_.base - static_cast<difference>(right_.offsets[right_.begin + i]);
     }
 
-    // In a cycle, which is two moves a pair instead of three; pair by pair where the sides are equal
-    // in number, which keeps reversed sequences what they are: reversed ones, to be found.
+    // Moves the elements in a cycle, which takes two moves for a pair instead of three. If both
+    // sides have the same number, swaps pair by pair, so that a reversed sequence is recognised as
+    // reversed.
     void swap_pairs(std::size_t pairs) {
         if (pairs == 0) {
             return;
@@ -131,7 +133,7 @@ private:
         *right = first;
     }
 
-    // One side may have elements without a partner: they are changed for those at the border.
+    // One side may have elements without a partner: swaps them with the elements at the border.
     It place_rest() {
         while (left_.size != 0) {
             --left_.size;
@@ -153,7 +155,7 @@ private:
     side right_;
 };
 
-// Elements for which goes_left is true before those for which it is not.
+// Moves the elements for which goes_left is true before the others.
 template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
     for (bool was_divided = true;; was_divided = false) {
         while (first != last && goes_left(*first)) {
@@ -162,7 +164,7 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
         if (first == last) {
             return {first, was_divided};
         }
-        do { // *first is not asked again: it might answer otherwise
+        do { // goes_left(*first) is not called again: the answer might differ
             if (--last == first) {
                 return {first, was_divided};
             }
@@ -175,7 +177,7 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
     }
 }
 
-// Moves the pivot from the front to its place, the last one of the left part.
+// Moves the pivot from the front to its place, the last one of the left part. Returns the place.
 template <class It> It place_pivot(It begin, It middle) {
     if (--middle != begin) {
         std::ranges::iter_swap(begin, middle);
@@ -183,8 +185,8 @@ template <class It> It place_pivot(It begin, It middle) {
     return middle;
 }
 
-// By the pivot *begin, which ends up between the parts: [begin, middle) is less, (middle, end) is
-// not. Returns the pivot's place.
+// Partitions by the pivot *begin, which moves between the parts: [begin, middle) is less, (middle,
+// end) is not. `middle` of the result is the pivot's place.
 template <class It, class Compare> division<It> partition_less(It begin, It end, Compare& less) {
     division<It> parts{};
     if constexpr (sorts_branchless<It>) {
@@ -198,7 +200,8 @@ template <class It, class Compare> division<It> partition_less(It begin, It end,
     return parts;
 }
 
-// The same where nothing is less than the pivot: [begin, middle] is equal, (middle, end) greater.
+// The same if no element is less than the pivot: [begin, middle] is equal, (middle, end) is
+// greater. Returns the pivot's place.
 template <class It, class Compare> It partition_equal(It begin, It end, Compare& less) {
     It middle{};
     if constexpr (sorts_branchless<It>) {

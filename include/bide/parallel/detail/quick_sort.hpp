@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_QUICK_SORT_HPP
 #define BIDE_PARALLEL_DETAIL_QUICK_SORT_HPP
 
-// Quicksort that knows patterns (Peters: "Pattern-defeating Quicksort", 2021), whose two parts are
-// sorted side by side.
+// Pattern-defeating quicksort (Peters: "Pattern-defeating Quicksort", 2021). The two parts of a
+// partition are sorted in parallel.
 //
-// Of many equal elements, those that equal the last pivot are set apart in one pass. A partition
-// that had nothing to move is a hint at order: an insertion sort tries, and gives up early. One that
-// cuts off less than an eighth is a bad one: some elements change places, and after log2(n) of them
-// heap sort takes over, so that no input takes more than O(n log n).
+// If there are many equal elements, one pass separates those that equal the last pivot. A partition
+// that moved nothing suggests that the range is sorted: an insertion sort tries, and gives up
+// early. A partition that cuts off less than an eighth is bad: some elements are swapped, and after
+// log2(n) bad ones heap sort takes over. So no input takes more than O(n log n).
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/loop_state.hpp>
@@ -40,17 +41,17 @@ public:
     }
 
 private:
-    // Smaller parts are not divided; medians of more elements from here on; both parts at least so
-    // large, or else it is not worth a fork.
-    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
+    // Parts up to `small_size` are not divided. From `many` on, the pivot is a median of medians. A
+    // fork needs two parts of at least fork_size.
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
     static constexpr difference fork_size = sort_fork_size;
 
-    // If it is not the leftmost part, *(begin - 1) is there and not greater than any element.
+    // Unless this is the leftmost part, *(begin - 1) exists and is not greater than any element.
     void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;
-            if (size <= small) {
+            if (size <= small_size) {
                 return sort_small(begin, end);
             }
             choose_pivot(begin, end);
@@ -61,13 +62,13 @@ private:
             const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
             const It right = pivot + 1;
-            const difference smaller = std::min(pivot - begin, end - right);
+            const difference smaller = (std::min)(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
                     return detail::heap_sort(begin, end, less_);
                 }
-                stir(begin, pivot);
-                stir(right, end);
+                break_patterns(begin, pivot);
+                break_patterns(right, end);
             } else if (parts.was_divided && detail::sort_if_nearly(begin, pivot, less_) &&
                        detail::sort_if_nearly(right, end, less_)) {
                 return;
@@ -82,7 +83,7 @@ private:
         }
     }
 
-    // Sorts one of two parts side by side. Leaves it as it is if a part before it has thrown.
+    // Sorts one of two parts in parallel. Leaves it as it is if a part before it has thrown.
     void sort_arm(It begin, It end, int bad_ones, bool leftmost) {
         const auto at = static_cast<std::uint64_t>(begin - begin_);
         if (!state_.leaves_out(at)) {
@@ -113,10 +114,10 @@ private:
         }
     }
 
-    // Other elements come where the next pivots are chosen from.
-    void stir(It begin, It end) {
+    // Swaps elements, so that the next pivots are chosen from other ones.
+    void break_patterns(It begin, It end) {
         const difference size = end - begin;
-        if (size <= small) {
+        if (size <= small_size) {
             return;
         }
         const difference quarter = size / 4;
@@ -130,8 +131,8 @@ private:
     const It begin_;
     const It end_;
     Compare& less_;
-    const fork_options no_wishes_{};
-    basic_loop_state<typename Forker::platform> state_{no_wishes_, 0};
+    const fork_options default_options_{};
+    basic_loop_state<typename Forker::platform> state_{default_options_, 0};
 };
 
 } // namespace detail

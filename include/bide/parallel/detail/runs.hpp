@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_RUNS_HPP
 #define BIDE_PARALLEL_DETAIL_RUNS_HPP
 
@@ -10,19 +11,20 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A sequence that consists of few long runs, if it does: each ascends, or descends strictly; but the
-// last part may be in any order if the runs before it are at least half of it all. Then there is
-// only that to sort, and to merge. A random sequence is found out within some comparisons.
+// Finds whether a sequence consists of few long runs. Each run ascends, or descends strictly. The
+// last part may be in any order if the runs before it are at least half of the sequence: then only
+// that part is to be sorted. A random sequence is rejected after a few comparisons.
 //
-// Where a run has shown to be long, as much as was looked at so far is looked at next, by all who are
-// free. So no sequence costs more than two comparisons for each element.
+// When a run has shown to be long, the next step looks at as many elements as were looked at so
+// far, in parallel. So no sequence costs more than two comparisons for each element.
 template <class It> class long_runs {
     using difference = std::iter_difference_t<It>;
 
 public:
     static constexpr int most = 8;
 
-    // Finds them; touches nothing. False: there are more, or a short one among them.
+    // Finds the runs and changes nothing. Returns false if there are more than `most`, or a short
+    // one among them.
     template <class Forker, class Compare>
     bool find(Forker forks, It begin, It end, Compare& less) {
         const difference least = (end - begin) / most;
@@ -55,14 +57,14 @@ public:
     It end_of(int i) const noexcept { return ends_[i + 1]; }
 
 private:
-    // The first element that does not go on with the run that begins at `at`, or `end`.
+    // Returns the first element that does not continue the run that begins at `at`, or `end`.
     template <bool descends, class Forker, class Compare>
     static It end_of_run(Forker forks, It at, It end, Compare& less) {
-        if (end - at <= 2 * alone) {
+        if (end - at <= 2 * serial_size) {
             return look_through<descends>(at, end, less);
         }
-        It seen = look_through<descends>(at, at + alone, less);
-        if (seen == at + alone) {
+        It seen = look_through<descends>(at, at + serial_size, less);
+        if (seen == at + serial_size) {
             for (It next = seen; seen == next && seen != end;) {
                 next = end - seen > seen - at ? seen + (seen - at) : end;
                 seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
@@ -73,7 +75,7 @@ private:
 
     template <bool descends, class Forker, class Compare>
     static It look_through_by_halves(Forker forks, It at, It end, Compare& less) {
-        if (end - at <= alone) {
+        if (end - at <= serial_size) {
             return look_through<descends>(at, end, less);
         }
         const It middle = at + (end - at) / 2;
@@ -97,7 +99,7 @@ private:
         return next;
     }
 
-    // For a block at a time; without an early exit that may become vector instructions.
+    // Tests a block at a time. Without an early exit, the compiler may use vector instructions.
     template <class Compare> static bool ascends_on(It at, Compare& less) {
         int breaks = 0;
         for (difference i = 0; i != block; ++i) {
@@ -106,11 +108,11 @@ private:
         return breaks == 0;
     }
 
-    // So many at least are looked at by one thread: it takes some microseconds.
-    static constexpr difference alone = 16'384;
+    // The least number of elements that one thread looks at: it takes some microseconds.
+    static constexpr difference serial_size = 16'384;
     static constexpr difference block = 64;
 
-    It ends_[most + 2]{}; // the runs but the last are at least as long as an eighth
+    It ends_[most + 2]{}; // each run but the last is at least an eighth of the sequence
     bool descends_[most + 1]{};
     int size_ = 0;
     bool is_last_sorted_ = true;

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_SMALL_SORT_HPP
 #define BIDE_PARALLEL_DETAIL_SMALL_SORT_HPP
 
-// A stable sort of a few elements that are cheap to copy, without branches that depend on them:
-// fours are sorted by selection, then merged from both ends at once, which makes two chains of
-// dependent loads out of one (van den Hoven, "fluxsort"; Bergdoll, Peters, "driftsort").
+// A stable sort of a few elements that are cheap to copy, without branches that depend on them.
+// Groups of four are sorted by selection, then merged from both ends at once, which gives the
+// processor two independent chains of loads (van den Hoven, "fluxsort"; Bergdoll, Peters,
+// "driftsort").
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
@@ -18,7 +20,7 @@ namespace detail {
 
 inline constexpr std::ptrdiff_t small_sort_size = 32;
 
-// One step of a merge, from the front: of equal elements, the left one goes first.
+// Makes one step of a merge from the front: of equal elements, the left one goes first.
 template <class From, class To, class Compare>
 void merge_first(From& left, From& right, To& to, Compare& less) {
     const std::ptrdiff_t second = detail::as_number(less(*right, *left));
@@ -28,7 +30,7 @@ void merge_first(From& left, From& right, To& to, Compare& less) {
     left += 1 - second;
 }
 
-// One from the back: of equal elements, the right one goes last.
+// Makes one step from the back: of equal elements, the right one goes last.
 template <class From, class To, class Compare>
 void merge_last(From& left, From& right, To& to, Compare& less) {
     const std::ptrdiff_t first = detail::as_number(less(*right, *left));
@@ -38,8 +40,8 @@ void merge_last(From& left, From& right, To& to, Compare& less) {
     right -= 1 - first;
 }
 
-// Merges the sorted halves of n elements, of which the first is the smaller one if they differ.
-// Comparisons that contradict each other are found out, and the elements are then only copied.
+// Merges the sorted halves of n elements; if n is odd, the first half is the smaller one. If
+// comparisons contradict each other, the elements are only copied.
 template <class From, class To, class Compare>
 void merge_halves(From from, std::iter_difference_t<From> n, To to, Compare& less) {
     const std::iter_difference_t<From> half = n / 2;
@@ -88,7 +90,8 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
         }
         return;
     }
-    // The pairs in order, then the least and the greatest, then the two that remain.
+    // The pairs are put in order, then the least and the greatest are found, then the two that
+    // remain.
     const auto one = less(from[1], from[0]) ? 1 : 0;
     const auto two = less(from[3], from[2]) ? 1 : 0;
     T a = from[one];
@@ -106,7 +109,7 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
     to[3] = b_last ? b : d;
 }
 
-// Sorts n elements, at most 4 << levels, from one place to another, with as much room to spare.
+// Sorts n elements, at most 4 << levels, from one place to another. `spare` has room for as many.
 template <int levels, class From, class T, class Compare>
 void sort_few(From from, std::iter_difference_t<From> n, T* to, T* spare, Compare& less) {
     if constexpr (levels == 0) {
@@ -146,7 +149,7 @@ template <class It, class Compare> void small_sort(It begin, It end, Compare& le
     } else {
         sort_both(std::integral_constant<int, 0>());
     }
-    // The range is as it was up to here; from now on its elements are in `sorted`.
+    // The range is unchanged up to here. From here on its elements are in `sorted`.
     struct copy_back {
         ~copy_back() {
             if (!is_merged) {

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 #define BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 
-// What the sorts are made of. All of it keeps every element in the range when a comparison throws.
-// Where a move throws, values are unspecified, but all objects live. Whatever a comparison answers,
-// be it by chance, nothing outside the range is touched.
+// What the sorts are made of. If a comparison throws, every element is still in the range. If a
+// move throws, values are unspecified, but all objects are alive. Whatever a comparison returns,
+// even at random, nothing outside the range is touched.
 //
-// Calls are qualified: namespaces of elements may have functions of the same names.
+// Calls are qualified, because the namespaces of elements may have functions of the same names.
 
 #include <bide/core/config.hpp>
 
@@ -20,35 +21,36 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Ranges are divided among threads into parts of this size at least.
+// The least size of a part that is forked.
 inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
 
-// Elements that are as cheap to copy as to look at: these are copied without branches, whether they
-// need it or not, because a branch that is guessed wrong costs more. Some trivially copyable types
-// can only be moved, or have a template that takes what looks like a copy.
+// True for elements that are cheap to copy: up to 16 bytes. They are copied without branches, even
+// if that is not needed, because a mispredicted branch costs more. Some trivially copyable types
+// can only be moved, or have a constructor template that takes what looks like a copy: these are
+// excluded.
 template <class T>
 inline constexpr bool is_cheap_to_copy =
     std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
     std::is_trivially_constructible_v<T, const T&> && std::is_trivially_assignable_v<T&, T&> &&
     std::is_trivially_assignable_v<T&, const T&> && sizeof(T) <= 16;
 
-// Whether the iterator points at such elements. A proxy, which only stands for an element, is moved
-// and swapped by its iterator's own functions.
+// True if the iterator refers to such elements. A proxy is excluded: it is moved and swapped by its
+// iterator's own functions.
 template <class It>
 inline constexpr bool sorts_branchless =
     is_cheap_to_copy<std::iter_value_t<It>> &&
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
     std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
 
-// Whether an element moves from one place to the other without an exception.
+// True if an element moves from one place to the other without an exception.
 template <class From, class To>
-inline constexpr bool moves_quietly =
+inline constexpr bool is_nothrow_element_move =
     noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
 
 // As std::ranges::move().
 template <class From, class To> To move_elements(From first, From last, To to) {
     if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
-        return std::move(first, last, to); // of plain memory a block
+        return std::move(first, last, to); // may become memmove()
     } else {
         for (; first != last; ++first, ++to) {
             *to = std::ranges::iter_move(first);
@@ -57,7 +59,7 @@ template <class From, class To> To move_elements(From first, From last, To to) {
     }
 }
 
-// What is called as less(a, b), also for a pointer to a member.
+// Returns what can be called as less(a, b), also if `less` is a pointer to a member.
 template <class Compare> decltype(auto) callable(Compare& less) noexcept {
     if constexpr (std::is_member_pointer_v<Compare>) {
         return std::mem_fn(less);
@@ -66,8 +68,9 @@ template <class Compare> decltype(auto) callable(Compare& less) noexcept {
     }
 }
 
-// What a contiguous iterator points at, and the others themselves: fewer types to instantiate for.
-template <std::random_access_iterator It> auto bare(It it) noexcept {
+// Returns a pointer for a contiguous iterator, and any other iterator itself. So there are fewer
+// types to instantiate for.
+template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     if constexpr (std::contiguous_iterator<It>) {
         return std::to_address(it);
     } else {
@@ -75,8 +78,8 @@ template <std::random_access_iterator It> auto bare(It it) noexcept {
     }
 }
 
-// 0 or 1, of which the compiler does not know where it is from: clang would make a branch of it,
-// which takes twice as long to merge numbers at random. (g++ does not, and is better left alone.)
+// Returns 0 or 1, and hides from clang where the number comes from: clang would make a branch of
+// it, which takes twice as long to merge random numbers. g++ makes no branch and needs no hiding.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
 #if defined(__clang__)
@@ -85,13 +88,13 @@ inline std::ptrdiff_t as_number(bool condition) noexcept {
     return number;
 }
 
-// Of two places of one sequence, by such a number.
+// Returns `zero` or `one`, two places of one sequence, by such a number.
 template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
     return zero + ((one - zero) & -static_cast<std::iter_difference_t<It>>(number));
 }
 
-// For what must be tried, but not at the price of the exception that is on its way.
-template <class F> void quietly(F&& f) noexcept {
+// Calls f() and ignores its exception, because another exception is on its way.
+template <class F> void ignore_exceptions(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
     if constexpr (noexcept(f())) {
         f();
@@ -106,7 +109,7 @@ template <class F> void quietly(F&& f) noexcept {
 #endif
 }
 
-// An element that was taken out, and the place that is free for it. It returns there, come what may.
+// An element that was taken out, and the free place in the range. The destructor puts it back.
 template <class It> class hole {
 public:
     explicit hole(It at) : element_(std::ranges::iter_move(at)), at_(at) {}
@@ -114,7 +117,7 @@ public:
     hole& operator=(const hole&) = delete;
     ~hole() {
         if (!filled_) {
-            quietly([this]() noexcept(noexcept(*at_ = std::move(element_))) {
+            ignore_exceptions([this]() noexcept(noexcept(*at_ = std::move(element_))) {
                 *at_ = std::move(element_);
             });
         }
@@ -122,7 +125,7 @@ public:
 
     std::iter_value_t<It>& element() noexcept { return element_; }
 
-    // The hole is where `from` was.
+    // Moves `from` into the free place, which is then where `from` was.
     void move_here(It from) {
         *at_ = std::ranges::iter_move(from);
         at_ = from;
@@ -140,8 +143,8 @@ private:
     bool filled_ = false;
 };
 
-// Puts *at, which is less than the one before it, in its place in the sorted [begin, at). How far it
-// has moved.
+// Moves *at, which is less than the element before it, to its place in the sorted [begin, at).
+// Returns how far.
 template <class It, class Compare>
 std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     It before = at - 1;
@@ -157,7 +160,7 @@ std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     return at - before;
 }
 
-// Stable.
+// Sorts stably.
 template <class It, class Compare> void insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
         return;
@@ -169,7 +172,7 @@ template <class It, class Compare> void insertion_sort(It begin, It end, Compare
     }
 }
 
-// Sorts what needs few moves. False: it needs more, and is not sorted.
+// Sorts a range that needs few moves. Returns false if it needs more and is not sorted.
 template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare& less) {
     if (begin == end) {
         return true;
@@ -198,7 +201,7 @@ template <class It, class Compare> void sort_three(It a, It b, It c, Compare& le
     detail::sort_two(a, b, less);
 }
 
-// By swaps alone.
+// Sorts by swaps only.
 template <class It, class Compare> void heap_sort(It begin, It end, Compare& less) {
     using difference = std::iter_difference_t<It>;
     const auto sink = [&](difference at, difference size) {

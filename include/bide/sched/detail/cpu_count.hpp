@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 #define BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 
-// Which processors this process may use, by the affinity mask, and how many, by the quota of its
-// control group (version 2), rounded up.
+// The processors that this process may use, by its affinity mask, and how many, by the CPU quota of
+// its control group (version 2), rounded up.
 
 #include <bide/core/config.hpp>
 
@@ -21,8 +22,8 @@ namespace detail {
 
 #if defined(__linux__)
 
-// The processors that the quota in such a file comes to; 0: no quota, or no such file.
-// cgroup v2, cpu.max: "max 100000" or "50000 100000".
+// Returns the number of processors in a cpu.max file of cgroup v2, such as "50000 100000". Returns
+// 0 if the file says "max" or does not exist.
 inline unsigned processors_of_cpu_max(const char* path) noexcept {
     std::FILE* const file = std::fopen(path, "re");
     if (file == nullptr) {
@@ -37,7 +38,7 @@ inline unsigned processors_of_cpu_max(const char* path) noexcept {
                : 0;
 }
 
-// The least quota of the process's group and of those around it.
+// Returns the least quota of the process's control group and the groups above it, or 0.
 inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {
@@ -58,7 +59,7 @@ inline unsigned processors_of_cgroup() noexcept {
         char max[sizeof path + 16];
         std::snprintf(max, sizeof max, "%s/cpu.max", path);
         if (const unsigned n = processors_of_cpu_max(max); n != 0) {
-            least = least == 0 ? n : std::min(least, n);
+            least = least == 0 ? n : (std::min)(least, n);
         }
         char* const last = std::strrchr(path, '/');
         if (last < path + root) {
@@ -70,7 +71,7 @@ inline unsigned processors_of_cgroup() noexcept {
 
 #endif
 
-// Which processors the process may use: those of its first thread, whoever asks.
+// The processors of the process's main thread, whichever thread constructs this.
 class cpu_mask {
 public:
     cpu_mask() noexcept {
@@ -80,7 +81,7 @@ public:
 #endif
     }
 
-    // 0: not known.
+    // Returns how many there are, or 0 if that is not known.
     unsigned count() const noexcept {
 #if defined(__linux__)
         return known_ ? static_cast<unsigned>(CPU_COUNT(&mask_)) : 0;
@@ -89,7 +90,7 @@ public:
 #endif
     }
 
-    // Lets the calling thread use all of them; or keeps it on the n-th.
+    // Lets the calling thread use all of them.
     void apply() const noexcept {
 #if defined(__linux__)
         if (known_) {
@@ -97,6 +98,7 @@ public:
         }
 #endif
     }
+    // Lets the calling thread use only the n-th, modulo their number.
     void apply_only(unsigned n) const noexcept {
 #if defined(__linux__)
         unsigned left = known_ ? n % count() : 0;
@@ -121,12 +123,13 @@ private:
 #endif
 };
 
+// Returns how many processors the process may use, at least 1.
 inline unsigned cpu_count() noexcept {
     const unsigned allowed = cpu_mask().count();
-    unsigned count = allowed != 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
+    unsigned count = allowed != 0 ? allowed : (std::max)(1U, std::thread::hardware_concurrency());
 #if defined(__linux__)
     if (const unsigned quota = processors_of_cgroup(); quota != 0) {
-        count = std::min(count, quota);
+        count = (std::min)(count, quota);
     }
 #endif
     return count;

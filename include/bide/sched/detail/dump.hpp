@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_DUMP_HPP
 #define BIDE_SCHED_DETAIL_DUMP_HPP
 
-// What a scheduler is doing, for people to read.
+// Writes the state of a scheduler as text.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -20,22 +21,23 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Tasks that cannot go while it looks at them.
-class held_tasks {
+// References to tasks, which keep them alive.
+class task_snapshot {
 public:
-    held_tasks() noexcept = default;
-    held_tasks(const held_tasks&) = delete;
-    held_tasks& operator=(const held_tasks&) = delete;
-    ~held_tasks() {
+    task_snapshot() noexcept = default;
+    task_snapshot(const task_snapshot&) = delete;
+    task_snapshot& operator=(const task_snapshot&) = delete;
+    ~task_snapshot() {
         for (task_header* const t : all_) {
             t->drop_reference();
         }
     }
 
-    // Throws: std::bad_alloc.
+    // Adds the tasks of a registry. Throws: std::bad_alloc.
     void add(basic_task_registry<native_platform>& from) { from.snapshot(all_); }
 
-    // The names of those that wait, sorted; "": it has none. Throws: std::bad_alloc.
+    // Returns the names of the tasks that wait, sorted. A task without a name is "". Throws:
+    // std::bad_alloc.
     std::vector<std::string_view> waiting() const {
         std::vector<std::string_view> names;
         for (const task_header* const t : all_) {
@@ -52,11 +54,11 @@ private:
 };
 
 inline void dump_waiting(scheduler_core& core, std::FILE* to) {
-    held_tasks held;
+    task_snapshot tasks;
     for (auto& w : core.pool().workers()) {
-        held.add(w.tasks);
+        tasks.add(w.tasks);
     }
-    const std::vector<std::string_view> names = held.waiting();
+    const std::vector<std::string_view> names = tasks.waiting();
     std::fprintf(to, "waiting tasks: %zu\n", names.size());
     for (auto at = names.begin(); at != names.end();) {
         const auto others = std::upper_bound(at, names.end(), *at);
@@ -72,9 +74,9 @@ inline void dump_waiting(scheduler_core& core, std::FILE* to) {
 }
 
 inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept {
-    const char* const state = w.worker_ownership.is_blocked() ? "blocked"
-                              : w.sleeper.is_asleep()         ? "asleep"
-                                                              : "awake";
+    const char* const state = w.ownership.is_blocked() ? "blocked"
+                              : w.sleeper.is_asleep()  ? "asleep"
+                                                       : "awake";
     // Order: relaxed; a snapshot.
     const bool lifo = w.lifo.load(std::memory_order_relaxed) != nullptr;
     const auto count = [to](int width, const auto& counter) noexcept {
@@ -90,17 +92,17 @@ inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept
     std::fputc('\n', to);
 }
 
-// Any thread, any time. Throws: std::bad_alloc.
+// Any thread may call this at any time. Throws: std::bad_alloc.
 inline void dump(scheduler_core& core, std::FILE* to) {
     const auto& pool = core.pool();
     const auto& blocking = core.threads().blocking();
-    std::int64_t next = std::numeric_limits<std::int64_t>::max();
-    std::uint64_t ended = core.outside().ended;
+    std::int64_t next = (std::numeric_limits<std::int64_t>::max)();
+    std::uint64_t ended = core.external().ended;
     for (const auto& w : pool.workers()) {
-        next = std::min(next, w.timers.next_ns());
+        next = (std::min)(next, w.timers.next_ns());
         ended += w.completed.read();
     }
-    std::uint64_t spawned = core.outside().spawned; // read second: what has ended is among them
+    std::uint64_t spawned = core.external().spawned; // read second: counts all that ended
     for (const auto& w : pool.workers()) {
         spawned += w.spawned.read();
     }
@@ -114,10 +116,10 @@ inline void dump(scheduler_core& core, std::FILE* to) {
     }
     std::fprintf(to, "global queue: %zu; sleeping %u, searching %u\n", pool.queued(),
                  pool.idle().sleepers(), pool.idle().searching());
-    std::fprintf(to, "threads for what blocks: %u, idle %u; queued for them %zu\n",
-                 blocking.threads(), blocking.idle(), blocking.queued());
-    if (next != std::numeric_limits<std::int64_t>::max()) {
-        const auto rest = std::max(next - native_platform::now(), std::int64_t{0});
+    std::fprintf(to, "blocking threads: %u, idle %u; queued for them %zu\n", blocking.threads(),
+                 blocking.idle(), blocking.queued());
+    if (next != (std::numeric_limits<std::int64_t>::max)()) {
+        const auto rest = (std::max)(next - native_platform::now(), std::int64_t{0});
         std::fprintf(to, "next timer: in %.3f ms or later\n", static_cast<double>(rest) / 1e6);
     }
     dump_waiting(core, to);

@@ -1,15 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_EPOLL_SET_HPP
 #define BIDE_SCHED_DETAIL_EPOLL_SET_HPP
 
-// Linux's epoll(7), with an eventfd(2) to end the wait of the one thread that looks. Empty
-// elsewhere. The wake is decided by one word:
+// Linux's epoll(7), with an eventfd(2) that ends the wait of the one thread that fetches events.
+// Empty on other systems. One word decides about the wake:
 //
-//   awake      nobody sleeps, or is about to return
-//   waiting    the thread that looks sleeps, or is about to
-//   woken      wake() was called, and no look() has ended by it yet
+//   awake      no thread sleeps, or the thread is about to return
+//   waiting    the fetching thread sleeps or is about to
+//   woken      wake() was called, and no fetch() has ended by it yet
 //
-// Who changes `waiting` to `woken` writes to the eventfd. That is watched for edges and never read:
-// all it does is to end a system call. An edge that comes late ends one for nothing.
+// The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
+// and never read: its only purpose is to end a system call. An edge that comes late ends one call
+// early.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -34,50 +36,50 @@ namespace detail {
 
 template <class Platform> class epoll_set {
 public:
-    // Throws: std::system_error.
+    // Makes the files. Throws: std::system_error.
     epoll_set();
     epoll_set(const epoll_set&) = delete;
     epoll_set& operator=(const epoll_set&) = delete;
 
-    // The data of an event that is no file's.
+    // The data of the eventfd's events.
     static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
 
-    // Asks for one event of those, which will carry `data`. `known`: the file is believed to be in
-    // the set; set right here. Returns the system's error, or 0.
-    int ask(int fd, bool& known, std::uint32_t events, std::uint64_t data) noexcept;
+    // Asks the kernel for one event of `events`, which will carry `data`. `registered`: the file is
+    // believed to be in the set; the function corrects it. Returns 0 or the system's error number.
+    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t data) noexcept;
 
     void remove(int fd) noexcept {
         const int saved = errno;
         epoll_event none{};
         ::epoll_ctl(set_.fd, EPOLL_CTL_DEL, fd, &none);
-        errno = saved; // it may have been closed
+        errno = saved; // the file may have been closed
     }
 
-    // Fetches events, and sleeps while there are none, until the deadline or earlier. True: wake()
-    // was called since the last look. One thread at a time.
-    bool look(deadline until, epoll_event* events, unsigned most, unsigned& count) noexcept;
+    // Fetches events. Sleeps while there are none, until the deadline or earlier. Returns true if
+    // wake() was called since the last fetch(). One thread at a time.
+    bool fetch(deadline until, epoll_event* events, unsigned most, unsigned& count) noexcept;
 
-    // Ends the look that is going on, or makes the next one a short one.
+    // Ends the fetch() that is going on, or makes the next one return at once. Any thread.
     void wake() noexcept {
-        // Order: release [D1]; what was done before is seen by whom it wakes.
+        // Order: release [epoll.wake]; the woken thread sees what was done before.
         if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
-            ::eventfd_write(bell_.fd, 1);
+            ::eventfd_write(wake_event_.fd, 1);
         }
     }
 
 private:
     enum class sleeper : std::uint32_t { awake, waiting, woken };
 
-    // A file of our own.
-    struct owned {
-        explicit owned(int opened) : fd(opened) {
+    // A file descriptor that the destructor closes.
+    struct owned_fd {
+        explicit owned_fd(int opened) : fd(opened) {
             if (fd < 0) {
                 fail();
             }
         }
-        owned(const owned&) = delete;
-        owned& operator=(const owned&) = delete;
-        ~owned() { ::close(fd); }
+        owned_fd(const owned_fd&) = delete;
+        owned_fd& operator=(const owned_fd&) = delete;
+        ~owned_fd() { ::close(fd); }
         const int fd;
     };
 
@@ -85,74 +87,75 @@ private:
         BIDE_THROW(std::system_error(errno, std::system_category(), "bide: epoll_driver"));
     }
 
-    int sleep(deadline until, epoll_event* events, int most) noexcept;
+    int wait_for_events(deadline until, epoll_event* events, int most) noexcept;
 
-    const owned set_;
-    const owned bell_;
+    const owned_fd set_;
+    const owned_fd wake_event_;
     typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
-    bool to_the_nanosecond_ = true; // of the thread that looks
+    bool has_pwait2_ = true; // only the fetching thread uses it
 };
 
 template <class Platform>
 epoll_set<Platform>::epoll_set()
-    : set_(::epoll_create1(EPOLL_CLOEXEC)), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    epoll_event rung{};
-    rung.events = EPOLLIN | EPOLLET;
-    rung.data.u64 = wake_mark;
-    if (::epoll_ctl(set_.fd, EPOLL_CTL_ADD, bell_.fd, &rung) != 0) {
+    : set_(::epoll_create1(EPOLL_CLOEXEC)), wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    epoll_event wake_edge{};
+    wake_edge.events = EPOLLIN | EPOLLET;
+    wake_edge.data.u64 = wake_mark;
+    if (::epoll_ctl(set_.fd, EPOLL_CTL_ADD, wake_event_.fd, &wake_edge) != 0) {
         fail();
     }
 }
 
 template <class Platform>
-int epoll_set<Platform>::ask(int fd, bool& known, std::uint32_t events,
-                             std::uint64_t data) noexcept {
-    epoll_event asked{};
-    asked.events = events | EPOLLONESHOT;
-    asked.data.u64 = data;
+int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events,
+                                 std::uint64_t data) noexcept {
+    epoll_event requested{};
+    requested.events = events | EPOLLONESHOT;
+    requested.data.u64 = data;
     for (bool again = true;; again = false) {
-        if (::epoll_ctl(set_.fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &asked) == 0) {
-            known = true;
+        if (::epoll_ctl(set_.fd, registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &requested) == 0) {
+            registered = true;
             return 0;
         }
         const int error = errno;
-        if (!again || error != (known ? ENOENT : EEXIST)) {
+        if (!again || error != (registered ? ENOENT : EEXIST)) {
             return error;
         }
-        known = !known;
+        registered = !registered;
     }
 }
 
 template <class Platform>
-bool epoll_set<Platform>::look(deadline until, epoll_event* events, unsigned most,
-                               unsigned& count) noexcept {
+bool epoll_set<Platform>::fetch(deadline until, epoll_event* events, unsigned most,
+                                unsigned& count) noexcept {
     if (!until.is_poll()) {
         sleeper seen = sleeper::awake;
-        // Order: relaxed; it asks to be woken and publishes nothing. Failure: woken already.
+        // Order: relaxed; it publishes nothing. Failure: wake() was called.
         if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
             until = deadline::poll();
         }
     }
-    const int n = sleep(until, events, static_cast<int>(most));
+    const int n = wait_for_events(until, events, static_cast<int>(most));
     if (n < 0 && errno != EINTR) {
         fatal("epoll_driver", this, "cannot wait: its files were closed");
     }
     count = n < 0 ? 0 : static_cast<unsigned>(n);
-    // Order: acquire [D1]; what was done before wake().
+    // Order: acquire [epoll.wake]; what was done before wake().
     return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
 }
 
-// The system call.
+// The system call. Without epoll_pwait2() (Linux 5.11, glibc 2.35) the wait is rounded up to a
+// millisecond.
 template <class Platform>
-int epoll_set<Platform>::sleep(deadline until, epoll_event* events, int most) noexcept {
+int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, int most) noexcept {
     if (until.is_poll() || until.is_never()) {
         return ::epoll_wait(set_.fd, events, most, until.is_poll() ? 0 : -1);
     }
     const std::int64_t rest = std::max<std::int64_t>(until.look_ns() - Platform::now(), 0);
 #if defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 35)
-    if (to_the_nanosecond_) {
+    if (has_pwait2_) {
         timespec precise{};
         precise.tv_sec = static_cast<std::time_t>(rest / 1'000'000'000);
         precise.tv_nsec = static_cast<long>(rest % 1'000'000'000);
@@ -160,7 +163,7 @@ int epoll_set<Platform>::sleep(deadline until, epoll_event* events, int most) no
         if (n >= 0 || errno == EINTR) {
             return n;
         }
-        to_the_nanosecond_ = false; // an older kernel, or an emulator
+        has_pwait2_ = false; // an older kernel or an emulator
     }
 #endif
 #endif

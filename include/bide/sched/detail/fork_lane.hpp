@@ -1,51 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_FORK_LANE_HPP
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
-// What a thread has that forks: its deque, and where it sleeps while it waits for a stolen arm. It
-// is the thread's and not its worker's, which another thread takes over when this one blocks.
+// What a thread uses to fork: a lane, which is a deque of jobs and a parker. The lane belongs to
+// the thread and not to its worker, because another thread can take the worker over.
 //
-// Who waits for an arm that was stolen runs other arms meanwhile, but only of those that its thief
-// has forked in the course of that arm (leapfrogging: Wagner, Calder, "Leapfrogging: A Portable
-// Technique for Implementing Efficient Futures", PPoPP 1993). So what runs on top of a suspended
-// frame has been forked below it: it would have run there without thieves, too. It cannot wait for a
-// lock that the frame holds, unless it would do so with one thread, and the stack stays as deep.
+// The job. A join's second arm is a job in the join's frame. Its owner is the thread that forked
+// it; a thief may take it. The owner waits for a thief's end. Both agree on one word:
 //
-// The thief may have ended the arm since it was last looked at, and have forked others. So one that
-// was taken from there is looked at together with the arm that is waited for: where that has not
-// ended even now, it has forked the other [J1]: it ends after all that it has forked. Otherwise the
-// other is given back.
+//   0                     the owner has it, or a thief has just taken it
+//   a lane's address      a thief runs it and forks on this lane
+//   the address | sleeps  the same, and the owner sleeps or is about to
+//   sleeps                a thief has just taken it, and the owner sleeps or is about to
+//   done                  it ended with a value
+//   failed                it ended with an exception
+//   returned              the thief gave it back; the owner must run it
+//   an end | sleeps       the same; the owner was about to sleep
+//   (any other: never)
+//
+// Each step is one read-modify-write that keeps or returns what the other side has written. So the
+// owner does not sleep, or the thief wakes it. The step that writes the end is the thief's last
+// touch of the job: the owner's frame may then be gone.
+//
+// Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
+// thief has forked in the course of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
+// Portable Technique for Implementing Efficient Futures", PPoPP 1993). Such an arm was forked below
+// the owner's suspended frame, and would have run on top of it without thieves, too. So it cannot
+// wait for a lock that the frame holds, unless it would do so on one thread, and the stack does not
+// become deeper.
+//
+// The thief may have ended the stolen arm since the owner read the word, and may have forked
+// another one. So after taking an arm from the thief's lane, the owner reads the word again. If the
+// stolen arm has not ended, the thief forked the taken arm in the course of it, because an arm ends
+// after all that it has forked [fork_job.end]. If it has ended, the owner gives the taken arm back.
 
 #include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/sched/detail/fork_job.hpp>
 #include <bide/sched/fork_deque.hpp>
 
 #include <cstdint>
-#include <new>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_pool;
+template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_fork_lanes;
+template <class Platform> class basic_work_queues;
+
+template <class Platform> class basic_fork_job {
+    using lane = basic_fork_lane<Platform>;
+    using word = std::uintptr_t;
+
+public:
+    // Runs the arm and keeps its value or its exception. Returns true for an exception.
+    using function = bool (*)(basic_fork_job&) noexcept;
+
+    explicit basic_fork_job(function call) noexcept : run_(call) {}
+    basic_fork_job(const basic_fork_job&) = delete;
+    basic_fork_job& operator=(const basic_fork_job&) = delete;
+
+    enum class end : std::uint8_t { none, done, failed, returned };
+
+    // ---- The thief
+
+    // Runs the job; its forks go on the lane `on`. Returns true if the owner sleeps.
+    [[nodiscard]] bool run(lane& on) noexcept {
+        // Order: release [fork_job.thief]; the owner sees the lane as it was made.
+        state_.fetch_or(reinterpret_cast<word>(&on), std::memory_order_release);
+        return finish(run_(*this) ? failed : done);
+    }
+
+    // Leaves the job to its owner. Returns true if the owner sleeps.
+    [[nodiscard]] bool give_back() noexcept { return finish(returned); }
+
+    // ---- The owner
+
+    // Returns how the job ended. If it has not ended, returns none; `thief` is then the lane of the
+    // thief, or nullptr if that is not known yet.
+    end look(lane*& thief) const noexcept {
+        // Order: acquire [fork_job.end] [fork_job.thief]; sees what the thief did, and its lane.
+        const word seen = state_.load(std::memory_order_acquire);
+        thief = seen > highest_end ? reinterpret_cast<lane*>(seen & ~sleeps) : nullptr;
+        return end_of(seen);
+    }
+
+    // The owner is about to sleep. Returns false if the job has ended.
+    [[nodiscard]] bool sleep() noexcept {
+        // Order: relaxed; the owner calls look() after this, when it is woken or finds the end.
+        return end_of(state_.fetch_or(sleeps, std::memory_order_relaxed)) == end::none;
+    }
+
+private:
+    // Lanes are at larger addresses than these values, and at multiples of more.
+    static constexpr word sleeps = 1;
+    static constexpr word done = 2;
+    static constexpr word failed = 4;
+    static constexpr word returned = 6;
+    static constexpr word highest_end = returned | sleeps;
+
+    static end end_of(word seen) noexcept {
+        return seen <= highest_end ? static_cast<end>(seen / done) : end::none;
+    }
+
+    bool finish(word how) noexcept {
+        // Order: release [fork_job.end]; the owner sees what the thief did.
+        return (state_.exchange(how, std::memory_order_release) & sleeps) != 0;
+    }
+
+    const function run_;
+    typename Platform::template atomic<word> state_{0};
+};
 
 template <class Platform> class alignas(cache_line_pair) basic_fork_lane {
 public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
-    basic_fork_lane(basic_pool<Platform>& whose, const void* name) noexcept
-        : home(name), pool_(whose) {}
+    basic_fork_lane(basic_work_queues<Platform>& queues, const void* id) noexcept
+        : scheduler_id(id), queues_(queues) {}
     basic_fork_lane(const basic_fork_lane&) = delete;
     basic_fork_lane& operator=(const basic_fork_lane&) = delete;
 
-    const void* const home; // of its pool's owner: what its threads know where they fork by
+    const void* const scheduler_id; // the scheduler's address, which fork_context.hpp compares
 
-    // ---- The thread whose it is
+    // ---- The owner: the thread that the lane belongs to
 
     // Throws: std::bad_alloc, with nothing changed.
     void push(job& j) {
@@ -54,22 +135,22 @@ public:
         }
     }
 
-    // What was pushed last. False: it was stolen; wait() for it.
+    // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
     bool pop(depth_type at) noexcept {
         const fork_pop how = deque_.pop(at);
-        if (how == fork_pop::mine) [[likely]] {
+        if (how == fork_pop::popped) [[likely]] {
             return true;
         }
-        if (how == fork_pop::mine_published) {
+        if (how == fork_pop::popped_and_published) {
             wake();
         }
         return how != fork_pop::stolen;
     }
 
-    // Until it has ended, or was given back: that is the answer.
+    // Waits until the stolen job has ended or was given back. Returns which.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at) noexcept;
 
-    // Runs what was taken from `from`.
+    // Runs a job that was taken from the lane `from`.
     void run(job& j, basic_fork_lane& from) noexcept {
         if (j.run(*this)) {
             from.parker_.unpark();
@@ -79,13 +160,13 @@ public:
     depth_type depth() const noexcept { return deque_.depth(); }
     bool wants_work() const noexcept { return deque_.wants_work(); }
 
-    // What it forks is over before it is worth a wake: see fork_place.hpp.
+    // The fork-join takes less time than a wake is worth: see fork_context.hpp.
     void set_brief(bool is) noexcept {
         // Order: relaxed; a hint.
         brief_.store(is, std::memory_order_relaxed);
     }
 
-    // How long wakes have taken it since it was last asked.
+    // Returns the time that wakes have taken since the last call, in nanoseconds.
     std::int64_t take_wake_ns() noexcept { return std::exchange(wake_ns_, 0); }
 
     // ---- Any thread
@@ -93,7 +174,7 @@ public:
     job* steal() noexcept { return deque_.steal(); }
     bool is_empty() const noexcept { return deque_.is_empty_to_thieves(); }
 
-    // Leaves to its owner what was taken from here.
+    // Leaves a job that was taken from this lane to the owner.
     void give_back(job& j) noexcept {
         if (j.give_back()) {
             parker_.unpark();
@@ -109,17 +190,17 @@ private:
     friend basic_fork_lanes<Platform>;
 
     basic_fork_lane* older() const noexcept { return older_; }
-    BIDE_COLD void wake() noexcept { wake_ns_ += pool_.fork_published(is_brief()); }
+    BIDE_COLD void wake() noexcept { wake_ns_ += queues_.fork_published(is_brief()); }
 
     basic_fork_deque<Platform, job> deque_;
-    basic_pool<Platform>& pool_;
-    std::int64_t wake_ns_ = 0; // the owner's
+    basic_work_queues<Platform>& queues_;
+    std::int64_t wake_ns_ = 0; // only the owner uses it
     typename Platform::template atomic<bool> brief_{false};
     basic_parker<Platform> parker_;
 
-    // Under the lock of all lanes:
+    // Under the lock of basic_fork_lanes:
     typename Platform::template var<basic_fork_lane*> next_free_{nullptr};
-    // Set once, before others find it:
+    // Set once, before other threads find the lane:
     typename Platform::template var<basic_fork_lane*> older_{nullptr};
 };
 
@@ -154,118 +235,6 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at) noexcept -> typen
     }
     deque_.reset(at);
     return how;
-}
-
-// All of a pool's, of those who fork now and those who have; none goes before the pool.
-template <class Platform> class basic_fork_lanes {
-public:
-    using lane = basic_fork_lane<Platform>;
-    using job = basic_fork_job<Platform>;
-
-    basic_fork_lanes() noexcept = default;
-    basic_fork_lanes(const basic_fork_lanes&) = delete;
-    basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
-    ~basic_fork_lanes() {
-        // Order: relaxed; nobody forks any more.
-        for (lane* at = newest_.load(std::memory_order_relaxed); at != nullptr;) {
-            lane* const older = at->older();
-            delete at;
-            at = older;
-        }
-    }
-
-    // One that is nobody's. nullptr: no memory.
-    lane* take(basic_pool<Platform>& whose, const void* name) noexcept;
-
-    // Requires: nothing is in it.
-    void put(lane& mine) noexcept {
-        lock::acquire(lock_);
-        mine.next_free_ = static_cast<lane*>(free_);
-        free_ = &mine;
-        lock::release(lock_);
-    }
-
-    // The oldest arm of somebody's, and whose; nullptr: there is none. Who is asked first is by
-    // chance.
-    job* steal(std::uint64_t chance, lane*& from) noexcept;
-
-    // The last look of a worker before it sleeps [I1].
-    bool has_work() const noexcept {
-        for (const lane* at = newest(); at != nullptr; at = at->older()) {
-            if (!at->is_empty()) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-private:
-    using lock = lock_bits<Platform, std::uint32_t>;
-
-    lane* newest() const noexcept {
-        // Order: seq_cst [I1]; a lane that is not seen here has nothing that was published before
-        // this thread said that it sleeps. Acquire [J3]; as it was made.
-        return newest_.load(std::memory_order_seq_cst);
-    }
-
-    typename Platform::template atomic<std::uint32_t> lock_{0};
-    typename Platform::template atomic<lane*> newest_{nullptr};
-    // Under the lock:
-    typename Platform::template var<lane*> free_{nullptr};
-    // Order: relaxed; how many there are, about.
-    typename Platform::template atomic<std::uint32_t> count_{0};
-};
-
-template <class Platform>
-auto basic_fork_lanes<Platform>::take(basic_pool<Platform>& whose, const void* name) noexcept
-    -> lane* {
-    lock::acquire(lock_);
-    lane* mine = free_;
-    if (mine != nullptr) {
-        free_ = static_cast<lane*>(mine->next_free_);
-    }
-    lock::release(lock_);
-    if (mine != nullptr) {
-        return mine;
-    }
-    mine = new (std::nothrow) lane(whose, name);
-    if (mine == nullptr) {
-        return nullptr;
-    }
-    lock::acquire(lock_);
-    // Order: relaxed; it changes under the lock alone.
-    mine->older_ = newest_.load(std::memory_order_relaxed);
-    // Order: seq_cst [I1]; before anything is published there. Release [J3]; as it was made.
-    newest_.store(mine, std::memory_order_seq_cst);
-    // Order: relaxed; nothing depends on it.
-    count_.fetch_add(1, std::memory_order_relaxed);
-    lock::release(lock_);
-    return mine;
-}
-
-template <class Platform>
-auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexcept -> job* {
-    lane* const newest = this->newest();
-    if (newest == nullptr) {
-        return nullptr;
-    }
-    // Order: relaxed; see take().
-    const std::uint32_t count = count_.load(std::memory_order_relaxed);
-    lane* first = newest;
-    for (std::uint64_t skip = count == 0 ? 0 : chance % count; skip > 0; --skip) {
-        lane* const older = first->older();
-        first = older != nullptr ? older : newest;
-    }
-    lane* at = first;
-    do {
-        if (job* const taken = at->steal()) {
-            from = at;
-            return taken;
-        }
-        lane* const older = at->older();
-        at = older != nullptr ? older : newest;
-    } while (at != first);
-    return nullptr;
 }
 
 } // namespace detail

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 #define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
 
-// A T for each small number, made when it is first asked for: for numbers that somebody else gives
-// out, the lowest free one first. Chunk 0 holds the first `unit` of them, each further one as many
-// as all before it. A T stays where it is until the table goes, so finding it takes no lock.
+// A table that makes a T for a number when that is first asked for. It suits numbers that are given
+// out lowest free first, such as file descriptors. Chunk 0 holds the first 64, and each later chunk
+// as many as all before it. A T stays at its address until the table is destroyed, so finding it
+// takes no lock.
 
 #include <bide/core/config.hpp>
 
@@ -31,14 +33,14 @@ public:
         }
     }
 
-    // nullptr: nobody has asked for one like it.
+    // Returns nullptr if the chunk of this number was never made.
     T* find(number n) const noexcept {
         const place at = place_of(n);
         T* const first = chunk(at.chunk);
         return first != nullptr ? first + at.index : nullptr;
     }
 
-    // nullptr: no memory.
+    // Returns nullptr if there is no memory.
     T* make(number n) noexcept {
         const place at = place_of(n);
         T* first = chunk(at.chunk);
@@ -47,8 +49,8 @@ public:
             if (made == nullptr) {
                 return nullptr;
             }
-            // Order: release [D2]; whoever finds the chunk finds it constructed. Failure: acquire,
-            // for it is somebody else's then.
+            // Order: release [growing_table.chunk]; a thread that finds the chunk finds it
+            // constructed. Failure: acquire; another thread has made the chunk.
             if (chunks_[at.chunk].compare_exchange_strong(
                     first, made.get(), std::memory_order_release, std::memory_order_acquire)) {
                 first = made.release();
@@ -57,7 +59,7 @@ public:
         return first + at.index;
     }
 
-    // f(T&) for all there are.
+    // Calls f(T&) for each T.
     template <class F> void each(F f) noexcept {
         for (number i = 0; i < chunks; ++i) {
             if (T* const first = chunk(i)) {
@@ -69,24 +71,24 @@ public:
     }
 
 private:
-    static constexpr number unit = 64;
+    static constexpr number first_chunk = 64;
     static constexpr number chunks =
-        std::numeric_limits<number>::digits - static_cast<number>(std::bit_width(unit)) + 2;
+        std::numeric_limits<number>::digits - static_cast<number>(std::bit_width(first_chunk)) + 2;
 
     struct place {
         number chunk;
         number index;
     };
     static constexpr place place_of(number n) noexcept {
-        const auto at = static_cast<number>(std::bit_width(n / unit));
-        return {at, at == 0 ? n : n - (unit << (at - 1))};
+        const auto at = static_cast<number>(std::bit_width(n / first_chunk));
+        return {at, at == 0 ? n : n - (first_chunk << (at - 1))};
     }
     static constexpr std::size_t size_of(number at) noexcept {
-        return std::size_t{unit} << (at == 0 ? 0 : at - 1);
+        return std::size_t{first_chunk} << (at == 0 ? 0 : at - 1);
     }
 
     T* chunk(number at) const noexcept {
-        // Order: acquire [D2]; the chunk as it was constructed.
+        // Order: acquire [growing_table.chunk]; sees the chunk as it was constructed.
         return chunks_[at].load(std::memory_order_acquire);
     }
 

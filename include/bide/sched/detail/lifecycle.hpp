@@ -1,24 +1,28 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 #define BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 
-// How a scheduler begins tasks, knows that none is left, and ends.
+// How a scheduler starts tasks, finds that no task is left, and ends.
 //
-// The end. close() says that it is closing and cancels what waits; a task that begins to wait later
-// finds the registry closed. Each task is counted when it is spawned and when it has ended, each
-// time by the thread that does it: a worker counts in counters of its own, every other thread in
-// the two here. A worker that finds nothing to run adds them up; a thread that is no worker wakes
-// one for that after it ended a task. All that ended are added up first, then all that were spawned:
-// if the sums are equal, there was a moment at which no task was left, for both only grow and no
-// task ends before it was spawned [N1]. A thread that is no worker counts its task as spawned before
-// it looks whether the scheduler is closing, and close() says so before a worker adds up [N2]: the
-// task is waited for, or it is refused. So is a thread from elsewhere that forks here.
+// Counting. Each task is counted when it is spawned and when it has ended, each time by the thread
+// that does it. A worker counts in its own counters. Any other thread, an external one, counts in
+// the two counters here. A worker that finds nothing to run adds the counters up. An external
+// thread wakes a worker for that after it has ended a task. The worker adds up all ended tasks
+// first, then all spawned tasks. If the sums are equal, there was a moment at which no task was
+// left, because both sums only grow and no task ends before it was spawned [lifecycle.counts].
 //
-// A thread that is no worker may be in post() while what it posted ends the scheduler's life, so
-// such visits are counted, and the destructor waits for the last to be over [N3]; the end of a visit
-// is its last touch.
+// Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
+// later finds its registry closed. An external thread counts its task as spawned before it reads
+// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So the task
+// is waited for or refused. The same holds for an external thread that begins a fork-join.
 //
-// What is posted when no worker is left runs elsewhere: the poster looks for the end after it has
-// pushed, shutdown() says that there are no workers before it empties the queue [N4].
+// External calls. An external thread may still be in post() when what it posted ends the
+// scheduler's lifetime. So such calls are counted, and the destructor waits until the last one is
+// over [lifecycle.external_call]. The decrement is the last touch of an external call.
+//
+// Posts after the end. What is posted when no worker is left runs on another executor. The poster
+// reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
+// [lifecycle.unrun].
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -41,55 +45,56 @@ template <class Platform, class Pool = basic_pool<Platform>> class basic_lifecyc
     template <class T> using atomic = typename Platform::template atomic<T>;
 
 public:
-    // The executor that runs what is posted when no worker is left.
+    // Returns the executor for what is posted when no worker is left.
     using get_executor = executor_ref (*)();
 
-    basic_lifecycle(Pool& pool, get_executor afterwards) noexcept
-        : pool_(pool), afterwards_(afterwards) {}
+    basic_lifecycle(Pool& pool, get_executor fallback) noexcept
+        : pool_(pool), fallback_executor_(fallback) {}
     basic_lifecycle(const basic_lifecycle&) = delete;
     basic_lifecycle& operator=(const basic_lifecycle&) = delete;
 
-    // Blocks: until the last visit is over.
+    // Blocks: until the last external call is over.
     // Requires: shutdown() has returned true.
     ~basic_lifecycle();
 
-    // A call by a thread that is no worker: the scheduler outlives it.
-    class visit {
+    // A call by an external thread. The scheduler outlives it.
+    class external_call {
     public:
-        explicit visit(basic_lifecycle& of) noexcept : visitors_(of.visitors_) {
-            // Order: relaxed; the thread that ends the scheduler's life comes after it by what it posted.
-            visitors_.fetch_add(1, std::memory_order_relaxed);
+        explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
+            // Order: relaxed; the thread that ends the scheduler's lifetime comes after this by
+            // what the call posts.
+            external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
-        visit(const visit&) = delete;
-        visit& operator=(const visit&) = delete;
-        ~visit() {
-            // Order: release [N3]; the destructor comes after.
-            visitors_.fetch_sub(1, std::memory_order_release);
+        external_call(const external_call&) = delete;
+        external_call& operator=(const external_call&) = delete;
+        ~external_call() {
+            // Order: release [lifecycle.external_call]; the destructor comes after this.
+            external_calls_.fetch_sub(1, std::memory_order_release);
         }
 
     private:
-        atomic<std::uint32_t>& visitors_;
+        atomic<std::uint32_t>& external_calls_;
     };
 
     // ---- Tasks
 
-    // The first post of a new task; it is refused where the scheduler is closing.
+    // Enqueues a new task. Refuses it if the scheduler is closing.
     void start(header& t) noexcept;
 
-    // Counts a task that a thread that is no worker spawns, during a visit. False: the scheduler is
-    // closing, the caller ends the task.
+    // Counts a task that an external thread spawns, during an external_call. Returns false if the
+    // scheduler is closing: the caller then ends the task.
     [[nodiscard]] bool admit() noexcept {
-        // Order: seq_cst [N2]; counted before it is looked whether the scheduler is closing.
-        spawned_outside_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [N2]; if this is not seen, the task is waited for.
+        // Order: seq_cst [lifecycle.closing]; counted before `closing_` is read.
+        spawned_externally_.fetch_add(1, std::memory_order_seq_cst);
+        // Order: seq_cst [lifecycle.closing]; if this reads false, the task is waited for.
         return !closing_.load(std::memory_order_seq_cst);
     }
 
-    // A thread from elsewhere begins to run what workers run, and has ended that: it is counted as a
-    // task is. False: the scheduler is closing. leave_caller() only where enter_caller() was true; it
-    // is the caller's last touch.
+    // An external thread begins and ends a fork-join. It is counted as a task is. enter_caller()
+    // returns false if the scheduler is closing; then leave_caller() must not be called.
+    // leave_caller() is the caller's last touch of the scheduler.
     [[nodiscard]] bool enter_caller() noexcept {
-        const visit here(*this);
+        const external_call here(*this);
         if (admit()) {
             return true;
         }
@@ -97,68 +102,70 @@ public:
         return false;
     }
     void leave_caller() noexcept {
-        const visit here(*this); // the scheduler may end as soon as the count is made
+        const external_call here(*this); // the scheduler may end as soon as it is counted
         task_ended();
     }
 
+    // Enqueues `r`. Any thread.
     void post(runnable& r) noexcept;
 
     // See basic_task_home.
     basic_task_registry<Platform>& registry() noexcept {
-        worker* const w = pool_.mine();
+        worker* const w = pool_.current_worker();
         return w != nullptr ? w->tasks : pool_.workers().front().tasks;
     }
     void task_ended() noexcept;
     bool is_closing() const noexcept {
-        // Order: relaxed; a task that is not told now is told later.
+        // Order: relaxed; a task that does not see it now sees it later.
         return closing_.load(std::memory_order_relaxed);
     }
 
     // See basic_pool_owner.
     void found_nothing() noexcept;
 
-    // What threads that are no workers have counted.
-    struct outside_counts {
+    // What external threads have counted.
+    struct external_counts {
         std::uint64_t spawned, ended;
     };
-    outside_counts outside() const noexcept {
-        // Order: seq_cst [N1] [I1]; what ended was spawned before; looked at after it was announced.
-        const std::uint64_t ended = ended_outside_.load(std::memory_order_seq_cst);
-        // Order: relaxed; the former brought all that was spawned before.
-        return {spawned_outside_.load(std::memory_order_relaxed), ended};
+    external_counts external() const noexcept {
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; a task that ended was spawned before.
+        // Read after the worker's announcement.
+        const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
+        // Order: relaxed; the load before acquired all that was spawned before.
+        return {spawned_externally_.load(std::memory_order_relaxed), ended};
     }
 
     // ---- The end
 
-    // No worker ever ran: no task is left. Instead of found_nothing().
-    void never_ran() noexcept { nothing_left_.arrive(1); }
+    // No worker was started, so no task is left. Replaces found_nothing().
+    void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
-    // Calls end_threads() once, after the pool was stopped; it returns when no thread is left.
-    // True: all has ended by the deadline.
+    // Closes, waits until no task is left, stops the pool, and calls end_threads() once, which
+    // returns when no thread is left. Returns false if that did not happen by the deadline.
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
 private:
     bool all_ended() const noexcept;
     void close() noexcept;
-    void forward_left_over() noexcept;
+    void forward_unrun() noexcept;
 
     Pool& pool_;
-    const get_executor afterwards_;
+    const get_executor fallback_executor_;
 
-    atomic<std::uint64_t> spawned_outside_{0};
-    atomic<std::uint64_t> ended_outside_{0};
-    atomic<std::uint32_t> visitors_{0};
+    atomic<std::uint64_t> spawned_externally_{0};
+    atomic<std::uint64_t> ended_externally_{0};
+    atomic<std::uint32_t> external_calls_{0};
     atomic<bool> closing_{false};
     atomic<bool> ending_threads_{false};
     atomic<bool> ended_{false};
-    basic_gate<Platform> nothing_left_{1}; // no task
-    basic_gate<Platform> over_{1};         // no thread
+    basic_gate<Platform> no_task_left_{1};
+    basic_gate<Platform> no_thread_left_{1};
 };
 
 template <class Platform, class Pool> basic_lifecycle<Platform, Pool>::~basic_lifecycle() {
     basic_backoff<Platform> backoff;
-    // Order: acquire [N3]; the last visit is over.
-    while (visitors_.load(std::memory_order_acquire) != 0) {
+    // Order: acquire [lifecycle.external_call]; the last external call is over.
+    while (external_calls_.load(std::memory_order_acquire) != 0) {
         backoff();
     }
 }
@@ -167,7 +174,7 @@ template <class Platform, class Pool> basic_lifecycle<Platform, Pool>::~basic_li
 
 template <class Platform, class Pool>
 void basic_lifecycle<Platform, Pool>::start(header& t) noexcept {
-    if (worker* const w = pool_.mine()) {
+    if (worker* const w = pool_.current_worker()) {
         w->spawned.add(1);
         if (!is_closing()) {
             pool_.push_local(*w, t.to_run());
@@ -176,7 +183,7 @@ void basic_lifecycle<Platform, Pool>::start(header& t) noexcept {
         }
         return;
     }
-    const visit here(*this);
+    const external_call here(*this);
     if (admit()) {
         pool_.push(t.to_run());
     } else {
@@ -186,34 +193,36 @@ void basic_lifecycle<Platform, Pool>::start(header& t) noexcept {
 
 template <class Platform, class Pool>
 void basic_lifecycle<Platform, Pool>::post(runnable& r) noexcept {
-    if (worker* const w = pool_.mine()) {
+    if (worker* const w = pool_.current_worker()) {
         pool_.push_local(*w, r);
         return;
     }
-    const visit here(*this);
+    const external_call here(*this);
     pool_.push(r);
-    // Order: seq_cst [N4]; looked at after the push; shutdown() does the reverse.
+    // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it empties
+    // the queue.
     if (ended_.load(std::memory_order_seq_cst)) {
-        forward_left_over();
+        forward_unrun();
     }
 }
 
 template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::task_ended() noexcept {
-    if (worker* const w = pool_.mine()) {
+    if (worker* const w = pool_.current_worker()) {
         w->completed.add(1);
         return;
     }
-    // Order: seq_cst [N1] [I1]; counted after all that the task did; a job for a worker that adds up.
-    ended_outside_.fetch_add(1, std::memory_order_seq_cst);
-    // Order: seq_cst [N2]; counted before it is looked whether a worker adds up.
+    // Order: seq_cst [lifecycle.counts] [idle.announce]; counted after all that the task did, and
+    // before the look for a sleeper.
+    ended_externally_.fetch_add(1, std::memory_order_seq_cst);
+    // Order: seq_cst [lifecycle.closing]; read after the task was counted.
     if (closing_.load(std::memory_order_seq_cst)) {
-        pool_.nudge();
+        pool_.wake_any();
     }
 }
 
 template <class Platform, class Pool>
 bool basic_lifecycle<Platform, Pool>::all_ended() const noexcept {
-    std::uint64_t ended = outside().ended;
+    std::uint64_t ended = external().ended;
     for (const worker& w : pool_.workers()) {
         ended += w.completed.read();
     }
@@ -221,23 +230,24 @@ bool basic_lifecycle<Platform, Pool>::all_ended() const noexcept {
     for (const worker& w : pool_.workers()) {
         spawned += w.spawned.read();
     }
-    // Order: seq_cst [N2]; a task that is not counted here sees that the scheduler is closing.
-    spawned += spawned_outside_.load(std::memory_order_seq_cst);
+    // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the scheduler
+    // is closing.
+    spawned += spawned_externally_.load(std::memory_order_seq_cst);
     return ended == spawned;
 }
 
 template <class Platform, class Pool>
 void basic_lifecycle<Platform, Pool>::found_nothing() noexcept {
-    // Order: seq_cst [N2]; after this worker said so in the idle word.
+    // Order: seq_cst [lifecycle.closing]; read after this worker's announcement in the idle word.
     if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
-        nothing_left_.arrive(1);
+        no_task_left_.arrive(1);
     }
 }
 
 // ---- The end
 
 template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::close() noexcept {
-    // Order: seq_cst [N2]; said before anything is added up.
+    // Order: seq_cst [lifecycle.closing]; written before a worker adds up.
     if (closing_.exchange(true, std::memory_order_seq_cst)) {
         return;
     }
@@ -247,35 +257,35 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::clos
     for (worker& w : pool_.workers()) {
         w.tasks.for_each([](header& t) { t.cancel(); });
     }
-    pool_.nudge();
+    pool_.wake_any();
 }
 
 template <class Platform, class Pool>
 template <class EndThreads>
 bool basic_lifecycle<Platform, Pool>::shutdown(deadline until, EndThreads&& end_threads) noexcept {
     close();
-    if (!nothing_left_.wait_until(until)) {
+    if (!no_task_left_.wait_until(until)) {
         return false;
     }
-    // Order: relaxed; the first caller does it, later ones wait for its end.
+    // Order: relaxed; the first caller ends the threads, later callers wait for it.
     if (ending_threads_.exchange(true, std::memory_order_relaxed)) {
-        over_.wait();
+        no_thread_left_.wait();
         return true;
     }
     pool_.stop();
     end_threads();
-    // Order: seq_cst [N4]; said before the rest is taken out.
+    // Order: seq_cst [lifecycle.unrun]; written before the queue is emptied.
     ended_.store(true, std::memory_order_seq_cst);
-    forward_left_over();
-    over_.arrive(1);
+    forward_unrun();
+    no_thread_left_.arrive(1);
     return true;
 }
 
 template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::forward_left_over() noexcept {
-    while (pool_.queued() != 0) { // seq_cst [N4]; after `ended_`
-        if (runnable* const r = pool_.left_over()) {
-            afterwards_().post(*r);
+void basic_lifecycle<Platform, Pool>::forward_unrun() noexcept {
+    while (pool_.queued() != 0) { // seq_cst [lifecycle.unrun]; after `ended_`
+        if (runnable* const r = pool_.take_unrun()) {
+            fallback_executor_().post(*r);
         }
     }
 }

@@ -1,21 +1,26 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_POOL_HPP
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
-// The workers of a scheduler together: who runs what, and who sleeps. The threads are the
-// scheduler's; each calls run() with a worker of its own.
+// The workers of a scheduler: the loop in which each of them finds something to run, runs it, and
+// sleeps if there is nothing. The threads belong to the scheduler; each calls run() with a worker.
 //
-// What a worker runs next:
+// A worker looks for its next job in this order:
 //
-//   every interval  what is due of the timers and files, and one from the injector
-//                   (global_queue_interval.hpp)
-//   its LIFO slot   what was made runnable last, at most three in a row
-//   its ring        in order; half of it is moved to the injector where it overflows
-//   the injector    what came from outside or overflowed: a fair share at a time, into its ring
-//   the others      half of somebody's ring; half of the workers may search at a time
-//   forks           the oldest arm of somebody's fork-join (fork_lane.hpp)
-//   sleep           after an arm, another look at all that for as long as a wake would take;
-//                   idle.hpp: announce, look at everything once more, sleep without a time-out; but
-//                   see maintenance.hpp
+//   at intervals      timers that are due, the driver, and one job from the injector
+//                     (global_queue_interval in worker.hpp)
+//   its LIFO slot     the job that became runnable last, at most three times in a row
+//   its ring          in order; if the ring overflows, half of it moves to the injector
+//   the injector      a fair share, into its ring
+//   other workers     half of another worker's ring; at most half of the workers search at a time
+//   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
+//
+// If it finds nothing, it sleeps. After an arm it searches again first, for as long as a wake would
+// take. The sleep protocol (idle.hpp): announce, look at every queue once more, sleep without a
+// time-out. maintenance.hpp says which sleepers have a time-out.
+//
+// What belongs to the pool and stands elsewhere: the queues (work_queues.hpp), timers and files
+// (maintenance.hpp), and workers that are blocked in a task (blocked_workers.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -24,8 +29,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/sched/detail/blocked_workers.hpp>
+#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/fork_place.hpp>
 #include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
@@ -41,130 +47,121 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+struct pool_options {
+    unsigned workers;
+    bool steal;
+    driver* io;                      // one of the idle workers sleeps in it
+    std::int64_t max_timed_sleep_ns; // 0: there is no watcher
+    trace_sink* trace = nullptr;
+};
+
 template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
     using lane = basic_fork_lane<Platform>;
     using owner = basic_pool_owner<Platform>;
     using options = pool_options;
+    using thread_role = basic_thread_role<Platform>;
 
-    basic_pool(owner& whose, const options& wanted)
-        : owner_(whose), trace_(wanted.trace),
-          queues_(*this, wanted.workers, wanted.steal, wanted.longest_nap_ns != 0, wanted.io),
-          maintenance_(queues_, wanted.io, wanted.trace, wanted.longest_nap_ns) {}
+    basic_pool(owner& of, const options& wanted)
+        : owner_(of), trace_(wanted.trace),
+          queues_(*this, wanted.workers, wanted.steal, wanted.max_timed_sleep_ns != 0, wanted.io),
+          maintenance_(queues_, wanted.io, wanted.trace, wanted.max_timed_sleep_ns),
+          blocked_(of, queues_, maintenance_) {}
     basic_pool(const basic_pool&) = delete;
     basic_pool& operator=(const basic_pool&) = delete;
 
-    // The life of a thread as a worker, until stop(). Sooner where it blocked and was replaced.
+    // Runs the worker `w` on the calling thread. Returns after stop(), or if the thread has blocked
+    // and lost the worker.
     void run(worker& w) noexcept;
 
-    // `r` will run on a worker; on a thread that is one, and on any thread.
+    // Enqueues `r`: on the thread of the worker `w`, and on any thread.
     void push_local(worker& w, runnable& r) noexcept { queues_.push_local(w, r); }
     void push(runnable& r) noexcept { queues_.push(r); }
 
-    // A worker that sleeps comes to find nothing; if none does, all will anyway.
-    void nudge() noexcept { queues_.unpark(queues_.idle().wake_one()); }
+    // Wakes a worker that sleeps, which then calls found_nothing() of the owner. If none sleeps,
+    // each worker that becomes idle calls it.
+    void wake_any() noexcept { queues_.unpark(queues_.idle().wake_one()); }
 
-    // All workers return from run() when they have nothing to run.
+    // Makes run() return on every worker that has nothing to run.
     void stop() noexcept;
 
-    // Some worker is blocked and nobody sleeps: has it run by another thread, if there is one.
-    void relieve() noexcept {
-        if_short([this, none = false](worker& w) mutable noexcept { return pass_on(w, none); });
+    // Removes a job that was never run. Returns nullptr if there is none.
+    // Requires: the last run() has returned.
+    runnable* take_unrun() noexcept { return queues_.pop(); }
+
+    // The worker of this pool that the calling thread owns, or nullptr.
+    worker* current_worker() const noexcept {
+        const thread_role& here = thread_role::here();
+        return here.pool == this ? here.worker : nullptr;
     }
 
-    // The same for a thread that will run it itself; nullptr: no need.
-    worker* take_blocked() noexcept {
-        return if_short([this](worker& w) noexcept {
-            return w.worker_ownership.pass_on([this]() noexcept {
-                queues_.idle().away(-1);
-                return true;
-            });
-        });
-    }
-
-    // What nobody has run. After the last run() has returned.
-    runnable* left_over() noexcept { return queues_.pop(); }
-
-    // What this thread is of this pool's: a worker, and which (nullptr: one that has none).
-    struct place {
-        basic_pool* pool = nullptr;
-        worker* mine = nullptr;
-        static place& here() noexcept { return Platform::template local<place>(); }
-    };
-    worker* mine() const noexcept {
-        const place& here = place::here();
-        return here.pool == this ? here.mine : nullptr;
-    }
-
+    basic_work_queues<Platform>& queues() noexcept { return queues_; }
     std::deque<worker>& workers() noexcept { return queues_.workers(); }
     const std::deque<worker>& workers() const noexcept { return queues_.workers(); }
     std::size_t queued() const noexcept { return queues_.queued(); }
-    bool steals() const noexcept { return queues_.steals(); } // workers do, from each other
+    bool steals() const noexcept { return queues_.steals(); }
     executor_ref executor() noexcept { return owner_.executor(); }
     const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
 
-    // What this thread, one of the scheduler's, forks with until it leaves. nullptr: no memory.
-    lane* lane_here() noexcept { return basic_fork_place<Platform>::here().keep(*this); }
-    void leave_lane() noexcept { basic_fork_place<Platform>::here().leave(*this); }
+    // ---- Blocked workers. See blocked_workers.hpp.
 
-    // What any thread forks with until it puts it back. nullptr: no memory.
-    lane* take_lane() noexcept { return queues_.lanes().take(*this, owner_.face()); }
+    bool blocks(worker& w) noexcept { return blocked_.blocks(w); }
+    void unblocks(worker& w) noexcept { blocked_.unblocks(w); }
+    void replace_blocked() noexcept { blocked_.replace_blocked(); }
+    worker* take_blocked() noexcept { return blocked_.take_blocked(); }
+
+    // ---- Fork-join. See fork_context.hpp.
+
+    // The lane that the calling thread, a thread of this pool, keeps until drop_thread_lane().
+    // Returns nullptr if there is no memory.
+    lane* thread_lane() noexcept { return basic_fork_context<Platform>::here().thread_lane(*this); }
+    void drop_thread_lane() noexcept {
+        basic_fork_context<Platform>::here().drop_thread_lane(*this);
+    }
+
+    // A lane for any thread, until put_lane(). Returns nullptr if there is no memory.
+    lane* take_lane() noexcept { return queues_.lanes().take(queues_, owner_.scheduler_id()); }
     void put_lane(lane& mine) noexcept { queues_.lanes().put(mine); }
-
-    // Something was forked where others find it. `brief`: it is worth no wake. Returns how long the
-    // wake took, if there was one.
-    std::int64_t fork_published(bool brief) noexcept;
 
     // Runs an arm that a worker has taken.
     void run_arm(basic_posted_fork<Platform>& arm) noexcept;
 
-    // The workers'. See worker_host.
+    // ---- The host of a task. See worker_host.
+
     void yield(worker& w, runnable& r) noexcept {
-        if (runnable* const older = std::exchange(w.gave_way, &r)) {
+        if (runnable* const older = std::exchange(w.yielded, &r)) {
             queues_.push_behind(w, *older);
         }
     }
-    bool blocks(worker& w) noexcept;
-    void unblocks(worker& w) noexcept;
-    void earlier_timer(worker& of) noexcept { maintenance_.earlier_timer(of, mine() == &of); }
+    void earlier_timer(worker& of) noexcept {
+        maintenance_.earlier_timer(of, current_worker() == &of);
+    }
 
 private:
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
-    runnable* look_up(worker& w) noexcept;
-    runnable* search(worker& w, bool napped, bool& more) noexcept;
+    runnable* check_shared_work(worker& w) noexcept;
+    runnable* search(worker& w, bool after_timed_sleep, bool& more) noexcept;
     runnable* search_or_sleep(worker& w) noexcept;
-    bool pass_on(worker& w, bool& in_vain) noexcept;
-
-    // Some worker is blocked and nobody sleeps: the first worker that `take` takes over.
-    template <class Take> worker* if_short(Take&& take) noexcept {
-        if (idle().is_short()) {
-            for (worker& w : workers()) {
-                if (take(w)) {
-                    return &w;
-                }
-            }
-        }
-        return nullptr;
-    }
 
     owner& owner_;
     trace_sink* const trace_;
     basic_work_queues<Platform> queues_;
     basic_maintenance<Platform> maintenance_;
+    basic_blocked_workers<Platform> blocked_;
     typename Platform::template atomic<bool> stopped_{false};
 };
 
 // ---- Running
 
 template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
-    place& here = place::here();
+    thread_role& here = thread_role::here();
     auto& resumed = Platform::template local<resume_state>();
     here = {this, &w};
-    w.worker_ownership.begin(&here);
+    w.ownership.begin(&here);
     resumed.worker = owner_.executor();
-    while (here.mine == &w) {
+    while (here.worker == &w) {
         runnable* const r = find(w);
         if (r == nullptr) {
             break;
@@ -172,7 +169,7 @@ template <class Platform> void basic_pool<Platform>::run(worker& w) noexcept {
         maintenance_.hand_over(w);
         execute(w, *r);
     }
-    leave_lane();
+    drop_thread_lane();
     here = {};
     resumed.worker = {};
 }
@@ -182,11 +179,11 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     auto& local = worker_local<Platform>::get();
     local.host = &w;
     const worker_turn<Platform> turn(local);
-    w.forked = &r == &w.arm;
+    w.ran_arm = &r == &w.arm;
     if (trace_ == nullptr) {
         r.run.wake();
     } else {
-        const unsigned index = w.index; // it may be somebody else's afterwards
+        const unsigned index = w.index; // another thread may own the worker afterwards
         const std::int64_t begin = Platform::now();
         local.traced = true;
         local.name = nullptr;
@@ -196,37 +193,27 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
     local.host = nullptr;
 }
 
-// Another thread may have the worker, and what is in `arm`, before it has ended.
+// Another thread may own the worker, and use its `arm`, before this arm has ended: so what `arm`
+// refers to is copied first.
 template <class Platform>
 void basic_pool<Platform>::run_arm(basic_posted_fork<Platform>& arm) noexcept {
     auto& job = *arm.what;
     auto& from = *arm.from;
-    if (auto* const mine = lane_here()) {
-        const basic_fork_session<Platform> session(*mine, from);
+    if (auto* const mine = thread_lane()) {
+        const basic_fork_scope<Platform> scope(*mine, from);
         mine->run(job, from);
     } else {
         from.give_back(job);
     }
 }
 
-template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool brief) noexcept {
-    auto& idle = queues_.idle();
-    const unsigned who = brief ? idle.wake_unless_watched() : idle.wake_one();
-    if (who == idle.none) {
-        return 0;
-    }
-    const std::int64_t begin = Platform::now();
-    queues_.unpark(who);
-    return Platform::now() - begin;
-}
-
 template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
     runnable* r = nullptr;
     if (w.global_interval.tick(&Platform::now)) {
-        r = look_up(w);
+        r = check_shared_work(w);
     }
-    if (runnable* const behind = w.gave_way) {
-        w.gave_way = nullptr;
+    if (runnable* const behind = w.yielded) {
+        w.yielded = nullptr;
         if (r == nullptr && queues_.has_nothing(w)) {
             return behind;
         }
@@ -241,30 +228,31 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     return r != nullptr ? r : search_or_sleep(w);
 }
 
-// What a worker that has enough to do leaves undone for a while.
-template <class Platform> runnable* basic_pool<Platform>::look_up(worker& w) noexcept {
+// What a busy worker does at intervals.
+template <class Platform> runnable* basic_pool<Platform>::check_shared_work(worker& w) noexcept {
     const std::int64_t now = Platform::now();
     w.global_interval.restart(now);
-    maintenance_.look(w, now);
+    maintenance_.poll(w, now);
     return queues_.take_injected(w);
 }
 
 // ---- Searching and sleeping
 
-// `more`: there is more than it takes, or may be.
+// Returns a job or nullptr. On entry, `more` says that the worker was woken for a job. On return,
+// `more` says that there are or may be more jobs than the returned one.
 template <class Platform>
-runnable* basic_pool<Platform>::search(worker& w, bool napped, bool& more) noexcept {
+runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool& more) noexcept {
     maintenance_.fire_timers(w, Platform::now());
     if (runnable* const own = queues_.local_work(w)) { // from timers and files
-        more = more || !queues_.has_nothing(w);
-        return own; // what it was woken for, if it was, is still there
+        more = more || !queues_.has_nothing(w);        // a job that it was woken for is still there
+        return own;
     }
     more = false;
     runnable* r = queues_.fetch(w);
     if (r == nullptr && queues_.steals()) {
         unsigned taken = 1;
         r = queues_.steal(w, taken, more);
-        if (r == nullptr && napped) {
+        if (r == nullptr && after_timed_sleep) {
             taken = 1;
             r = queues_.take_stale(w);
         }
@@ -279,57 +267,58 @@ runnable* basic_pool<Platform>::search(worker& w, bool napped, bool& more) noexc
     return r;
 }
 
+// Returns a job, or nullptr if run() is to return.
 template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker& w) noexcept {
     auto& idle = queues_.idle();
     bool searching = idle.start_search();
     bool watches = false;
-    bool called = false; // somebody woke it
-    maintenance_.begin_naps(w);
-    w.searches = true;
+    bool woken = false; // another thread has woken this worker
+    maintenance_.reset_timed_sleep(w);
+    w.is_searching = true;
     for (;;) {
         if (searching) {
-            bool more = called;
+            bool more = woken;
             runnable* r = search(w, watches, more);
-            if (r == nullptr && std::exchange(w.forked, false)) { // others fork as fast
+            if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                 basic_spin<Platform>::until(
                     [&]() noexcept { return (r = search(w, false, more)) != nullptr; });
             }
             if (r != nullptr) {
-                w.searches = false;
+                w.is_searching = false;
                 queues_.unpark(idle.end_search(more));
-                relieve();
+                replace_blocked();
                 w.global_interval.wake(Platform::now());
                 return r;
             }
         }
-        // Order: acquire [S3]; what came before stop().
+        // Order: acquire [scheduler.stop]; sees what came before stop().
         if (stopped_.load(std::memory_order_acquire)) {
-            w.searches = false;
+            w.is_searching = false;
             if (searching) {
                 queues_.unpark(idle.end_search(false));
             }
             return nullptr;
         }
-        if (owner_.stands_in()) {
-            w.searches = false;
+        if (owner_.is_substitute()) {
+            w.is_searching = false;
             if (std::exchange(searching, false)) {
                 queues_.unpark(idle.end_search(false));
             }
-            if (owner_.give_back(w)) {
-                place::here().mine = nullptr;
+            if (owner_.hand_to_idle_thread(w)) {
+                thread_role::here().worker = nullptr;
                 return nullptr;
             }
-            w.searches = true;
+            w.is_searching = true;
         }
-        watches = idle.announce(w.index, searching, queues_.watched());
+        watches = idle.announce(w.index, searching, queues_.may_watch());
         owner_.found_nothing();
-        called = !queues_.sees_work(w) && maintenance_.sleep(w, watches);
-        // Order: relaxed; at the end all are woken, and may be among the sleepers still; the token
-        // brought it.
-        if (!called || stopped_.load(std::memory_order_relaxed)) {
-            if (!idle.retract(w.index) && !called) {
+        woken = !queues_.sees_work(w) && maintenance_.sleep(w, watches);
+        // Order: relaxed; stop() unparks all workers, also those that are in the set of sleepers.
+        // The token makes the store visible.
+        if (!woken || stopped_.load(std::memory_order_relaxed)) {
+            if (!idle.retract(w.index) && !woken) {
                 w.sleeper.park(deadline::never());
-                called = true;
+                woken = true;
             }
         }
         searching = true;
@@ -337,60 +326,11 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
 }
 
 template <class Platform> void basic_pool<Platform>::stop() noexcept {
-    // Order: release [S3]; what came before is seen by a worker that leaves.
+    // Order: release [scheduler.stop]; a worker that leaves sees what came before.
     stopped_.store(true, std::memory_order_release);
     for (worker& w : workers()) {
         queues_.unpark(w);
     }
-}
-
-// ---- Blocking
-//
-// A thread that sleeps in a task keeps its worker as long as some other worker sleeps, who would be
-// woken for what comes. Where none does, another thread takes the worker over: when the thread
-// blocks, or when the last sleeper comes to run something [I3].
-
-template <class Platform> bool basic_pool<Platform>::blocks(worker& w) noexcept {
-    bool in_vain = false;
-    worker_local<Platform>::get().host = nullptr;
-    queues_.hand_over(w);
-    maintenance_.hand_over(w);
-    w.worker_ownership.block(&place::here());
-    if (queues_.idle().away(1) == 0 && pass_on(w, in_vain)) {
-        place::here().mine = nullptr;
-    }
-    return !in_vain;
-}
-
-template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcept {
-    place& here = place::here();
-    if (here.mine != &w) {
-        return;
-    }
-    if (w.worker_ownership.unblock(&here)) {
-        queues_.idle().away(-1);
-        worker_local<Platform>::get().host = &w;
-    } else {
-        here.mine = nullptr;
-    }
-}
-
-// Has another thread run `w`, if its own is blocked. False: it is not, or there is no thread now: then
-// the one that is free first does it; in vain, if there will be none, either.
-template <class Platform> bool basic_pool<Platform>::pass_on(worker& w, bool& in_vain) noexcept {
-    in_vain = false;
-    const bool passed = w.worker_ownership.pass_on([this, &w, &in_vain]() noexcept {
-        queues_.idle().away(-1);
-        in_vain = !owner_.replace(w);
-        if (in_vain) {
-            queues_.idle().away(1);
-        }
-        return !in_vain;
-    });
-    if (in_vain) {
-        in_vain = !owner_.call_for_help(); // not before, or it comes while the worker is neither's
-    }
-    return passed;
 }
 
 } // namespace detail

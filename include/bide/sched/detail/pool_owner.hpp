@@ -1,49 +1,38 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_POOL_OWNER_HPP
 #define BIDE_SCHED_DETAIL_POOL_OWNER_HPP
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
-#include <bide/sched/trace.hpp>
-
-#include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What a pool (pool.hpp) asks of the scheduler that it is in.
+// What a pool (pool.hpp) calls of the scheduler that owns it.
 template <class Platform> class basic_pool_owner {
     using worker = basic_worker<Platform>;
 
 public:
-    // Has somebody else run `w`, which its thread leaves. False: there is nobody.
+    // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
     virtual bool replace(worker& w) noexcept = 0;
-    // There was none: the thread that is free next is to relieve() the pool. False: there will be
-    // no such thread, unless one is started.
-    virtual bool call_for_help() noexcept { return true; }
-    // This thread runs a worker in place of another; and has a thread that is back take it over.
-    // False: none is.
-    virtual bool stands_in() const noexcept { return false; }
-    virtual bool give_back(worker&) noexcept { return false; }
-    // A worker found nothing to run, and has said so to the others by a step on a word of theirs:
-    // who says so last sees what all have done before.
+    // replace() has found no thread: the next thread that becomes free calls replace_blocked() or
+    // take_blocked(). Returns false if no thread will become free and none can be started.
+    virtual bool request_replacement() noexcept { return true; }
+    // Returns true if the calling thread runs a worker in place of the worker's own thread.
+    virtual bool is_substitute() const noexcept { return false; }
+    // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
+    virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
+    // A worker found nothing to run and has announced that. Announcements are read-modify-writes of
+    // one word, so the last of them sees what the workers did before theirs.
     virtual void found_nothing() noexcept = 0;
-    // What its tasks call their executor.
+    // The executor of the tasks.
     virtual executor_ref executor() noexcept = 0;
-    // What its users know it by.
-    virtual const void* face() const noexcept { return this; }
+    // The address by which threads know the scheduler (fork_context.hpp).
+    virtual const void* scheduler_id() const noexcept { return this; }
 
 protected:
     ~basic_pool_owner() = default;
-};
-
-struct pool_options {
-    unsigned workers;
-    bool steal;
-    driver* io;                  // where one of the workers sleeps, instead of on a futex
-    std::int64_t longest_nap_ns; // 0: nobody naps
-    trace_sink* trace = nullptr;
 };
 
 } // namespace detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_QUOTED_HPP
 #define BIDE_SCHED_DETAIL_QUOTED_HPP
 
@@ -10,7 +11,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// How many bytes the UTF-8 character at the front of `text` has; 0: there is none.
+// Returns the number of bytes of the UTF-8 character at the front of `text`, or 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) noexcept {
     const auto at = [text](std::size_t i) noexcept {
         return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -28,14 +29,14 @@ inline std::size_t utf8_length(std::string_view text) noexcept {
             return 0;
         }
     }
-    // Longer than it need be, half of a surrogate pair, beyond the last character.
+    // Overlong, half of a surrogate pair, or beyond U+10FFFF.
     const bool wrong = (first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) >= 0xa0) ||
                        (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) >= 0x90);
     return wrong ? 0 : length;
 }
 
-// Writes `text` as JSON writes a string: one line in quotes, and nothing that a terminal obeys.
-// Bytes that are not UTF-8 become U+FFFD.
+// Writes `text` as a JSON string: one line in quotes, without control characters. Bytes that are
+// not UTF-8 become U+FFFD.
 inline void write_quoted(std::FILE* to, std::string_view text) noexcept {
     std::fputc('"', to);
     while (!text.empty()) {

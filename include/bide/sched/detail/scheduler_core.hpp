@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 #define BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 
-// What is behind a scheduler: the pool of workers, its threads and those for what blocks, and the
-// beginning and the end of it all (lifecycle.hpp).
+// What a scheduler owns: the pool of workers, the threads, and the start and end of tasks
+// (lifecycle.hpp). It connects them: it is the home of the tasks (task_home) and the owner of the
+// pool.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -43,20 +45,21 @@ class scheduler_core final : public task_home, basic_pool<native_platform>::owne
 public:
     using worker = pool_type::worker;
 
-    scheduler_core(scheduler& whose, scheduler_options&& wanted);
+    // Throws: std::bad_alloc; std::system_error if `wanted.io` is attached to another scheduler.
+    scheduler_core(scheduler& of, scheduler_options&& wanted);
     scheduler_core(const scheduler_core&) = delete;
     scheduler_core& operator=(const scheduler_core&) = delete;
     ~scheduler_core();
 
     // Starts the threads.
-    // Throws: std::system_error when one cannot be started; all has ended then.
+    // Throws: std::system_error if a thread cannot be started. No thread is left then.
     void open();
 
-    // The first post of a new task; it is refused where the scheduler is closing.
+    // Enqueues a new task. Refuses it if the scheduler is closing.
     void start(task_header& t) noexcept { life_.start(t); }
 
-    // The same for one that blocks.
-    // Throws: std::system_error when there is no thread for it; the task is refused then.
+    // Starts a blocking task.
+    // Throws: std::system_error if there is no thread for it. The task is refused then.
     void start_blocking(task_header& t);
 
     void post(runnable& r) noexcept override { life_.post(r); }
@@ -65,11 +68,11 @@ public:
     bool enter_caller() noexcept { return life_.enter_caller(); }
     void leave_caller() noexcept { life_.leave_caller(); }
 
-    // True: all has ended by the deadline.
+    // Returns true if the scheduler has ended by the deadline.
     bool shutdown(deadline until) noexcept;
 
-    // This thread is a worker, or runs what blocks.
-    bool is_here() const noexcept override { return pool_type::place::here().pool == &pool_; }
+    // Returns true if the calling thread runs a worker or blocking tasks of this scheduler.
+    bool is_here() const noexcept override { return pool_type::thread_role::here().pool == &pool_; }
 
     pool_type& pool() noexcept { return pool_; }
     const pool_type& pool() const noexcept { return pool_; }
@@ -77,32 +80,34 @@ public:
     const worker_threads& threads() const noexcept { return threads_; }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
-    lifecycle::outside_counts outside() const noexcept { return life_.outside(); }
+    lifecycle::external_counts external() const noexcept { return life_.external(); }
 
 private:
-    // Of basic_task_home, task_home and basic_pool::owner.
+    // Of basic_task_home, task_home and basic_pool_owner.
     basic_task_registry<platform>& registry() noexcept override { return life_.registry(); }
     void task_ended() noexcept override { life_.task_ended(); }
     bool is_closing() const noexcept override { return life_.is_closing(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
     void enter() noexcept override {
         threads_.unpin();
-        pool_type::place::here() = {&pool_, nullptr};
-        current_scheduler::here().face = &face_;
+        pool_type::thread_role::here() = {&pool_, nullptr};
+        current_scheduler::here().instance = &scheduler_;
     }
     void leave() noexcept override {
-        pool_.leave_lane();
-        pool_type::place::here() = {};
+        pool_.drop_thread_lane();
+        pool_type::thread_role::here() = {};
         current_scheduler::here() = {};
     }
-    const void* face() const noexcept override { return &face_; }
+    const void* scheduler_id() const noexcept override { return &scheduler_; }
     bool replace(worker& w) noexcept override { return threads_.replace(w); }
-    bool call_for_help() noexcept override { return threads_.call_for_help(); }
-    bool stands_in() const noexcept override { return current_scheduler::here().stands_in; }
-    bool give_back(worker& w) noexcept override { return threads_.hire(w); }
+    bool request_replacement() noexcept override { return threads_.request_replacement(); }
+    bool is_substitute() const noexcept override { return current_scheduler::here().is_substitute; }
+    bool hand_to_idle_thread(worker& w) noexcept override {
+        return threads_.hand_to_idle_thread(w);
+    }
     void found_nothing() noexcept override { life_.found_nothing(); }
 
-    scheduler& face_;
+    scheduler& scheduler_;
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;
     pool_type pool_;
@@ -110,16 +115,17 @@ private:
     lifecycle life_;
 };
 
-inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& wanted)
-    : face_(whose), unhandled_(std::move(wanted.on_unhandled)),
+inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
+    : scheduler_(of), unhandled_(std::move(wanted.on_unhandled)),
       pool_(*this,
             {wanted.num_workers != 0 ? wanted.num_workers : cpu_count(), wanted.enable_stealing,
              wanted.io,
              deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
-      threads_(whose, pool_, wanted),
+      threads_(of, pool_, wanted),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {
-    static_cast<void>(error_of<stopped_error>(errc::stopped)); // so that a cancellation finds it
+    static_cast<void>(
+        error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
     if (wanted.io != nullptr) {
         attached_.emplace(*wanted.io);
     }
@@ -128,7 +134,7 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
 inline void scheduler_core::open() {
     if (const std::error_code error = threads_.start()) {
         if (threads_.empty()) {
-            life_.never_ran();
+            life_.no_worker_started();
         }
         shutdown(deadline::never());
         BIDE_THROW(std::system_error(error, "a worker of a scheduler cannot be started"));
@@ -136,8 +142,9 @@ inline void scheduler_core::open() {
 }
 
 inline scheduler_core::~scheduler_core() {
-    if (current_scheduler::is_of(face_)) {
-        fatal("scheduler destroyed, and so shut down by one of its own workers, or in an arm");
+    if (current_scheduler::is_of(scheduler_)) {
+        fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in an "
+              "arm");
     }
     shutdown(deadline::never());
 }
@@ -145,7 +152,7 @@ inline scheduler_core::~scheduler_core() {
 // ---- Tasks
 
 inline void scheduler_core::start_blocking(task_header& t) {
-    const lifecycle::visit here(life_);
+    const lifecycle::external_call here(life_);
     std::error_code why;
     if (life_.admit() && threads_.post_blocking(t.to_run(), why)) {
         return;
@@ -160,11 +167,12 @@ inline void scheduler_core::start_blocking(task_header& t) {
 
 inline bool scheduler_core::shutdown(deadline until) noexcept {
     const current_scheduler& here = current_scheduler::here();
-    if (current_scheduler::is_of(face_)) {
+    if (current_scheduler::is_of(scheduler_)) {
         if (is_closing() || here.leaving) {
-            return false; // it is being done, or is somebody else's business
+            return false; // another thread shuts it down
         }
-        fatal("scheduler shut down by one of its own workers, or in an arm");
+        fatal("scheduler::shutdown(): a scheduler must not be shut down by one of its own workers "
+              "or in an arm");
     }
     return life_.shutdown(until, [this]() noexcept {
         threads_.finish();

@@ -1,25 +1,28 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_WORK_QUEUES_HPP
 #define BIDE_SCHED_DETAIL_WORK_QUEUES_HPP
 
-// What a pool (pool.hpp) has to run, and who is woken for it: the workers' LIFO slots and rings, and
-// the injector behind them all. Whoever pushes makes it visible and then asks idle.hpp, pair [I1].
+// The queues of a pool (pool.hpp): each worker's LIFO slot and ring, the injector behind them, and
+// the fork lanes. Each push makes its job visible and then asks idle.hpp which worker to wake
+// [idle.announce].
 //
-// What is pushed into a LIFO slot wakes nobody as long as there is a watcher: an idle worker that
-// naps while others run, and takes what it finds in the slot of a worker that has come to no end
-// with what it runs since before the nap. It is awake, only slow; where there are no watchers,
-// somebody is woken for each such push as for any other.
+// A push into a LIFO slot wakes no worker while there is a watcher. The watcher is an idle worker
+// that sleeps with a time-out while other workers run (maintenance.hpp). It takes a job from the
+// LIFO slot of a worker that has not finished its current job since before the watcher's sleep.
+// Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
+#include <bide/sched/detail/fork_lanes.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 
 namespace bide::inline BIDE_ABI {
@@ -29,66 +32,76 @@ template <class Platform> class basic_work_queues {
 public:
     using worker = basic_worker<Platform>;
 
-    // `steal`: workers take from each other. `watched`: idle ones nap. `io`: where one sleeps.
-    basic_work_queues(basic_pool<Platform>& whose, unsigned count, bool steal, bool watched,
-                      driver* io)
-        : steals_(steal && count > 1), shares_(steals_ || count == 1), watched_(watched && steals_),
-          driver_(io), idle_(count) {
+    // `steal`: workers steal from each other. `watch`: idle workers sleep with a time-out. `io`:
+    // one idle worker sleeps in it.
+    //                       driver* io)
+    basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io)
+        : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
+          may_watch_(watch && steals_), driver_(io), idle_(count) {
         for (unsigned i = 0; i < count; ++i) {
-            workers_.emplace_back(whose, i);
+            workers_.emplace_back(of, i);
         }
     }
     basic_work_queues(const basic_work_queues&) = delete;
     basic_work_queues& operator=(const basic_work_queues&) = delete;
 
-    // --- on the thread of the worker `w`; where that searches, nobody is woken for its own queues
+    // ---- The owner of the worker `w`. While `w` is searching, its pushes into its own queues wake
+    // no worker; end_search() does.
 
+    // Puts `r` into the LIFO slot. What was there goes to the ring.
     void push_local(worker& w, runnable& r) noexcept;
+    // Puts `r` last in the ring. If the ring is full, half of it moves to the injector.
     void push_ring(worker& w, runnable& r) noexcept;
 
-    // Behind what is queued here, and behind a fair share of what waits in the injector: whoever
-    // gives way again and again does not keep that waiting.
+    // Puts `r` behind what is queued for `w`, and behind a fair share of the injector: a task that
+    // yields again and again does not delay these.
     void push_behind(worker& w, runnable& r) noexcept;
 
-    // Its LIFO slot, three times in a row at most, or its ring.
+    // Takes a job from the LIFO slot, at most three times in a row, or from the ring.
     runnable* local_work(worker& w) noexcept;
 
-    // From the injector, a fair share, of which the rest goes into its ring; else its LIFO slot.
+    // Takes a fair share from the injector: returns the first job and moves the rest to the ring.
+    // If the injector is empty, takes from the LIFO slot.
     runnable* fetch(worker& w) noexcept;
 
-    // From the injector, one.
+    // Takes one job from the injector.
     runnable* take_injected(worker& w) noexcept {
         runnable* const r = injector_.empty() ? nullptr : injector_.pop();
         w.injected.add(r != nullptr ? 1 : 0);
         return r;
     }
 
-    // Half of somebody's ring; `taken` of them, and whether any were `left`. Without watchers also
-    // what is in somebody's slot.
+    // Takes half of another worker's ring: returns the first job and moves the rest to the ring of
+    // `w`. `taken` is the number of jobs. `left` says whether jobs were left there. Without a
+    // watcher, also takes from other workers' LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
 
-    // The oldest arm of somebody's fork-join, to be run as `w.arm`; whether there are any `left`.
+    // Takes the oldest arm of a fork-join, to be run as `w.arm`. `left` says whether arms were left
+    // there.
     runnable* take_arm(worker& w, bool& left) noexcept;
 
-    // A watcher's: before a nap, where the others are; after it, what one of them left in its slot
-    // all the while.
+    // The watcher, before its sleep: notes how many jobs each worker has run.
     void note_progress() noexcept;
+    // The watcher, after its sleep: takes a job from the LIFO slot of a worker that has run none
+    // since.
     runnable* take_stale(worker& w) noexcept;
 
-    // All that it has, to where others find it: it is going to run nothing for a while.
+    // Moves all jobs of `w` to where other workers find them: `w` is about to run nothing for a
+    // while.
     void hand_over(worker& w) noexcept;
 
-    // Nothing is queued for `w`, here or in the injector. Its own look.
+    // Returns true if nothing is queued for `w`, here or in the injector.
     bool has_nothing(const worker& w) const noexcept {
-        // Order: relaxed; what it has put there itself, or others have taken.
+        // Order: relaxed; the slot holds what the owner has put there, unless another worker took
+        // it.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty();
     }
 
-    // The last look of `w` before sleep, which counts [I1].
+    // The last look of `w` before it sleeps, which decides [idle.announce].
     bool sees_work(const worker& w) const noexcept;
 
-    // --- any thread
+    // ---- Any thread
 
     void push(runnable& r) noexcept {
         injector_.push(r);
@@ -104,22 +117,26 @@ public:
     }
     void unpark(worker& w) noexcept { w.sleeper.unpark(driver_); }
 
+    // A job was published on a lane. `brief`: the fork-join is not worth a wake. Returns how many
+    // nanoseconds the wake took, or 0 if there was none.
+    std::int64_t fork_published(bool brief) noexcept;
+
     basic_idle<Platform>& idle() noexcept { return idle_; }
     const basic_idle<Platform>& idle() const noexcept { return idle_; }
     std::deque<worker>& workers() noexcept { return workers_; }
     const std::deque<worker>& workers() const noexcept { return workers_; }
     basic_fork_lanes<Platform>& lanes() noexcept { return lanes_; }
     bool steals() const noexcept { return steals_; }
-    bool watched() const noexcept { return watched_; }
+    bool may_watch() const noexcept { return may_watch_; }
 
 private:
-    static constexpr unsigned most_lifo = 3;
+    static constexpr unsigned max_lifo_streak = 3;
 
     runnable* take_lifo(worker& w) noexcept;
     runnable* swap_lifo(worker& w, runnable* with) noexcept;
     run_list take_share(worker& w) noexcept;
-    bool draw(worker& w) noexcept;
-    void put_all(worker& w, run_list& list) noexcept;
+    bool refill(worker& w) noexcept;
+    void push_all(worker& w, run_list& list) noexcept;
     std::size_t fair_share() const noexcept {
         return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
     }
@@ -130,8 +147,8 @@ private:
     };
 
     const bool steals_;
-    const bool shares_; // nobody waits for what is in another's ring
-    const bool watched_;
+    const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
+    const bool may_watch_;
     driver* const driver_;
     std::deque<worker> workers_;
     basic_idle<Platform> idle_;
@@ -139,14 +156,14 @@ private:
     alignas(cache_line_pair) basic_fork_lanes<Platform> lanes_;
 };
 
-// ---- In
+// ---- Enqueue
 
 template <class Platform>
 void basic_work_queues<Platform>::push_local(worker& w, runnable& r) noexcept {
     runnable* const older = swap_lifo(w, &r);
     if (older != nullptr) {
         push_ring(w, *older);
-    } else if (steals_ && !w.searches) {
+    } else if (steals_ && !w.is_searching) {
         unpark(idle_.wake_unless_watched());
     }
 }
@@ -157,72 +174,84 @@ void basic_work_queues<Platform>::push_ring(worker& w, runnable& r) noexcept {
     if (const unsigned moved = w.ring.push(r, out)) {
         w.overflowed.add(moved);
         unpark(idle_.wake_one());
-    } else if (steals_ && !w.searches) {
+    } else if (steals_ && !w.is_searching) {
         unpark(idle_.wake_one());
     }
 }
 
 template <class Platform>
 void basic_work_queues<Platform>::push_behind(worker& w, runnable& r) noexcept {
-    if (injector_.empty() || draw(w)) {
+    if (injector_.empty() || refill(w)) {
         push_ring(w, r);
     } else {
         push(r);
     }
 }
 
-// A ring with room draws on the injector, so that those who give way do not all meet at its lock.
-// False: there is none, or nothing may be drawn, or others were faster.
-template <class Platform> bool basic_work_queues<Platform>::draw(worker& w) noexcept {
-    if (!shares_ || w.ring.room() <= fair_share()) {
+// If the ring has room, moves a fair share of the injector to it. So tasks that yield do not all
+// contend for the injector's lock. Returns false if there is no room, if nothing may be moved, or
+// if other workers have emptied the injector.
+template <class Platform> bool basic_work_queues<Platform>::refill(worker& w) noexcept {
+    if (!shares_rings_ || w.ring.room() <= fair_share()) {
         return false;
     }
     run_list share = take_share(w);
-    const bool drawn = share.first() != nullptr;
-    put_all(w, share);
-    return drawn;
+    const bool refilled = share.first() != nullptr;
+    push_all(w, share);
+    return refilled;
 }
 
 template <class Platform>
-void basic_work_queues<Platform>::put_all(worker& w, run_list& list) noexcept {
+void basic_work_queues<Platform>::push_all(worker& w, run_list& list) noexcept {
     overflow out{*this};
     while (runnable* const r = list.pop()) {
         w.ring.push(*r, out);
     }
 }
 
-// ---- Out
+template <class Platform>
+std::int64_t basic_work_queues<Platform>::fork_published(bool brief) noexcept {
+    const unsigned woken = brief ? idle_.wake_unless_watched() : idle_.wake_one();
+    if (woken == idle_.none) {
+        return 0;
+    }
+    const std::int64_t begin = Platform::now();
+    unpark(woken);
+    return Platform::now() - begin;
+}
+
+// ---- Dequeue
 
 template <class Platform> runnable* basic_work_queues<Platform>::local_work(worker& w) noexcept {
-    if (w.lifo_run < most_lifo) {
+    if (w.lifo_streak < max_lifo_streak) {
         if (runnable* const r = take_lifo(w)) {
-            ++w.lifo_run;
+            ++w.lifo_streak;
             return r;
         }
     }
-    w.lifo_run = 0;
+    w.lifo_streak = 0;
     if (runnable* const r = w.ring.pop()) {
         return r;
     }
     if (!injector_.empty()) {
-        return nullptr; // fetch() will do
+        return nullptr; // fetch() comes next
     }
     return take_lifo(w);
 }
 
 template <class Platform> runnable* basic_work_queues<Platform>::take_lifo(worker& w) noexcept {
-    // Order: relaxed; only a reason to look: the swap acquires [S2].
+    // Order: relaxed; a hint. The exchange acquires [scheduler.lifo].
     return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
 }
 
 template <class Platform>
 runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
     if (steals_) {
-        // Order: seq_cst [I1]; visible before it is looked who sleeps. acq_rel [S2]: who takes it
-        // sees what came before.
+        // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers. acq_rel
+        // [scheduler.lifo]; the taker sees what came before the push.
         return w.lifo.exchange(with, std::memory_order_seq_cst);
     }
-    // Order: relaxed; it is the owner's alone, and whoever owns `w` next comes after by its worker_ownership.
+    // Order: relaxed; only the owner uses it. The next owner comes after by the worker's ownership.
     runnable* const older = w.lifo.load(std::memory_order_relaxed);
     w.lifo.store(with, std::memory_order_relaxed);
     return older;
@@ -231,8 +260,8 @@ runnable* basic_work_queues<Platform>::swap_lifo(worker& w, runnable* with) noex
 template <class Platform> run_list basic_work_queues<Platform>::take_share(worker& w) noexcept {
     run_list share;
     if (!injector_.empty()) {
-        // What goes into a ring others must be able to take.
-        w.injected.add(injector_.pop(share, shares_ ? fair_share() : std::size_t{1}));
+        // A job in a ring that no other worker steals from could wait for too long.
+        w.injected.add(injector_.pop(share, shares_rings_ ? fair_share() : std::size_t{1}));
     }
     return share;
 }
@@ -244,9 +273,9 @@ template <class Platform> runnable* basic_work_queues<Platform>::fetch(worker& w
         return take_lifo(w);
     }
     const bool more = share.first() != nullptr;
-    put_all(w, share);
+    push_all(w, share);
     if (more && steals_) {
-        unpark(idle_.wake_one()); // as for any push [I1]
+        unpark(idle_.wake_one()); // as after any push [idle.announce]
     }
     return first;
 }
@@ -266,7 +295,7 @@ runnable* basic_work_queues<Platform>::steal(worker& w, unsigned& taken, bool& l
         runnable* r = nullptr;
         if (i < count) {
             r = other.ring.steal_into(w.ring, taken);
-        } else if (!watched_) {
+        } else if (!may_watch_) {
             r = take_lifo(other);
             taken = 1;
         }
@@ -297,7 +326,7 @@ runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept 
 
 template <class Platform> void basic_work_queues<Platform>::note_progress() noexcept {
     for (worker& other : workers_) {
-        // Order: relaxed; an observation, for later. There is one watcher at a time.
+        // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
         other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
     }
 }
@@ -330,8 +359,8 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
         if (!other.ring.empty()) {
             return true;
         }
-        // Order: seq_cst [I1]; a push that did not see this one asleep is seen.
-        if (!watched_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
+        // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
+        if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
             return true;
         }
     }
@@ -339,8 +368,8 @@ bool basic_work_queues<Platform>::sees_work(const worker& w) const noexcept {
 }
 
 template <class Platform> void basic_work_queues<Platform>::hand_over(worker& w) noexcept {
-    if (runnable* const r = w.gave_way) {
-        w.gave_way = nullptr;
+    if (runnable* const r = w.yielded) {
+        w.yielded = nullptr;
         push_behind(w, *r);
     }
     if (runnable* const r = take_lifo(w)) {

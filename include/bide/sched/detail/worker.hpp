@@ -1,37 +1,215 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_WORKER_HPP
 #define BIDE_SCHED_DETAIL_WORKER_HPP
 
-// One worker's place in a pool (pool.hpp): its queues and what it counts. A thread owns it at a
-// time; others steal from it, wake it, and read its counts.
+// One worker of a pool (pool.hpp): its queues, its timers, its counters, the thread that owns it,
+// and where that thread sleeps. One thread at a time owns a worker. Other threads steal from it,
+// wake it and read its counters.
+//
+// Ownership (basic_worker_ownership). If the owner blocks in a task, another thread can take the
+// worker over. One word:
+//
+//   address of a thread    this thread owns the worker
+//   the same, plus 1       the owner is blocked; another thread may replace it
+//   transferring           a thread looks for a replacement
+//
+// A thread that returns from a blocking call reads the word. If it finds its own address plus 1, it
+// is still the owner. If it finds `transferring`, it waits until the transfer is decided. If it
+// finds another address, it has lost the worker.
+//
+// Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
+// scheduler's driver, where it waits for files as well. One word:
+//
+//   empty      no token; the worker is awake or about to sleep
+//   parked     no token; the worker sleeps on this word or is about to
+//   driving    no token; the worker waits in the driver or is about to
+//   notified   a token is there for the worker
+//
+// Both sides decide by the value that their read-modify-write returned. The old value tells
+// unpark() how to wake the sleeper. The driver keeps a wake that comes before its wait.
 
+#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
-#include <bide/sched/detail/global_queue_interval.hpp>
-#include <bide/sched/detail/sleeper.hpp>
-#include <bide/sched/detail/worker_ownership.hpp>
 #include <bide/sched/driver.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Written by its owner alone, without a read-modify-write; read by anybody.
+template <class Platform> class basic_pool;
+template <class Platform> struct basic_worker;
+
+// The pool of the calling thread and the worker that it owns. `worker` is nullptr on a thread of
+// the pool that owns none: a thread for blocking tasks.
+template <class Platform> struct basic_thread_role {
+    basic_pool<Platform>* pool = nullptr;
+    basic_worker<Platform>* worker = nullptr;
+    static basic_thread_role& here() noexcept {
+        return Platform::template local<basic_thread_role>();
+    }
+};
+
+// ---- Ownership
+
+template <class Platform> class basic_worker_ownership {
+public:
+    constexpr basic_worker_ownership() noexcept = default;
+    basic_worker_ownership(const basic_worker_ownership&) = delete;
+    basic_worker_ownership& operator=(const basic_worker_ownership&) = delete;
+
+    // Makes the calling thread the owner. `me` is an even address that belongs to the calling
+    // thread and does not change.
+    void begin(const void* me) noexcept {
+        // Order: relaxed; the previous owner finds that it lost the worker, and touches nothing.
+        word_.store(of(me), std::memory_order_relaxed);
+    }
+
+    // The owner is about to block.
+    void block(const void* me) noexcept {
+        // Order: release [worker.ownership]; the replacement sees what the owner did.
+        word_.store(of(me) | blocked, std::memory_order_release);
+    }
+
+    // The thread returns from the blocking call. Returns false if another thread owns the worker.
+    bool unblock(const void* me) noexcept {
+        basic_backoff<Platform> backoff;
+        std::uintptr_t seen = of(me) | blocked;
+        // Order: acquire [worker.ownership]; sees what a thread did that found no replacement.
+        // Failure relaxed: the loop reads again.
+        while (!word_.compare_exchange_strong(seen, of(me), std::memory_order_acquire,
+                                              std::memory_order_relaxed)) {
+            if (seen != transferring) {
+                return false;
+            }
+            backoff();
+            seen = of(me) | blocked;
+        }
+        return true;
+    }
+
+    // Any thread: if the owner is blocked, calls find(). find() makes another thread call begin()
+    // and returns true, or returns false. Returns true if another thread owns the worker or is
+    // going to.
+    template <class Find> bool transfer(Find&& find) noexcept {
+        // Order: relaxed; the CAS decides.
+        std::uintptr_t seen = word_.load(std::memory_order_relaxed);
+        if ((seen & blocked) == 0 ||
+            // Order: acquire [worker.ownership]; sees what the owner did. Failure: it returned.
+            !word_.compare_exchange_strong(seen, transferring, std::memory_order_acquire,
+                                           std::memory_order_relaxed)) {
+            return false;
+        }
+        if (find()) {
+            return true;
+        }
+        // Order: release [worker.ownership]; the owner continues after this attempt.
+        word_.store(seen, std::memory_order_release);
+        return false;
+    }
+
+    // A snapshot.
+    bool is_blocked() const noexcept {
+        // Order: relaxed; the value may be old when the caller reads it.
+        return (word_.load(std::memory_order_relaxed) & blocked) != 0;
+    }
+
+private:
+    static constexpr std::uintptr_t blocked = 1;
+    static constexpr std::uintptr_t transferring = 2;
+
+    static std::uintptr_t of(const void* thread) noexcept {
+        return reinterpret_cast<std::uintptr_t>(thread);
+    }
+
+    typename Platform::template atomic<std::uintptr_t> word_{0};
+};
+
+// ---- Sleep
+
+template <class Platform, class Driver> class basic_sleeper {
+public:
+    constexpr basic_sleeper() noexcept = default;
+    basic_sleeper(const basic_sleeper&) = delete;
+    basic_sleeper& operator=(const basic_sleeper&) = delete;
+
+    // Waits for the token and takes it. Waits in `driver` if one is given. Returns false if there
+    // was no token by the deadline, or if the driver returned without a token.
+    bool park(deadline until, Driver* driver = nullptr) noexcept {
+        const futex_word how = driver == nullptr ? parked : driving;
+        futex_word seen = empty;
+        // Order: relaxed; it announces and publishes nothing. After a failure, take() acquires.
+        while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
+                                              std::memory_order_relaxed)) {
+            const bool in_time = driver == nullptr ? futex_wait<Platform>(state_, parked, until)
+                                                   : (driver->wait(until), false);
+            if (take()) {
+                return true;
+            }
+            if (!in_time) {
+                return false;
+            }
+            seen = empty; // a spurious wake
+        }
+        return take();
+    }
+
+    // Leaves a token; several tokens count once. Any thread.
+    void unpark(Driver* driver) noexcept {
+        const auto* const word = &state_;
+        // Order: release [sleeper.token]; the sleeper sees what the notifier did before.
+        const futex_word old = state_.exchange(notified, std::memory_order_release);
+        if (old == parked) {
+            basic_spin<Platform>::measured_wake(
+                [word]() noexcept { futex_wake<Platform>(word, 1); });
+        } else if (old == driving) {
+            driver->wake();
+        }
+    }
+
+    // A snapshot.
+    bool is_asleep() const noexcept {
+        // Order: relaxed; the value may be old when the caller reads it.
+        const futex_word now = state_.load(std::memory_order_relaxed);
+        return now == parked || now == driving;
+    }
+
+private:
+    static constexpr futex_word empty = 0;
+    static constexpr futex_word parked = 1;
+    static constexpr futex_word driving = 2;
+    static constexpr futex_word notified = 3;
+
+    // Order: acquire [sleeper.token]; sees what the notifier did before unpark().
+    bool take() noexcept { return state_.exchange(empty, std::memory_order_acquire) == notified; }
+
+    typename Platform::template atomic<futex_word> state_{empty};
+};
+
+// ---- What the owner counts
+
+// Only the owner writes, without a read-modify-write. Any thread reads.
 template <class Platform> class basic_counter {
 public:
     void add(std::uint64_t n) noexcept {
-        // Order: release [N1]; who counts what has ended sees what it began before.
+        // Order: release [lifecycle.counts]; a thread that reads a count of ended tasks sees the
+        // tasks that the worker spawned before.
         value_.store(own() + n, std::memory_order_release);
     }
 
-    // Order: acquire [N1]; see add().
+    // Order: acquire [lifecycle.counts]; see add().
     std::uint64_t read() const noexcept { return value_.load(std::memory_order_acquire); }
 
     // Order: relaxed; the owner reads what it wrote.
@@ -41,9 +219,46 @@ private:
     typename Platform::template atomic<std::uint64_t> value_{0};
 };
 
-template <class Platform> class basic_pool;
+// Counts the polls after which a busy worker checks timers, files and the injector. The interval is
+// the number of polls that take 1 ms, by an exponentially weighted average of the time of a poll.
+// The newest measurement counts for a tenth. The interval is 61 at first, then 8 to 128.
+class global_queue_interval {
+public:
+    // Counts a poll. Returns true if the worker is to check now. Every 16th poll calls now(), so
+    // that polls that became longer are noticed.
+    template <class Now> bool tick(Now&& now) noexcept {
+        return ++polls_ >= interval_ || (polls_ % 16 == 0 && now() - since_ >= target_ns);
+    }
 
-// An arm of a fork-join that this worker has taken, until it runs it.
+    // The worker checks at `now`: computes the next interval.
+    void restart(std::int64_t now) noexcept {
+        const std::int64_t each = (now - since_) / (std::max)(polls_, 1U);
+        average_ns_ += (std::clamp<std::int64_t>(each, 1, max_poll_ns) - average_ns_) / 10;
+        interval_ =
+            static_cast<unsigned>(std::clamp<std::int64_t>(target_ns / average_ns_, 8, 128));
+        since_ = now;
+        polls_ = 0;
+    }
+
+    // The worker has slept: the time of the sleep does not count.
+    void wake(std::int64_t now) noexcept {
+        since_ = now;
+        polls_ = 0;
+    }
+
+private:
+    static constexpr std::int64_t target_ns = 1'000'000;
+    static constexpr std::int64_t max_poll_ns = 100'000'000; // a longer poll counts as this long
+
+    unsigned polls_ = 0;
+    unsigned interval_ = 61;
+    std::int64_t since_ = 0;
+    std::int64_t average_ns_ = 16'000;
+};
+
+// ---- The worker
+
+// An arm of a fork-join that a worker has taken and not run yet.
 template <class Platform> struct basic_posted_fork : runnable {
     basic_fork_job<Platform>* what = nullptr;
     basic_fork_lane<Platform>* from = nullptr;
@@ -52,24 +267,24 @@ template <class Platform> struct basic_posted_fork : runnable {
 template <class Platform>
 struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform> {
     using counter = basic_counter<Platform>;
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    basic_worker(basic_pool<Platform>& whose, unsigned number) noexcept
-        : pool(whose), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
+    basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
+        : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
           timers(waker(&on_earlier_timer, this)) {
         arm.run = waker(&on_arm, this);
     }
     basic_worker(const basic_worker&) = delete;
     basic_worker& operator=(const basic_worker&) = delete;
 
-    // As a host, for the thread that owns it and runs a task.
+    // The host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r); }
     void add_timer(timer& t) noexcept override { timers.add(t); }
     bool blocks() noexcept override { return pool.blocks(*this); }
     void unblocks() noexcept override { pool.unblocks(*this); }
     executor_ref executor() noexcept override { return pool.executor(); }
 
-    // Marsaglia's xorshift: whom to rob first.
+    // Marsaglia's xorshift: chooses the first victim of a thief.
     std::uint64_t next_random() noexcept {
         random ^= random << 13;
         random ^= random >> 7;
@@ -80,25 +295,25 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_pool<Platform>& pool;
     const unsigned index;
 
-    basic_worker_ownership<Platform> worker_ownership; // which thread owns it
+    basic_worker_ownership<Platform> ownership;
 
-    // The owner's:
+    // Only the owner uses these:
     global_queue_interval global_interval;
-    unsigned lifo_run = 0; // tasks from the LIFO slot in a row
+    unsigned lifo_streak = 0; // tasks that it ran from the LIFO slot in a row
     std::uint64_t random;
-    std::int64_t keeps = never;   // the time that it sleeps until for all
-    std::int64_t nap_ns = 0;      // how long its next nap takes
-    runnable* gave_way = nullptr; // goes behind what is queued
-    bool searches = false;        // what it pushes meanwhile it tells of when it ends that
-    bool timer_unseen = false;    // timers may be left that no sleeper wakes for
-    bool left_driver = false;     // and nobody may be in it
-    bool forked = false;          // what it ran last was an arm
+    std::int64_t lead_until = never; // until when it sleeps as the timer leader
+    std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
+    runnable* yielded = nullptr;     // goes behind what is queued
+    bool is_searching = false;       // its pushes wake no worker; end_search() does
+    bool must_check_leader = false;  // timers may be left that no sleeper wakes for
+    bool left_driver = false;        // no worker may be in the driver
+    bool ran_arm = false;            // the last thing that it ran was an arm
     basic_posted_fork<Platform> arm;
 
-    // The watcher's: `polled`, when it last looked.
+    // Only the watcher uses this: the value of `polled` before its sleep.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};
 
-    // Everybody's:
+    // Any thread uses these:
     alignas(cache_line_pair) typename Platform::template atomic<runnable*> lifo{nullptr};
     basic_run_queue<Platform, Platform::model ? 4U : 256U> ring;
     alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper;

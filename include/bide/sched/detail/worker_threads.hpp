@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_SCHED_DETAIL_WORKER_THREADS_HPP
 #define BIDE_SCHED_DETAIL_WORKER_THREADS_HPP
 
-// The threads of a scheduler: one for each worker of its pool, and those that run what blocks. A
-// worker whose thread goes to sleep in a task is run by another meanwhile: by one that was itself
-// replaced and has come out of its sleep, else by one of those for what blocks. A thread that comes
-// back finds its worker run by another, ends the task that it is in, and waits to be of use.
+// The threads of a scheduler: one for each worker of its pool, and those for blocking tasks.
+//
+// If the thread of a worker blocks in a task, another thread runs the worker. A thread that lost
+// its own worker and has nothing to do is preferred (an idle thread). Otherwise a thread for
+// blocking tasks does it (a substitute). A thread that returns from blocking and has lost its
+// worker ends its task and becomes an idle thread.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
@@ -16,6 +19,7 @@
 #include <bide/core/waker.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
+#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
 
@@ -27,32 +31,7 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
-
-class scheduler;
-
 namespace detail {
-
-// Whose thread this is, in callbacks and where it has no worker, too, or in whose fork-join it is.
-// nullptr: of no scheduler.
-struct current_scheduler {
-    scheduler* face = nullptr;
-    bool leaving = false;                     // in on_worker_stop
-    bool stands_in = false;                   // a thread for what blocks runs a worker
-    const current_scheduler* outer = nullptr; // before it came into the fork-join
-
-    // It is the scheduler's, or in a fork-join of it, however many of other schedulers it is in since.
-    static bool is_of(const scheduler& s) noexcept {
-        for (const current_scheduler* at = &here(); at != nullptr; at = at->outer) {
-            if (at->face == &s) {
-                return true;
-            }
-        }
-        return false;
-    }
-    static current_scheduler& here() noexcept {
-        return native_platform::local<current_scheduler>();
-    }
-};
 
 class worker_threads {
     using platform = native_platform;
@@ -60,16 +39,16 @@ class worker_threads {
     using worker = pool_type::worker;
 
 public:
-    // Takes the callbacks out of `wanted`.
-    worker_threads(scheduler& whose, pool_type& pool, scheduler_options& wanted);
+    // Moves the callbacks out of `wanted`.
+    worker_threads(scheduler& of, pool_type& pool, scheduler_options& wanted);
     worker_threads(const worker_threads&) = delete;
     worker_threads& operator=(const worker_threads&) = delete;
 
-    // An error: a thread cannot be started. Those that could be run, until finish().
+    // Starts the threads. Returns an error if one cannot be started. The others run until finish().
     std::error_code start() noexcept;
 
-    // None runs.
-    bool empty() const noexcept { return posts_.empty(); }
+    // Returns true if no thread was started.
+    bool empty() const noexcept { return threads_.empty(); }
 
     // See basic_blocking_pool::post().
     bool post_blocking(runnable& r, std::error_code& why) noexcept {
@@ -80,24 +59,27 @@ public:
     void raise_limit() noexcept { blocking_.raise_limit(); }
     void lower_limit() noexcept { blocking_.lower_limit(); }
 
-    // The calling thread goes to sleep in a task and leaves `w`. False: there is nobody to run it.
+    // The calling thread blocks in a task and leaves `w`: makes another thread run it. Returns
+    // false if there is no thread.
     bool replace(worker& w) noexcept;
 
-    // Has a thread run `w` that blocked, was replaced, and is back. False: there is none.
-    bool hire(worker& w) noexcept;
+    // Makes an idle thread run `w`. Returns false if there is none.
+    bool hand_to_idle_thread(worker& w) noexcept;
 
-    // replace() was in vain: the next thread that is free runs a worker that is blocked then, until
-    // that one's thread is back. False: there is no thread, and none can be started.
-    bool call_for_help() noexcept;
+    // replace() has found no thread: the next thread for blocking tasks that becomes free runs a
+    // blocked worker, until the worker's own thread returns. Returns false if there is no thread
+    // and none can be started.
+    bool request_replacement() noexcept;
 
-    // A thread for what blocks is on no worker's processor, whoever started it.
+    // A thread for blocking tasks may use every processor, whichever thread has started it.
     void unpin() noexcept {
         if (pin_) {
             mask_.apply();
         }
     }
 
-    // After the pool was stopped: returns when all threads have ended.
+    // Returns when all threads have ended.
+    // Requires: the pool was stopped.
     void finish() noexcept;
 
     const basic_blocking_pool<platform>& blocking() const noexcept { return blocking_; }
@@ -105,31 +87,33 @@ public:
 private:
     using lock = lock_bits<platform, std::uint32_t>;
 
-    // A worker, with the thread that it started with, and what another runs instead.
-    struct post : runnable {
-        post(worker_threads& whose, worker& which) noexcept : all(whose), mine(which) {
-            run = waker([](void* self) noexcept { static_cast<post*>(self)->stand_in(); }, this);
+    // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute.
+    struct own_thread : runnable {
+        own_thread(worker_threads& of, worker& which) noexcept : all(of), mine(which) {
+            run = waker(
+                [](void* self) noexcept { static_cast<own_thread*>(self)->run_as_substitute(); },
+                this);
         }
-        void serve() noexcept;
-        void stand_in() noexcept;
+        void run_own_worker() noexcept;
+        void run_as_substitute() noexcept;
 
         worker_threads& all;
         worker& mine;
         os_thread thread;
     };
 
-    // A thread that waits to be of use.
-    struct spare {
-        spare* next = nullptr;
-        worker* gets = nullptr; // nullptr: the end
+    // A thread that has lost its worker and waits for another one.
+    struct idle_thread {
+        idle_thread* next = nullptr;
+        worker* next_worker = nullptr; // nullptr: the thread ends
         basic_parker<platform> parker;
     };
 
-    void help() noexcept;
-    void employ(unsigned index) noexcept;
-    void dismiss(unsigned index) noexcept;
+    void serve_request() noexcept;
+    void begin_worker(unsigned index) noexcept;
+    void end_worker(unsigned index) noexcept;
 
-    scheduler& face_;
+    scheduler& scheduler_;
     pool_type& pool_;
     const std::string name_;
     const bool pin_;
@@ -137,48 +121,49 @@ private:
     const std::function<void(unsigned)> on_start_;
     const std::function<void(unsigned)> on_stop_;
     basic_blocking_pool<platform> blocking_;
-    std::deque<post> posts_;
+    std::deque<own_thread> threads_;
     platform::atomic<std::uint32_t> lock_{0};
-    spare* spares_ = nullptr; // under it, as the next
+    // Under the lock:
+    idle_thread* idle_threads_ = nullptr;
     bool over_ = false;
-    runnable relief_; // among what blocks, while `called_`
-    platform::atomic<bool> called_{false};
+    runnable request_; // queued among blocking tasks while `requested_`
+    platform::atomic<bool> requested_{false};
 };
 
-inline worker_threads::worker_threads(scheduler& whose, pool_type& pool, scheduler_options& wanted)
-    : face_(whose), pool_(pool), name_(wanted.name), pin_(wanted.pin_workers),
+inline worker_threads::worker_threads(scheduler& of, pool_type& pool, scheduler_options& wanted)
+    : scheduler_(of), pool_(pool), name_(wanted.name), pin_(wanted.pin_workers),
       on_start_(std::move(wanted.on_worker_start)), on_stop_(std::move(wanted.on_worker_stop)),
       blocking_({wanted.max_blocking_threads, wanted.blocking_keep_alive, name_}) {
     for (worker& w : pool_.workers()) {
-        posts_.emplace_back(*this, w);
+        threads_.emplace_back(*this, w);
     }
-    relief_.run =
-        waker([](void* self) noexcept { static_cast<worker_threads*>(self)->help(); }, this);
+    request_.run = waker(
+        [](void* self) noexcept { static_cast<worker_threads*>(self)->serve_request(); }, this);
 }
 
 inline std::error_code worker_threads::start() noexcept {
-    for (post& p : posts_) {
-        const std::error_code error =
-            p.thread.start([](void* self) noexcept { static_cast<post*>(self)->serve(); }, &p);
+    for (own_thread& p : threads_) {
+        const std::error_code error = p.thread.start(
+            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p);
         if (error) {
-            while (&posts_.back() != &p) {
-                posts_.pop_back();
+            while (&threads_.back() != &p) {
+                threads_.pop_back();
             }
-            posts_.pop_back();
+            threads_.pop_back();
             return error;
         }
     }
     return {};
 }
 
-inline void worker_threads::employ(unsigned index) noexcept {
-    current_scheduler::here().face = &face_;
+inline void worker_threads::begin_worker(unsigned index) noexcept {
+    current_scheduler::here().instance = &scheduler_;
     if (on_start_) {
         call_noexcept("on_worker_start", [&] { on_start_(index); });
     }
 }
 
-inline void worker_threads::dismiss(unsigned index) noexcept {
+inline void worker_threads::end_worker(unsigned index) noexcept {
     current_scheduler::here().leaving = true;
     if (on_stop_) {
         call_noexcept("on_worker_stop", [&] { on_stop_(index); });
@@ -186,105 +171,107 @@ inline void worker_threads::dismiss(unsigned index) noexcept {
     current_scheduler::here() = {};
 }
 
-inline void worker_threads::post::serve() noexcept {
+inline void worker_threads::own_thread::run_own_worker() noexcept {
     os_thread::name_this(all.name_, "-", mine.index);
     if (all.pin_) {
         all.mask_.apply_only(mine.index);
     }
-    all.employ(mine.index);
+    all.begin_worker(mine.index);
     all.pool_.run(mine);
     for (;;) {
-        spare me;
+        idle_thread me;
         lock::acquire(all.lock_);
         const bool over = all.over_;
         if (!over) {
-            me.next = std::exchange(all.spares_, &me);
+            me.next = std::exchange(all.idle_threads_, &me);
         }
         lock::release(all.lock_);
         if (over) {
             break;
         }
-        all.pool_.relieve(); // one may have found nobody before
+        all.pool_.replace_blocked(); // a thread may have found no idle thread before
         me.parker.park();
-        if (me.gets == nullptr) {
+        if (me.next_worker == nullptr) {
             break;
         }
-        all.pool_.run(*me.gets);
+        all.pool_.run(*me.next_worker);
     }
-    all.dismiss(mine.index);
+    all.end_worker(mine.index);
 }
 
-inline void worker_threads::post::stand_in() noexcept {
+inline void worker_threads::own_thread::run_as_substitute() noexcept {
     all.unpin();
-    all.employ(mine.index);
-    current_scheduler::here().stands_in = true;
+    all.begin_worker(mine.index);
+    current_scheduler::here().is_substitute = true;
     all.pool_.run(mine);
-    all.dismiss(mine.index);
+    all.end_worker(mine.index);
 }
 
 inline bool worker_threads::replace(worker& w) noexcept {
-    return hire(w) || blocking_.try_run(posts_[w.index]);
+    return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
 }
 
-inline bool worker_threads::hire(worker& w) noexcept {
+inline bool worker_threads::hand_to_idle_thread(worker& w) noexcept {
     lock::acquire(lock_);
-    spare* const other = spares_;
+    idle_thread* const other = idle_threads_;
     if (other != nullptr) {
-        spares_ = other->next;
+        idle_threads_ = other->next;
     }
     lock::release(lock_);
     if (other == nullptr) {
         return false;
     }
-    other->gets = &w;
+    other->next_worker = &w;
     other->parker.unpark();
     return true;
 }
 
-inline bool worker_threads::call_for_help() noexcept {
+inline bool worker_threads::request_replacement() noexcept {
     lock::acquire(lock_);
-    const bool is_somebody_there = spares_ != nullptr; // since: it found nobody in need
+    // A thread became idle since replace(), and found no blocked worker.
+    const bool has_idle_thread = idle_threads_ != nullptr;
     lock::release(lock_);
-    if (is_somebody_there) {
-        pool_.relieve();
+    if (has_idle_thread) {
+        pool_.replace_blocked();
         return true;
     }
-    // Order: acq_rel [H1]; the call before is over, and what it did.
-    if (!called_.exchange(true, std::memory_order_acq_rel)) {
+    // Order: acq_rel [worker.request]; the previous request was served, and this thread sees what
+    // that did.
+    if (!requested_.exchange(true, std::memory_order_acq_rel)) {
         std::error_code why;
-        if (!blocking_.post(relief_, why)) {
-            // Order: release [H1]; as if it had not called.
-            called_.store(false, std::memory_order_release);
+        if (!blocking_.post(request_, why)) {
+            // Order: release [worker.request]; the next request sees that this one failed.
+            requested_.store(false, std::memory_order_release);
             return false;
         }
     }
     return true;
 }
 
-// A thread for what blocks has come to the call.
-inline void worker_threads::help() noexcept {
-    // Order: release [H1]; who calls from here on is not answered by this.
-    called_.store(false, std::memory_order_release);
+// On a thread for blocking tasks.
+inline void worker_threads::serve_request() noexcept {
+    // Order: release [worker.request]; a later request is queued again.
+    requested_.store(false, std::memory_order_release);
     if (worker* const w = pool_.take_blocked()) {
-        posts_[w->index].stand_in();
+        threads_[w->index].run_as_substitute();
     }
 }
 
 inline void worker_threads::finish() noexcept {
     lock::acquire(lock_);
     over_ = true;
-    spare* waiting = std::exchange(spares_, nullptr);
+    idle_thread* waiting = std::exchange(idle_threads_, nullptr);
     lock::release(lock_);
     while (waiting != nullptr) {
-        spare* const next = waiting->next; // before it goes
+        idle_thread* const next = waiting->next; // the node is on the thread's stack
         waiting->parker.unpark();
         waiting = next;
     }
     blocking_.finish();
-    for (post& p : posts_) {
+    for (own_thread& p : threads_) {
         p.thread.join();
     }
-    posts_.clear();
+    threads_.clear();
 }
 
 } // namespace detail

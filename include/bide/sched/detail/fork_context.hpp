@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_FORK_CONTEXT_HPP
+#define BIDE_SCHED_DETAIL_FORK_CONTEXT_HPP
+
+// The fork-join that the calling thread is in: its scheduler and its lane; and whether the
+// fork-join is worth the wake of an idle worker.
+//
+// A thread of the pool keeps its lane until it leaves the pool. Any other thread gets a lane for
+// the time of its outermost fork-join in the pool. So does a thread of the pool that comes back to
+// it out of a fork-join of another pool: each entry has a lane of its own.
+//
+// If the workers do not steal or there is only one, threads have no lanes and run the arms one
+// after the other.
+//
+// An idle worker could run a published arm. But to wake a worker takes the caller longer than most
+// small fork-joins take as a whole. So each place in the program that begins an outermost fork-join
+// remembers its average time (basic_fork_call_site). If that is below 20 us, no worker is woken
+// while there is a watcher (maintenance.hpp). Only speed depends on this: the owner runs each arm
+// that no worker takes.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_pool;
+
+// One for each thread, in near thread-local storage (core/platform.hpp).
+template <class Platform> struct basic_fork_context {
+    const void* scheduler_id = nullptr;        // set while the thread is in a fork-join
+    basic_fork_lane<Platform>* lane = nullptr; // of the fork-join; outside of one, the thread's
+
+    // Returns the lane that a thread of `pool` keeps. Returns nullptr if there is no memory.
+    // Requires: the thread is in no fork-join of another pool.
+    basic_fork_lane<Platform>* thread_lane(basic_pool<Platform>& pool) noexcept {
+        if (lane == nullptr) {
+            lane = pool.take_lane();
+        }
+        return lane;
+    }
+    void drop_thread_lane(basic_pool<Platform>& pool) noexcept {
+        if (lane != nullptr) {
+            pool.put_lane(*std::exchange(lane, nullptr));
+        }
+    }
+
+    static basic_fork_context& here() noexcept {
+        return Platform::template near_local<basic_fork_context>();
+    }
+};
+
+// The lane of a thread for one outermost fork-join: the lane that the thread keeps, or one that the
+// destructor puts back.
+template <class Platform> class basic_scoped_lane {
+    using lane = basic_fork_lane<Platform>;
+
+public:
+    // `kept`: the thread belongs to the pool and is in no fork-join.
+    basic_scoped_lane(basic_pool<Platform>& pool, bool kept) noexcept
+        : pool_(pool), kept_(kept), lane_(kept ? pool.thread_lane() : pool.take_lane()) {}
+    basic_scoped_lane(const basic_scoped_lane&) = delete;
+    basic_scoped_lane& operator=(const basic_scoped_lane&) = delete;
+    ~basic_scoped_lane() {
+        if (!kept_ && lane_ != nullptr) {
+            pool_.put_lane(*lane_);
+        }
+    }
+
+    // Returns nullptr if there was no memory.
+    lane* get() const noexcept { return lane_; }
+
+private:
+    basic_pool<Platform>& pool_;
+    const bool kept_;
+    lane* const lane_;
+};
+
+// A place in the program that begins an outermost fork-join, and its average time.
+template <class Platform> class basic_fork_call_site {
+public:
+    // Returns true if the fork-join takes less time than a wake is worth.
+    bool is_brief() const noexcept {
+        // Order: relaxed; an estimate.
+        return average_ns_.load(std::memory_order_relaxed) < worth_a_wake_ns;
+    }
+
+    void learn(std::int64_t ns) noexcept {
+        // Order: relaxed; an estimate. A lost update does no harm.
+        const std::int64_t old = average_ns_.load(std::memory_order_relaxed);
+        const std::int64_t next = old == unknown ? ns : old + (ns - old) / 4;
+        // Order: relaxed; an estimate.
+        average_ns_.store(next, std::memory_order_relaxed);
+    }
+
+private:
+    static constexpr std::int64_t worth_a_wake_ns = 20'000;
+    static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
+
+    typename Platform::template atomic<std::int64_t> average_ns_{unknown};
+};
+
+// While one lives, the calling thread is in a fork-join. The destructor restores what was before: a
+// fork-join of another pool, or none.
+template <class Platform> class basic_fork_scope {
+    using context = basic_fork_context<Platform>;
+    using lane = basic_fork_lane<Platform>;
+
+public:
+    // An outermost fork-join.
+    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site) noexcept
+        : site_(&site), begin_ns_(Platform::now()) {
+        on.set_brief(site.is_brief());
+        on.take_wake_ns();
+        context::here() = {on.scheduler_id, &on};
+    }
+    // An outermost fork-join of a pool without lanes.
+    explicit basic_fork_scope(const void* scheduler_id) noexcept {
+        context::here() = {scheduler_id, nullptr};
+    }
+    // An arm that was stolen from `from`.
+    basic_fork_scope(lane& on, const lane& from) noexcept {
+        on.set_brief(from.is_brief());
+        context::here() = {on.scheduler_id, &on};
+    }
+    basic_fork_scope(const basic_fork_scope&) = delete;
+    basic_fork_scope& operator=(const basic_fork_scope&) = delete;
+    ~basic_fork_scope() {
+        context& here = context::here();
+        if (site_ != nullptr) {
+            site_->learn(Platform::now() - begin_ns_ - here.lane->take_wake_ns());
+        }
+        here = before_;
+    }
+
+private:
+    const context before_ = context::here();
+    basic_fork_call_site<Platform>* const site_ = nullptr;
+    const std::int64_t begin_ns_ = 0;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
