@@ -444,6 +444,31 @@ TEST_CASE("hung_store: what could not be taken back from a store that fails is w
     REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
 }
 
+TEST_CASE("hung_store: what a child of fork() could not take back is when the store works again") {
+    bench b;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        durable_mutex other(b.memory);
+        auto held = other.acquire();
+        acquire_request r;
+        r.timeout = 20ms;
+        std::thread failing([&] {
+            test::eventually([&] { return b.waiters() == 1; });
+            b.v->fails = true;
+        });
+        const bool gave_up = !b.lock.acquire(r);
+        failing.join();
+        const bool left_one = b.waiters() == 1;
+        b.v->fails = false;
+        const bool is_gone = test::eventually([&] { return b.waiters() == 0; });
+        ::_exit(gave_up && left_one && is_gone ? 0 : gave_up && !left_one ? 2 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {
     const test::watchdog limit(2 * test::patience);
     bide::scheduler workers(test::workers(2));

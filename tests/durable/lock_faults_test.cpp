@@ -376,6 +376,41 @@ TEST_CASE(
             }) == 0);
 }
 
+namespace {
+
+// Its store is full.
+struct full_slot {
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    bide::result<slot_snapshot, std::error_code> load() { return of.load(); }
+    cas_result compare_exchange(slot_version, std::string_view) {
+        ++*writes;
+        return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
+    }
+    memory_slot of;
+    std::shared_ptr<int> writes = std::make_shared<int>(0);
+};
+
+} // namespace
+
+TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it cannot be stored") {
+    memory_slot memory;
+    durable_options o;
+    o.lease = std::chrono::hours(1);
+    o.process_bound = false;
+    durable_mutex holder(memory, o);
+    const auto held = holder.acquire();
+    const auto stored = memory.load();
+    auto record = bide::durable::decode(stored->value).value();
+    record.holders.at(0).from.boot = "another";
+    REQUIRE(memory.compare_exchange(stored->version, bide::durable::encode(record)).status ==
+            cas_status::stored);
+
+    const full_slot full{memory};
+    durable_mutex contender(full, o);
+    REQUIRE(contender.try_acquire().error() == bide::errc::timeout);
+    REQUIRE(*full.writes == 1); // and nothing to be taken back
+}
+
 TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
     durable_options o;
     o.poll_least = std::chrono::milliseconds::max();

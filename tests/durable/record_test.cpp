@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -1035,9 +1036,10 @@ TEST_CASE("record: what was observed before a renewal that kept it is replaced")
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 1, 60, {}}});
 }
 
-TEST_CASE("record: contenders of four boots store what they observe once, a fifth replaces the first") {
+TEST_CASE("record: contenders of eight boots store what they observe once, a ninth replaces one") {
     table_of_boots lock;
-    const std::vector<std::string> boots = {"1", "2", "3", "4"};
+    const std::vector<std::string> boots = {"1", "2", "3", "4", "5", "6", "7", "8"};
+    REQUIRE(boots.size() == most_observations);
     for (const std::string& boot : boots) {
         REQUIRE(lock.by("b", boot, 50).changed);
     }
@@ -1046,19 +1048,38 @@ TEST_CASE("record: contenders of four boots store what they observe once, a fift
             REQUIRE_FALSE(lock.by("b", boot, 60).changed);
         }
     }
-    REQUIRE(lock.by("b", "5", 70).changed);
-    REQUIRE(lock.observed().size() == most_observations);
-    REQUIRE(lock.observed().front().boot == "2");
-    REQUIRE(lock.observed().back() == stored_observation{"5", 0, 70, {}});
+    const auto before = lock.observed();
+    REQUIRE(lock.by("b", "9", 70).changed);
+    const auto after = lock.observed();
+    REQUIRE(after.size() == most_observations);
+    REQUIRE(after.back() == stored_observation{"9", 0, 70, {}});
+    const auto was_kept = [&](const stored_observation& o) {
+        return std::find(after.begin(), after.end(), o) != after.end();
+    };
+    REQUIRE(std::count_if(before.begin(), before.end(), was_kept) == 7);
+}
 
-    // Boots that are over go, and what is left are the four with contenders.
-    int changes = 0;
-    for (int round = 0; round < 10; ++round) {
-        for (const char* const boot : {"5", "6", "7", "8"}) {
-            changes += lock.by("b", boot, 80 + round).changed ? 1 : 0;
+TEST_CASE("record: of contenders of more boots than are stored, each comes to see the lease's end") {
+    constexpr std::int64_t minute = 60'000;
+    for (const int boots : {9, 10, 12}) {
+        table_of_boots lock;
+        std::set<int> first_seen;
+        std::vector<std::int64_t> since(static_cast<std::size_t>(boots), -1);
+        for (std::int64_t t = 1; t <= 7 * 24 * 60 && first_seen.size() < since.size(); ++t) {
+            for (int b = 0; b < boots; ++b) {
+                const std::string boot = std::to_string(b);
+                lock.by("b", boot, t * minute + b);
+                const auto all = lock.observed();
+                const auto mine = std::find_if(all.begin(), all.end(),
+                                               [&](const auto& o) { return o.boot == boot; });
+                if (mine != all.end() && t * minute + b - mine->since >= 3 * minute) {
+                    first_seen.insert(b);
+                }
+            }
         }
+        CAPTURE(boots);
+        REQUIRE(first_seen.size() == since.size());
     }
-    REQUIRE(changes == 3);
 }
 
 TEST_CASE("record: who waits stores what it observes with its place and its refreshes, and alone never") {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -145,6 +146,37 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         test::eventually([&] { return renewals(seen) > 0 || !quick->is_held(); });
         return quick->is_held();
     }));
+}
+
+namespace {
+
+// A slot of a store that several locks share.
+struct sharing_slot : memory_slot {
+    std::string store() const { return "a store"; }
+    sharing_slot for_renewals() const { return *this; }
+};
+
+template <class Slot> void renews_without_its_lock() {
+    REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
+        const Slot slot;
+        durable_mutex seen{memory_slot(slot)};
+        std::optional<bide::durable_guard> held;
+        {
+            durable_mutex lock(slot, with_lease(lease));
+            auto got = lock.acquire();
+            held.emplace(std::move(*got));
+        }
+        test::eventually([&] { return renewals(seen) > 2 || !held->is_held(); });
+        return held->is_held();
+    }));
+}
+
+} // namespace
+
+TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
+    renews_without_its_lock<memory_slot>();
+    static_assert(bide::shared_store_slot<sharing_slot>);
+    renews_without_its_lock<sharing_slot>();
 }
 
 TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {

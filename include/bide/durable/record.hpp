@@ -254,7 +254,8 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
         out.changed = true;
     }
     if (out.changed || !place.is_taken) {
-        out.changed = observe(r, self, now) || out.changed;
+        out.is_only_observed = observe(r, self, now) && !out.changed;
+        out.changed = out.is_only_observed || out.changed;
     }
     return out;
 }

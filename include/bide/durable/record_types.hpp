@@ -63,8 +63,9 @@ struct stored_observation {
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// How many observations one entry has: one for each boot. A further boot replaces the first one.
-inline constexpr std::size_t most_observations = 4;
+/// How many observations one entry has: one for each boot. The observation of a
+/// further boot replaces one of the others.
+inline constexpr std::size_t most_observations = 8;
 
 /// A grant. Times are in milliseconds, on the record's clock.
 struct holder {
@@ -156,6 +157,8 @@ enum class acquire_status {
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
     bool changed = false;      ///< the record changed: the outcome is true once it is stored
+    /// Waiting: only observations changed; the outcome is true without them.
+    bool is_only_observed = false;
     std::int64_t fence = 0;    ///< granted, held: the token
     std::int64_t lane = 0;     ///< granted, held: the lane
     std::int64_t position = 0; ///< waiting: how many waiters are ahead

@@ -121,6 +121,10 @@ public:
     /// Returns its file descriptor, which is close-on-exec. A child that has it open keeps the
     /// mark.
     virtual int fd() const noexcept = 0;
+
+    /// In a child of fork(), of a mark of the parent: closes it in the child. The mark may have
+    /// further owners in memory that the child inherited and cannot reach.
+    virtual void leave() noexcept {}
 };
 
 /// Whether a mark is held.

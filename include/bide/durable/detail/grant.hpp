@@ -118,6 +118,8 @@ public:
 
     // The renewer's: when it is to be renewed next.
     std::int64_t renew_at_ms = 0;
+    // The renewer. It lives as long as its grants: a guard may outlive the lock object.
+    std::shared_ptr<void> renewed_by{};
 
 private:
     static constexpr std::int64_t never_ms = std::numeric_limits<std::int64_t>::max();

@@ -162,7 +162,7 @@ inline std::int64_t lease_monitor::collect_due(told_list& into) {
 }
 
 inline void lease_monitor::run() noexcept {
-    os_thread::name_this("bide-lease-mon", "", 0);
+    os_thread::name_this("bide-monitor", "", 0);
     told_list told;
     for (;;) {
         {

@@ -184,7 +184,8 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
         self.from.mark = of->mark();
     }
     acquired got;
-    const std::error_code error = update([&](record_view& s, bool) {
+    bool is_true_unstored = false; // only observations were to be stored
+    const std::error_code error = update([&](record_view& s, bool maybe_done) {
         got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
         got.good_until_ms = store_.good_until(s);
         if (got.outcome.status == durable::acquire_status::waiting) {
@@ -197,10 +198,13 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
                 got.can_be_watched = store_.can_be_watched();
             }
         }
+        is_true_unstored =
+            !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
+                            got.outcome.is_only_observed);
         return got.outcome.changed ||
                (s.is_mended && got.outcome.status != durable::acquire_status::refused);
     });
-    if (error) {
+    if (error && !is_true_unstored) {
         return unexpected{error};
     }
     if (got.outcome.status == durable::acquire_status::refused) {

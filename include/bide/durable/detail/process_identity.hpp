@@ -50,6 +50,7 @@ public:
     void leave() noexcept {
         // Order: acquire [PI1]; sees the mark.
         if (has_mark_.load(std::memory_order_acquire)) {
+            mark_->leave();
             mark_.reset();
         }
     }

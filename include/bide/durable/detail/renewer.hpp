@@ -57,6 +57,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// Each of its grants has a reference to it, and it has weak ones to them. A caller of look_through()
+// has a reference, too, so the end of a grant there does not end the renewer under its own lock.
 class renewer final : public monitor_client, public std::enable_shared_from_this<renewer> {
 public:
     explicit renewer(scheduler* where) : scheduler_(where), random_(std::random_device()()) {}
@@ -179,6 +181,7 @@ inline void renewer::add(const std::shared_ptr<grant>& one) {
     one->renew_at_ms = durable::boottime_ms() + std::max<std::int64_t>(lease_ms / 3, 1);
     shortest_ms_ = std::min(shortest_ms_, lease_ms);
     grants_.push_back(one);
+    one->renewed_by = shared_from_this();
     if (running_) {
         if (one->renew_at_ms < wakes_ms_) {
             nudge_.release();

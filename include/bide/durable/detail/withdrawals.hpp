@@ -17,6 +17,7 @@
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/monitor_client.hpp>
+#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/store_threads.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
@@ -70,6 +71,7 @@ private:
 
     const std::shared_ptr<lock_engine> engine_;
     const pid_t process_ = ::getpid();
+    per_process<std::shared_ptr<withdrawals>> heir_; // a child of fork() has withdrawals of its own
     runnable runs_;
     mutex lock_;
     // Under lock_:
@@ -80,7 +82,10 @@ private:
 };
 
 inline void withdrawals::add(entry left) noexcept {
-    if (process_ != ::getpid()) { // of a child of fork(); its parent's lock may be held for ever
+    if (process_ != ::getpid()) { // a child of fork(): a thread of the parent may have the lock
+        try_to([&] {
+            heir_.get([this] { return std::make_shared<withdrawals>(engine_); })->add(std::move(left));
+        });
         return;
     }
     const durable_options& o = engine_->options();
