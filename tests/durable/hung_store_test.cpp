@@ -448,13 +448,38 @@ TEST_CASE("hung_store: what could not be taken back from a store that fails is w
     REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
 }
 
+TEST_CASE("hung_store: what a child of fork() could not take back is when the store works again") {
+    bench b;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        durable_mutex other(b.memory);
+        auto held = other.acquire();
+        acquire_request r;
+        r.timeout = 20ms;
+        std::thread failing([&] {
+            test::eventually([&] { return b.waiters() == 1; });
+            b.v->fails = true;
+        });
+        const bool gave_up = !b.lock.acquire(r);
+        failing.join();
+        const bool left_one = b.waiters() == 1;
+        b.v->fails = false;
+        const bool is_gone = test::eventually([&] { return b.waiters() == 0; });
+        ::_exit(gave_up && left_one && is_gone ? 0 : gave_up && !left_one ? 2 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and each returns") {
     const test::watchdog limit(2 * test::patience);
     bide::scheduler workers(test::workers(2));
     const auto takes_all_threads = [&](std::chrono::milliseconds time) {
         const auto v = std::make_shared<valve>();
         durable_options brief = with_long_lease();
-        brief.patience = 20ms;
+        brief.retry_time = 20ms;
         const memory_slot works;
         durable_mutex of_another(works, brief);
         auto held = bide::sync_wait(of_another.async_acquire());
@@ -577,7 +602,7 @@ TEST_CASE("hung_store: async_release and async_renew answer as release and renew
 
 TEST_CASE("hung_store: a release goes on when its caller has left it") {
     durable_options o = with_long_lease();
-    o.patience = 20ms;
+    o.retry_time = 20ms;
     bench b(place::load, o);
     const auto free_again = [&] {
         REQUIRE(b.v->hangs() == place::load);
@@ -620,7 +645,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
 
 TEST_CASE("hung_store: a look from outside and an administrator wait for their patience only") {
     durable_options o;
-    o.patience = 20ms;
+    o.retry_time = 20ms;
     bench b(place::anywhere, o);
     REQUIRE(b.lock.acquire().has_value());
     b.writes_before = b.v->writes();
@@ -637,7 +662,7 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
 TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
     REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
         durable_options o = test::unhurried(with_long_lease());
-        o.patience = 20ms;
+        o.retry_time = 20ms;
         bench b(place::load, o);
         b.hang();
         std::stop_source source;

@@ -221,7 +221,7 @@ TEST_CASE("lock_faults: what was under way when an acquisition failed does not c
 TEST_CASE("lock_faults: a store that never says what it did is not asked without a pause") {
     const auto calls = std::make_shared<int>(0);
     durable_options o;
-    o.patience = 200ms;
+    o.retry_time = 200ms;
     durable_mutex m(unsure_slot(calls), o);
     durable_ticket t = m.ticket();
     REQUIRE(m.try_acquire(t).error() == durable_errc::indeterminate);
@@ -242,7 +242,7 @@ TEST_CASE("lock_faults: a store that is always slower than the lease is an error
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_options o;
     o.lease = 10ms;
-    o.patience = 100ms;
+    o.retry_time = 100ms;
     durable_mutex m(odd_slot(memory_slot(), habits), o);
     habits->takes_ms = 15;
     bide::acquire_request r;
@@ -298,7 +298,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        return std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+        return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
                                                     got->good_until_ms);
     };
     const auto renewals = [](durable_mutex& seen) {
@@ -374,6 +374,41 @@ TEST_CASE(
                 const std::stop_token lost = g->lost();
                 return test::eventually([&] { return lost.stop_requested(); }) ? 0 : 1;
             }) == 0);
+}
+
+namespace {
+
+// Its store is full.
+struct full_slot {
+    static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
+    bide::result<slot_snapshot, std::error_code> load() { return of.load(); }
+    cas_result compare_exchange(slot_version, std::string_view) {
+        ++*writes;
+        return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
+    }
+    memory_slot of;
+    std::shared_ptr<int> writes = std::make_shared<int>(0);
+};
+
+} // namespace
+
+TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it cannot be stored") {
+    memory_slot memory;
+    durable_options o;
+    o.lease = std::chrono::hours(1);
+    o.process_bound = false;
+    durable_mutex holder(memory, o);
+    const auto held = holder.acquire();
+    const auto stored = memory.load();
+    auto record = bide::durable::decode(stored->value).value();
+    record.holders.at(0).from.boot = "another";
+    REQUIRE(memory.compare_exchange(stored->version, bide::durable::encode(record)).status ==
+            cas_status::stored);
+
+    const full_slot full{memory};
+    durable_mutex contender(full, o);
+    REQUIRE(contender.try_acquire().error() == bide::errc::timeout);
+    REQUIRE(*full.writes == 1); // and nothing to be taken back
 }
 
 TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {

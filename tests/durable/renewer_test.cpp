@@ -16,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -83,8 +84,8 @@ private:
     ::pthread_attr_t usual_;
 };
 
-// The vigil has its thread.
-void start_vigil() {
+// The lease_monitor has its thread.
+void start_lease_monitor() {
     durable_mutex m(memory_slot{}, with_lease(1h));
     const auto g = m.acquire();
 }
@@ -130,7 +131,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        auto made = std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+        auto made = std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
                                                          got->good_until_ms);
         made->begin();
         return made;
@@ -147,10 +148,41 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
     }));
 }
 
+namespace {
+
+// A slot of a store that several locks share.
+struct sharing_slot : memory_slot {
+    std::string store() const { return "a store"; }
+    sharing_slot for_renewals() const { return *this; }
+};
+
+template <class Slot> void renews_without_its_lock() {
+    REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
+        const Slot slot;
+        durable_mutex seen{memory_slot(slot)};
+        std::optional<bide::durable_guard> held;
+        {
+            durable_mutex lock(slot, with_lease(lease));
+            auto got = lock.acquire();
+            held.emplace(std::move(*got));
+        }
+        test::eventually([&] { return renewals(seen) > 2 || !held->is_held(); });
+        return held->is_held();
+    }));
+}
+
+} // namespace
+
+TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
+    renews_without_its_lock<memory_slot>();
+    static_assert(bide::shared_store_slot<sharing_slot>);
+    renews_without_its_lock<sharing_slot>();
+}
+
 TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
         return in_child([&] {
-                   start_vigil();
+                   start_lease_monitor();
                    durable_mutex m(memory_slot{}, with_lease(lease));
                    auto refused = std::make_unique<no_new_threads>();
                    const auto g = m.acquire();
@@ -170,7 +202,7 @@ TEST_CASE("renewer: where its thread cannot be started the renewal is tried agai
 
 TEST_CASE("renewer: where its thread can never be started the holder is told at the end of the lease") {
     REQUIRE(in_child([] {
-                start_vigil();
+                start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
                 const no_new_threads refused;
                 const auto g = m.acquire();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_ADMIN_HPP
 #define BIDE_DURABLE_ADMIN_HPP
 
@@ -22,15 +23,22 @@ namespace detail {
 class durable_lock;
 } // namespace detail
 
-// What somebody may do to a durable lock from outside. The last of it is noted in the record: when,
-// by whom, what and why.
-// Blocks, all of them: for the store, on a store thread, and no longer than
-// durable_options::patience and attempt_limit. Errors: durable_errc, errno's, the store's;
-// durable_errc::indeterminate where the time is up and it may still be done.
+/// Changes a durable lock from outside: for an administrator.
+///
+/// The record keeps a note of the latest such change: when it was made, by whom, what and why.
+/// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the
+/// store. durable_errc::indeterminate: the time is up, and the change may still be made.
+///
+/// Blocks: every call, until a store thread has the answer of the store; at most
+/// durable_options::retry_time plus attempt_limit.
 class durable_admin {
 public:
-    // Takes the hold with this token away. Its holder's next renewal fails; until then it goes on,
-    // unless the resource checks tokens. False: there is none.
+    /// Takes away the grant that has the token `fence`.
+    ///
+    /// The next renewal of its holder fails. Until then the holder goes on, unless the resource
+    /// checks tokens.
+    ///
+    /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why) {
         auto done = note("force_release " + std::to_string(fence), why);
         return administer([fence, done](durable::record& r, std::int64_t now) {
@@ -38,8 +46,9 @@ public:
         });
     }
 
-    // Takes a place in the queue away; a waiter that lives comes back at its end. False: there is
-    // none.
+    /// Removes a waiter from the queue. A waiter that is alive enters the queue again, at its end.
+    ///
+    /// Returns: false if there is no such waiter.
     result<bool, std::error_code> evict_waiter(std::string_view nonce, std::string_view why) {
         const std::string of(nonce);
         auto done = note("evict_waiter " + of, why);
@@ -48,10 +57,14 @@ public:
         });
     }
 
-    // Another number of permits. Contenders with the old one, this lock included, are refused from
-    // now on: make them anew. Holders go on and are renewed. If they have more permits than there are
-    // then, no contender is granted one until they have released enough; to refuse that, inspect()
-    // first. False: there is no record, or permits is not a number that a lock can have.
+    /// Changes the number of permits.
+    ///
+    /// Afterwards contenders with the old number are refused, this lock object included: construct
+    /// them anew. Holders keep their permits and can renew them. If they hold more permits than the
+    /// new number, no contender is granted a permit until enough are released. To avoid that, call
+    /// inspect() first.
+    ///
+    /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why) {
         auto done = note("resize " + std::to_string(permits), why);
         return administer([permits, done](durable::record& r, std::int64_t now) {
@@ -59,12 +72,16 @@ public:
         });
     }
 
-    // A new record in the place of one that cannot be read, or of none: without holders and waiters.
-    // The tokens begin with `min_fence` or, where that is larger, with the clock's (see
-    // durable::floor_of()), which is larger than every one that was given out unless the clock was
-    // set back. False: what is there can be read, and was left as it is. A store that is damaged is
-    // replaced where the slot can do that (repairable_slot); else what is left of it has to be removed
-    // before, and the error is durable_errc::corrupt_record.
+    /// Replaces a record that cannot be read, or that is missing, by one without holders and
+    /// waiters.
+    ///
+    /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
+    /// whichever is larger. The token from the clock is larger than every token that was granted,
+    /// unless the clock was set back. A damaged store is replaced if the slot is a repairable_slot.
+    /// Otherwise remove what is left of the store first; until then the error is
+    /// durable_errc::corrupt_record.
+    ///
+    /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why) {
         auto done = note("repair", why);
         return call([min_fence, done](detail::lock_engine& engine) {
@@ -94,7 +111,7 @@ private:
     template <class What> result<bool, std::error_code> call(What what) {
         const auto engine = engine_;
         auto answer = detail::call_store<result<bool, std::error_code>>(
-            [engine, what] { return what(*engine); }, engine->patience());
+            [engine, what] { return what(*engine); }, engine->retry_time());
         if (!answer && answer.error() == errc::timeout) {
             return unexpected{make_error_code(durable_errc::indeterminate)};
         }

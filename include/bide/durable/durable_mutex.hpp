@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_DURABLE_MUTEX_HPP
 #define BIDE_DURABLE_DURABLE_MUTEX_HPP
 
@@ -16,33 +17,39 @@
 
 namespace bide::inline BIDE_ABI {
 
-// One at a time, over all processes and machines that share a slot, and over their crashes: a
-// durable_semaphore of one permit. Not recursive: who holds it and acquires it again waits, unless
-// it comes with the same ticket. Any thread. Guards may outlive it; copies are the same mutex.
-//
-// Besides what is here it has the steps of an acquisition by ticket, also inside a transaction of the
-// caller's, inspect() and admin(): durable/detail/durable_lock.hpp.
+/// A mutex for all processes and machines that share a slot. It survives their crashes.
+///
+/// It is a durable_semaphore of one permit. It is not recursive: a holder that acquires it again
+/// waits, unless it uses the same ticket. A guard may outlive the mutex object. Copies are the same
+/// mutex.
+///
+/// It also has the operations of detail::durable_lock: single steps by ticket, steps inside a
+/// transaction of the caller, inspect() and admin().
+///
+/// Thread safety: any thread may call any function at any time.
 class durable_mutex : public detail::durable_lock {
 public:
-    // Throws: std::system_error (durable_errc::invalid_argument) for options that cannot be meant.
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_mutex(slot_ref slot, durable_options options = {})
         : durable_lock(std::move(slot), 1, std::move(options)) {}
 
-    // For a slot that may forget what it acknowledged.
+    /// The same, for a slot that may lose acknowledged values.
     template <cas_slot S>
     durable_mutex(allow_relaxed_t, S slot, durable_options options = {})
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), 1, std::move(options)) {}
 
-    // All of these are as durable_semaphore's.
-
+    /// As durable_semaphore::ticket().
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), 1);
     }
+    /// As durable_semaphore::acquire().
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
         return wait(std::move(request));
     }
+    /// As durable_semaphore::try_acquire().
     result<durable_guard, std::error_code> try_acquire() { return wait(now_or_never(1)); }
     using durable_lock::try_acquire;
+    /// As durable_semaphore::async_acquire().
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
         return async_wait(std::move(request));
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_DURABLE_SHARED_MUTEX_HPP
 #define BIDE_DURABLE_DURABLE_SHARED_MUTEX_HPP
 
@@ -17,55 +18,67 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Many readers or one writer, over all processes and machines that share a slot: a durable_semaphore
-// of which a reader takes one permit and a writer all. They are served in the order of their coming:
-// readers that come after a writer wait behind it. Any thread. Guards may outlive it; copies are the
-// same mutex.
-//
-// Besides what is here it has the steps of an acquisition by ticket, also inside a transaction of the
-// caller's, inspect() and admin(): durable/detail/durable_lock.hpp.
+/// A shared mutex for all processes and machines that share a slot: many readers or one writer.
+///
+/// It is a durable_semaphore: a reader takes one permit, a writer takes all. Contenders are served
+/// in the order of arrival, so a reader that arrives after a writer waits behind it. A guard may
+/// outlive the mutex object. Copies are the same mutex.
+///
+/// It also has the operations of detail::durable_lock: single steps by ticket, steps inside a
+/// transaction of the caller, inspect() and admin().
+///
+/// Thread safety: any thread may call any function at any time.
 class durable_shared_mutex : public detail::durable_lock {
 public:
+    /// The number of readers at once, if the constructor is not told another one.
     static constexpr std::int64_t default_readers = 1024;
 
-    // At most so many readers at once; all contenders need the same number.
-    // Throws: std::system_error (durable_errc::invalid_argument) for options that cannot be meant.
+    /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
+    /// same number.
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)
         : durable_lock(std::move(slot), max_readers, std::move(options)) {}
 
-    // For a slot that may forget what it acknowledged.
+    /// The same, for a slot that may lose acknowledged values.
     template <cas_slot S>
     durable_shared_mutex(allow_relaxed_t, S slot, durable_options options = {},
                          std::int64_t max_readers = default_readers)
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), max_readers, std::move(options)) {}
 
-    // All of these are as durable_semaphore's; the request's weight does not count.
-
+    /// Makes the ticket of a writer. As durable_semaphore::ticket().
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), permit_count());
     }
+    /// Makes the ticket of a reader.
     durable_ticket shared_ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), 1);
     }
 
-    // The writer's.
+    /// Acquires the mutex for a writer. As durable_semaphore::acquire(); the weight of the request
+    /// is ignored.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
         return wait(weighing(std::move(request), permit_count()));
     }
+    /// As durable_semaphore::try_acquire(), for a writer.
     result<durable_guard, std::error_code> try_acquire() {
         return wait(now_or_never(permit_count()));
     }
     using durable_lock::try_acquire;
+    /// As durable_semaphore::async_acquire(), for a writer.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) {
         return async_wait(weighing(std::move(request), permit_count()));
     }
 
-    // A reader's.
+    /// Acquires the mutex for a reader. As durable_semaphore::acquire(); the weight of the request
+    /// is ignored.
     result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
         return wait(weighing(std::move(request), 1));
     }
+    /// As durable_semaphore::try_acquire(), for a reader.
     result<durable_guard, std::error_code> try_acquire_shared() { return wait(now_or_never(1)); }
+    /// As durable_semaphore::async_acquire(), for a reader.
     task<result<durable_guard, std::error_code>>
     async_acquire_shared(acquire_request request = {}) {
         return async_wait(weighing(std::move(request), 1));

@@ -1,8 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_ERRORS_HPP
 #define BIDE_DURABLE_ERRORS_HPP
 
-// What a durable lock answers when it does not do what it says. Waiting adds bide::errc: timeout,
-// stopped. An engine's own codes (errno, say) stay what they are where they say more.
+/// \file
+/// The errors of durable locks.
+///
+/// A wait can also end with bide::errc::timeout or bide::errc::stopped. An error of the store, an
+/// errno code for example, is passed on as it is if it says more than a durable_errc.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
@@ -14,21 +18,22 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Why a durable lock did not do what it was asked.
 enum class durable_errc {
-    conflict_timeout = 1,       // others wrote first until the time for one operation was over
-    lock_lost,                  // the lease is over, or somebody else has it, or it was taken away
-    corrupt_record,             // what is stored is not a record; repair() is the only way out
-    unsupported_record_version, // a record of a later format: refused, not guessed at
-    permits_mismatch,           // the record was made with another number of permits
-    clock_mismatch,             // the record's times are on another clock than the caller's
-    queue_full,                 // max_waiters are waiting already
-    too_heavy,                  // more permits are asked for than there are
-    storage_error,              // the store failed; nothing was changed
-    indeterminate,              // the store did not say whether it was changed
-    too_large,                  // the store does not take values of this size
-    unsupported_filesystem,     // one whose locks or syncs are not to be relied on
-    invalid_argument,           // a time, a size or a name that cannot be meant
-    store_busy                  // earlier calls of this lock object did not end in time
+    conflict_timeout = 1, ///< other contenders kept changing the record first
+    lock_lost,            ///< the lease expired, or the grant was taken away or given to another
+    corrupt_record,       ///< the stored value is not a record; only repair() replaces it
+    unsupported_record_version, ///< the record has a later format than this version reads
+    permits_mismatch,           ///< the record was made with another number of permits
+    clock_mismatch,             ///< the record's times are on another clock than the caller's
+    queue_full,                 ///< durable_options::max_waiters contenders wait already
+    too_heavy,                  ///< the request asks for more permits than the lock has
+    storage_error,              ///< the store failed; the record was not changed
+    indeterminate,              ///< the store did not say whether it stored the change
+    too_large,                  ///< the record is larger than the store accepts
+    unsupported_filesystem,     ///< a filesystem whose locks or syncs are not reliable
+    invalid_argument,           ///< a time, a size or a name is out of range
+    store_busy                  ///< earlier calls of this lock object did not end in time
 };
 
 namespace detail {
@@ -38,20 +43,22 @@ public:
     const char* name() const noexcept override { return "bide.durable"; }
     std::string message(int code) const override {
         switch (static_cast<durable_errc>(code)) {
-        case durable_errc::conflict_timeout: return "others kept writing first";
+        case durable_errc::conflict_timeout:
+            return "other contenders kept changing the record first";
         case durable_errc::lock_lost: return "the lock was lost";
         case durable_errc::corrupt_record: return "the stored record is corrupt";
         case durable_errc::unsupported_record_version:
             return "the stored record is of a later format";
         case durable_errc::permits_mismatch: return "the record has another number of permits";
-        case durable_errc::clock_mismatch: return "the record is kept on another clock";
-        case durable_errc::queue_full: return "too many are waiting already";
-        case durable_errc::too_heavy: return "more permits are asked for than there are";
+        case durable_errc::clock_mismatch: return "the record's times are on another clock";
+        case durable_errc::queue_full: return "too many contenders are waiting already";
+        case durable_errc::too_heavy: return "the request asks for more permits than the lock has";
         case durable_errc::storage_error: return "the store failed";
         case durable_errc::indeterminate: return "the store did not say whether it was changed";
-        case durable_errc::too_large: return "larger than the store takes";
-        case durable_errc::unsupported_filesystem: return "not on this kind of filesystem";
-        case durable_errc::invalid_argument: return "not a valid argument";
+        case durable_errc::too_large: return "the record is larger than the store accepts";
+        case durable_errc::unsupported_filesystem:
+            return "the locks of this filesystem are not reliable";
+        case durable_errc::invalid_argument: return "an argument is out of range";
         case durable_errc::store_busy: return "the store has not answered an earlier call";
         }
         return "unknown";
@@ -60,44 +67,42 @@ public:
 
 } // namespace detail
 
+/// Returns the category of durable_errc.
 inline const std::error_category& durable_category() noexcept {
     static constinit detail::never_destroyed<detail::durable_category_type> category;
     return category.object;
 }
 
+/// Makes a std::error_code of a durable_errc.
 inline std::error_code make_error_code(durable_errc e) noexcept {
     return {static_cast<int>(e), durable_category()};
 }
 
-// Whether an operation that failed so may succeed later with nothing but time: a server that is
-// down may be started again. A record that cannot be used stays so, and so do a wrong password, a
-// missing directory, and whatever else is to be put right by hand.
+/// Tells whether an operation that failed with `error` may succeed later without a repair.
+///
+/// A server that is down may be started again. A record that cannot be used stays so. A wrong
+/// password, a missing directory and similar errors stay until they are put right by hand.
 inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());
         return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
                code == durable_errc::conflict_timeout || code == durable_errc::store_busy;
     }
-    constexpr std::errc lasting[] = {std::errc::permission_denied,
-                                     std::errc::operation_not_permitted,
-                                     std::errc::read_only_file_system,
-                                     std::errc::no_such_file_or_directory,
-                                     std::errc::not_a_directory,
-                                     std::errc::is_a_directory,
-                                     std::errc::too_many_links,
-                                     std::errc::too_many_symbolic_link_levels,
-                                     std::errc::cross_device_link,
-                                     std::errc::filename_too_long,
-                                     std::errc::invalid_argument,
-                                     std::errc::protocol_error,
-                                     std::errc::operation_not_supported,
-                                     std::errc::function_not_supported};
+    constexpr std::errc lasting[] = {
+        std::errc::permission_denied,       std::errc::operation_not_permitted,
+        std::errc::read_only_file_system,   std::errc::no_such_file_or_directory,
+        std::errc::not_a_directory,         std::errc::is_a_directory,
+        std::errc::too_many_links,          std::errc::too_many_symbolic_link_levels,
+        std::errc::cross_device_link,       std::errc::filename_too_long,
+        std::errc::invalid_argument,        std::errc::protocol_error,
+        std::errc::operation_not_supported, std::errc::function_not_supported};
     return std::none_of(std::begin(lasting), std::end(lasting),
                         [&](std::errc one) { return error == one; });
 }
 
 } // namespace bide::inline BIDE_ABI
 
+/// durable_errc converts to std::error_code.
 template <> struct std::is_error_code_enum<bide::durable_errc> : std::true_type {};
 
 #endif

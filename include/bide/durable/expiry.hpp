@@ -1,30 +1,36 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_EXPIRY_HPP
 #define BIDE_DURABLE_EXPIRY_HPP
 
-// When a lease is over, and on whose clock: the judges that the rules of durable/record.hpp ask.
-//
-//   clock     a lease is over when                                     fit for
-//   caller    its time is not after the caller's `now`                 replays, tests, one machine
-//   boottime  the same on CLOCK_BOOTTIME, if it is of the same boot    one machine
-//   server    the same on the store's clock                            several machines
-//   observed  it was seen unchanged for its whole length and a margin  several machines, any clocks
-//
-// A time that one machine wrote must not be read on another's clock: with the caller's own clocks
-// one tick apart two contenders may hold at once. `observed` reads nobody's times. It relies on
-// clocks that go at about the same rate only (within `drift`); the price is that a lease found on
-// first sight is waited for in full.
-//
-// Observation also bounds the other clocks: a lease that was seen unchanged for its length and the
-// margin is over, wherever its clock was set. And it takes the place of the boottime clock where
-// that cannot be read: the holder is of another boot (a container may show another boot id, or have
-// a time namespace), or a boot is not known. Then contenders of one boot, which is known, observe
-// together: the first one stores in the record since when it has seen the entry. So contenders that
-// each live shorter than a lease get in, too.
-//
-// Whatever the clock, a contender that is bound to a process is gone when the process is. A process
-// of the same boot and namespace is looked up by its pid; any other by its mark, if the store keeps
-// marks. A hold of a mark alone lasts as long as the mark, whatever the clock says. The resource's
-// fencing tokens hold where every clock fails.
+/// \file
+/// Decides when a lease expires, and on which clock: the judges that the rules of
+/// durable/record.hpp ask.
+///
+/// \code
+/// clock     a lease expires when                                       fit for
+/// caller    its time is not after the caller's `now`                   replays, tests, one machine
+/// boottime  the same on CLOCK_BOOTTIME, if it is of the same boot      one machine
+/// server    the same on the store's clock                              several machines
+/// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
+/// \endcode
+///
+/// A time that one machine wrote must not be read on the clock of another machine. With the
+/// machines' own clocks one tick apart, two contenders could hold at once. `observed` reads no
+/// times of other machines. It only relies on clocks that run at about the same rate (within
+/// `drift`). Its cost: a contender that sees a lease for the first time waits for all of it.
+///
+/// Observation also bounds leases on the other clocks. A lease that was seen unchanged for longer
+/// than its length plus the margin has expired, wherever its clock was set. Observation also
+/// replaces the boottime clock where that cannot be read: the holder is of another boot (a
+/// container may show another boot id, or have a time namespace), or a boot is not known. Then the
+/// contenders of one known boot observe together: the first one stores in the record since when it
+/// has seen the entry. So contenders that each live shorter than a lease get the lock, too.
+///
+/// On every clock, a contender that is bound to a process has ended when the process has ended. A
+/// process of the same boot and pid namespace is looked up by its pid. Any other process is looked
+/// up by its mark, if the store keeps marks. A grant that is bound to a mark alone lasts as long as
+/// the mark, whatever the clock says. If every clock fails, fencing tokens still protect the
+/// resource.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/record_entries.hpp>
@@ -40,11 +46,13 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-// What one contender has seen of the others, for lock_clock::observed: since when each has not
-// moved, on this machine's boottime clock.
+/// Remembers since when each entry of a record has not changed, on the boottime clock of this
+/// machine.
+///
+/// Thread safety: one thread at a time.
 class observations {
 public:
-    // Takes note of a record that was just read, at `boottime` milliseconds or somewhat later.
+    /// Notes the entries of a record that was read at `boottime` milliseconds or a little later.
     void note(const record& r, std::int64_t boottime) {
         ++round_;
         for (const holder& h : r.holders) {
@@ -58,18 +66,20 @@ public:
         }
     }
 
-    // For how many milliseconds it has stood still, up to `boottime`. 0: first seen now.
+    /// Returns for how many milliseconds, up to `boottime`, the entry has been seen unchanged; 0 if
+    /// it was not seen before.
     std::int64_t still_for(const holder& h, std::int64_t boottime) const {
         return still_for(h.nonce, state_of(h), boottime);
     }
+    /// \overload
     std::int64_t still_for(const waiter& w, std::int64_t boottime) const {
         return still_for(w.nonce, state_of(w), boottime);
     }
 
 private:
-    // What is another with each grant, renewal, refresh and new place in the queue. The count alone
-    // would not do: who has lost its place and comes back begins to count anew. The times are not
-    // read, only compared with what they were.
+    // What changes with each grant, renewal, refresh and new place in the queue. The count alone is
+    // not enough: a waiter that lost its place and comes back counts from 0 again. The times are
+    // not read, only compared with what they were.
     struct state {
         std::int64_t fence;
         std::int64_t moves;
@@ -78,10 +88,10 @@ private:
 
         friend bool operator==(const state&, const state&) = default;
     };
-    struct sighting {
+    struct seen_entry {
         state of;
         std::int64_t since;
-        std::uint64_t round; // in which it was seen last
+        std::uint64_t round; // the round in which it was seen last
     };
 
     static state state_of(const holder& h) noexcept {
@@ -92,7 +102,7 @@ private:
     }
 
     void note(const std::string& nonce, const state& of, std::int64_t boottime) {
-        const auto [known, is_new] = seen_.try_emplace(nonce, sighting{of, boottime, round_});
+        const auto [known, is_new] = seen_.try_emplace(nonce, seen_entry{of, boottime, round_});
         if (!is_new && known->second.of != of) {
             known->second = {of, boottime, round_};
         }
@@ -104,40 +114,44 @@ private:
     }
 
     std::uint64_t round_ = 0;
-    std::unordered_map<std::string, sighting> seen_;
+    std::unordered_map<std::string, seen_entry> seen_;
 };
 
-// Who knows of processes without asking the system for each again.
+/// Knows processes without a system call for each question.
 class process_knowledge {
 public:
-    // It runs for certain; false: that is not known.
+    /// Returns true if the process certainly runs; false if that is not known.
     virtual bool runs(const origin& it) const noexcept = 0;
 
-    // What the store says of a mark.
+    /// Returns what the store says about a mark.
     virtual presence is_present(std::int64_t) const { return presence::unknown; }
 
 protected:
     ~process_knowledge() = default;
 };
 
-// Judges by a clock, by what was observed, and by what is known of processes. Refers to what it is
-// given.
+/// Decides whether an entry has expired: by a clock, by observation, and by what is known of
+/// processes.
+///
+/// It refers to its arguments, which have to outlive it.
 class expiry_judge {
 public:
-    // caller, server: `now` on that clock. boottime: boottime_ms().
+    /// Constructs a judge for a clock. `now` is a time on that clock; for `boottime` it is
+    /// boottime_ms().
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here) noexcept
         : clock_(clock), now_(now), here_(&here) {}
 
-    // observed: see bounded_by().
+    /// Constructs a judge for lock_clock::observed. See bounded_by().
     expiry_judge(const observations& seen, std::int64_t boottime, double drift,
                  const origin& here) noexcept
         : expiry_judge(lock_clock::observed, 0, here) {
         *this = bounded_by(seen, boottime, drift);
     }
 
-    // The same judge, for which what has stood still for its length and `drift` (0.1: a tenth) of it
-    // is over, too. `boottime`: boottime_ms() before the record was loaded of which `seen` has taken
-    // note.
+    /// Returns the same judge, for which an entry has also expired if it was seen unchanged for
+    /// longer than its length plus `drift` times its length (0.1: a tenth).
+    ///
+    /// `boottime` is boottime_ms() before the record was loaded that `seen` has noted.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;
@@ -147,21 +161,24 @@ public:
         return more;
     }
 
-    // The same judge, which asks there before it asks the system; nullptr: the system only.
+    /// Returns the same judge, which asks `processes` before it asks the system. nullptr: only the
+    /// system.
     expiry_judge knowing(const process_knowledge* processes) const noexcept {
         expiry_judge more = *this;
         more.processes_ = processes;
         return more;
     }
 
+    /// Tells whether the lease of a holder expired at least `grace_ms` ago.
     bool expired(const holder& h, std::int64_t grace_ms) const {
         if (h.from.pid == 0 && ask(h.from.mark) == presence::yes) {
             return false;
         }
-        // A process that is gone may still have something on its way: then its time counts.
+        // A process that ended may still have a request under way: then its lease counts.
         return is_over(h, h.lease_ms, grace_ms) || (grace_ms == 0 && has_gone(h.from));
     }
-    // Of those who wait only the first ones are looked up: who is not in front keeps nobody waiting.
+    /// Tells whether a waiter has expired. Only waiters at the head of the queue are looked up by
+    /// process: one behind them delays no contender.
     bool expired(const waiter& w, bool at_head) const {
         return is_over(w, w.ttl_ms, 0) || (at_head && has_gone(w.from));
     }
@@ -194,7 +211,7 @@ private:
         return std::max(seen_->still_for(e, looked_), observed_for(e)) >
                length_ms + margin + grace_ms;
     }
-    // For how long contenders of this boot have seen it as it is now, by what they stored.
+    // For how long contenders of this boot have seen the entry unchanged, by what they stored.
     template <class Entry> std::int64_t observed_for(const Entry& e) const noexcept {
         const bool has_clock = clock_ == lock_clock::boottime && !here_->boot.empty();
         const stored_observation* const by =

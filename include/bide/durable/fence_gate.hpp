@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_FENCE_GATE_HPP
 #define BIDE_DURABLE_FENCE_GATE_HPP
 
@@ -8,47 +9,62 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What a resource asks whether a holder is still the latest: it admits a fencing token unless it has
-// seen a larger one. A holder that was suspended for longer than its lease finds the gate shut, if
-// the next one has been there.
-//
-// One word, free of locks and addresses: it may lie in memory that processes share, and no crash
-// leaves it in between. Zero bytes are a gate that has seen nothing.
-//
-// Asking and acting are two steps: a holder that is suspended between them acts late. Where that
-// matters the resource does both as one, as a database does by `... WHERE fence <= :mine`.
+/// Admits fencing tokens in order: refuses a token if a larger one was admitted.
+///
+/// A resource asks the gate whether a holder is still the latest one. A holder that was suspended
+/// for longer than its lease is refused, if the next holder has used the gate.
+///
+/// The gate is one lock-free word without addresses. So it may lie in memory that processes share,
+/// and a crash leaves no half-made change. A word of zero bytes is a gate that has admitted no
+/// token.
+///
+/// The check and the action are two steps: a holder that is suspended between them acts late. If
+/// that matters, the resource has to do both as one step, as a database does with `... WHERE fence
+/// <= :mine`.
+///
+/// Thread safety: any thread, and any process that shares the memory, may call any function at any
+/// time.
 template <class Platform> class basic_fence_gate {
 public:
+    /// Constructs a gate that has admitted no token.
     constexpr basic_fence_gate() noexcept = default;
     basic_fence_gate(const basic_fence_gate&) = delete;
     basic_fence_gate& operator=(const basic_fence_gate&) = delete;
 
-    // False: a larger token was here before.
-    // Order: what was done before a token was admitted happens-before the return of every later
-    // call.
+    /// Admits the token, unless a larger one was admitted.
+    ///
+    /// Returns: false if a larger token was admitted.
+    /// Memory order: what was done before an admission happens-before the return of every later
+    /// call.
     bool admit(std::int64_t fence) noexcept {
-        // Order: acquire [FG1]; who is refused sees what was done before the larger token came, too.
+        // Order: acquire [fence_gate.admit]; a refused caller, too, sees what was done before the
+        // larger token was admitted.
         std::int64_t seen = highest_.load(std::memory_order_acquire);
         do {
             if (fence < seen) {
                 return false;
             }
-            // Order: acq_rel [FG1]; publishes to, and sees, who is admitted after and before. The
-            // same token is written again, so that its earlier calls are seen as well. Failure:
-            // acquire; it may be refused.
+            // Order: acq_rel [fence_gate.admit]; publishes to the callers that are admitted later,
+            // and sees what earlier ones did. A token that is admitted twice is stored again, so
+            // its earlier calls are seen as well. Failure: acquire; the caller may be refused.
         } while (!highest_.compare_exchange_weak(seen, fence, std::memory_order_acq_rel,
                                                  std::memory_order_acquire));
         return true;
     }
 
-    // The largest token that was admitted; 0: none.
-    // Order: acquire [FG1]; what was done before that.
-    std::int64_t highest() const noexcept { return highest_.load(std::memory_order_acquire); }
+    /// Returns the largest token that was admitted; 0 if there is none.
+    ///
+    /// Memory order: what was done before that admission happens-before the return.
+    std::int64_t highest() const noexcept {
+        // Order: acquire [fence_gate.admit]; what was done before the admission is seen.
+        return highest_.load(std::memory_order_acquire);
+    }
 
 private:
     typename Platform::template atomic<std::int64_t> highest_{0};
 };
 
+/// The gate for real threads and processes.
 using fence_gate = basic_fence_gate<native_platform>;
 static_assert(sizeof(fence_gate) == sizeof(std::int64_t));
 

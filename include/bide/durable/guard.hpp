@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_GUARD_HPP
 #define BIDE_DURABLE_GUARD_HPP
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/hold.hpp>
+#include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/ticket.hpp>
@@ -19,137 +20,169 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Permits of a durable lock, held. Renews its lease in the background (durable_options::auto_renew)
-// and says when it has lost it all the same.
-//
-// Nothing on this machine can keep a holder from being suspended for longer than its lease: between
-// a look at lost() and a write, others may come to hold the lock. Give the resource the token, and
-// let it refuse older ones.
+/// Holds permits of a durable lock, and releases them on destruction.
+///
+/// The guard renews its lease in the background (durable_options::auto_renew), and tells when it
+/// has lost the lock nevertheless.
+///
+/// No library can keep a holder from being suspended for longer than its lease. Between a check of
+/// lost() and a write, another contender may acquire the lock. So pass the token to the resource,
+/// and let the resource refuse older tokens.
+///
+/// Requires: of every member function but the destructor and assignment, that the guard holds a
+/// grant: it was not moved from, released or detached.
+///
+/// Thread safety: one thread at a time. lost() may be watched by any thread.
 class [[nodiscard]] durable_guard {
 public:
+    /// Takes over the grant of another guard.
     durable_guard(durable_guard&&) noexcept = default;
+    /// Releases the grant of this guard, and takes over that of `other`.
+    ///
+    /// Blocks: as the destructor.
     durable_guard& operator=(durable_guard&& other) noexcept {
         if (this != &other) {
             durable_guard dropped(std::move(*this));
-            hold_ = std::move(other.hold_);
+            grant_ = std::move(other.grant_);
         }
         return *this;
     }
 
-    // Releases it. If the store fails, the lease ends instead.
-    // Blocks: for the store, as release().
+    /// Releases the permits. An inheritable grant is handed over, as by hand_over(). If the store
+    /// fails, the permits are free when the lease expires.
+    ///
+    /// Blocks: for the store, as release(); not at all if the lock is lost.
     ~durable_guard() {
-        if (hold_ != nullptr) {
-            detail::end_hold(hold_);
+        if (grant_ != nullptr) {
+            detail::end_grant(grant_);
         }
     }
 
-    // Requires, all of them: not moved from, nor detached.
+    /// Returns the fencing token, which is larger than that of every earlier grant.
+    std::int64_t fence() const noexcept { return grant_->ticket().fence; }
 
-    // Larger than that of every grant before.
-    std::int64_t fence() const noexcept { return hold_->ticket().fence; }
+    /// Returns a number from 0 to the number of permits minus 1 that no other holder has. It is 0
+    /// for a mutex and for a writer.
+    std::int64_t lane() const noexcept { return grant_->lane(); }
 
-    // Below the number of permits; no other holder has it. 0 for a mutex and for a writer.
-    std::int64_t lane() const noexcept { return hold_->lane(); }
+    /// Returns the ticket of this grant.
+    const durable_ticket& ticket() const noexcept { return grant_->ticket(); }
 
-    const durable_ticket& ticket() const noexcept { return hold_->ticket(); }
+    /// Returns a token that is stopped when the lock is lost.
+    ///
+    /// It is stopped by the first renewal that finds the grant gone. At the latest it is stopped
+    /// when the lease ends on the clock of this machine, less its margin, whatever the store does.
+    /// release() and the destructor do not stop it.
+    ///
+    /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
+    /// renews leases. Keep them short: a callback that blocks delays the other leases there.
+    std::stop_token lost() const noexcept { return grant_->lost(); }
 
-    // Stopped by the first renewal that finds the hold gone; and, whatever the store does, by the
-    // end of the lease on this machine's clock, less its margin, at the latest. Its callbacks run
-    // on a thread that watches over all leases of the process, or on one that renews some: keep
-    // them short. A callback that blocks delays that, and the first renewals of other holds.
-    // release() and the destructor do not stop it.
-    std::stop_token lost() const noexcept { return hold_->lost(); }
+    /// Returns true if the lock is not lost and the lease has not expired.
+    bool is_held() const noexcept { return grant_->is_held(); }
 
-    // Not lost, and the lease is not over.
-    bool is_held() const noexcept { return hold_->is_held(); }
-
-    // Throws: std::system_error (durable_errc::lock_lost) unless is_held().
+    /// Throws if the lock is lost.
+    ///
+    /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
     void check() const {
         if (!is_held()) {
             detail::throw_error(make_error_code(durable_errc::lock_lost));
         }
     }
 
-    // Until the end of the lease on this machine, its margin taken off; zero when it is lost.
-    std::chrono::milliseconds remaining() const noexcept { return hold_->remaining(); }
+    /// Returns the time until the lease ends on this machine, less its margin; zero if it is lost.
+    std::chrono::milliseconds remaining() const noexcept { return grant_->remaining(); }
 
-    // A lease from now on. Errors: durable_errc::lock_lost; the store's, and then it may be tried
-    // again while is_held().
-    // Blocks: for the store. A guard of acquire() or try_acquire() calls it on the calling thread:
-    // the call takes durable_options::patience, and what one operation of the slot takes besides. A
-    // slot that never returns blocks it for ever. A guard of async_acquire() calls it on a store
-    // thread, and waits no longer than durable_options::patience and attempt_limit.
-    result<void, std::error_code> renew() { return detail::renew_hold(hold_); }
+    /// Renews the lease: it begins again now.
+    ///
+    /// Returns: durable_errc::lock_lost, or the error of the store; after the latter the caller may
+    /// try again while is_held().
+    /// Blocks: for the store. A guard of acquire() or try_acquire() calls the store on the calling
+    /// thread: for at most durable_options::retry_time plus one operation of the slot. A slot that
+    /// never returns blocks it forever. A guard of async_acquire() calls the store on a store
+    /// thread, and waits at most durable_options::retry_time plus attempt_limit.
+    result<void, std::error_code> renew() { return detail::renew_grant(grant_); }
 
-    // Gives the permits back; the guard holds nothing afterwards, whatever the answer. Errors:
-    // durable_errc::lock_lost: it was lost before; the store's, or errc::timeout: its lease ends at
-    // the latest.
-    // Blocks: as renew().
+    /// Releases the permits. Afterwards the guard holds nothing, whatever is returned.
+    ///
+    /// Returns: durable_errc::lock_lost if the lock was lost before. After an error of the store,
+    /// or errc::timeout, the permits are free when the lease expires at the latest.
+    /// Blocks: as renew().
     result<void, std::error_code> release() {
-        return detail::release_hold(std::exchange(hold_, nullptr));
+        return detail::release_grant(std::exchange(grant_, nullptr));
     }
 
-    // As release(), on a store thread, and waits no longer than that. errc::timeout: it is not
-    // known to be released yet; the store thread goes on.
-    // Blocks: for `limit`, and durable_options::attempt_limit besides.
+    /// As release(), for at most `limit`, on a store thread.
+    ///
+    /// Returns: errc::timeout if the release is not confirmed in time; the store thread goes on.
+    /// Blocks: for at most `limit` plus durable_options::attempt_limit.
     result<void, std::error_code> release_for(std::chrono::nanoseconds limit) {
-        const std::shared_ptr<detail::hold> ended = std::exchange(hold_, nullptr);
-        detail::call_limits limits = ended->patience();
+        const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
+        detail::call_limits limits = ended->retry_time();
         limits.until = deadline::after(limit);
         return detail::call_store(detail::giving_back(ended), limits,
                                   detail::call_kind::has_to_run);
     }
 
-    // As renew() and release(), for a coroutine: the store is called on a store thread, and no
-    // thread waits. They take no longer than durable_options::patience and attempt_limit:
-    // errc::timeout. The guard holds nothing once async_release() was called. A task of it that is
-    // dropped before it was awaited releases as the guard's destructor does.
-    // Cancel: errc::stopped; the store thread goes on.
+    /// As renew(), for a coroutine. The store is called on a store thread, and no thread waits.
+    ///
+    /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
+    /// Cancellation: returns errc::stopped; the store thread goes on.
     task<result<void, std::error_code>> async_renew() {
-        const std::shared_ptr<detail::hold> held = hold_;
+        const std::shared_ptr<detail::grant> held = grant_;
         return detail::async_call_store<result<void, std::error_code>>(
-            [held] { return held->renew(); }, held->patience());
+            [held] { return held->renew(); }, held->retry_time());
     }
+    /// As release(), for a coroutine, with the limits of async_renew(). The guard holds nothing
+    /// once this function was called. If the task is destroyed before it is awaited, it releases
+    /// the permits as the destructor of the guard does.
     task<result<void, std::error_code>> async_release() { return release_task(std::move(*this)); }
 
-    // Of a hold that is acquire_request::inheritable: a file descriptor, close-on-exec, which a child
-    // inherits where that flag is taken off between fork() and exec. -1: it is none. Do not close it
-    // here.
-    int descriptor() const noexcept { return hold_->descriptor(); }
+    /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
+    /// the grant is not inheritable.
+    ///
+    /// The descriptor is close-on-exec. A child inherits it if that flag is cleared between fork()
+    /// and exec. Do not close it in this process.
+    int descriptor() const noexcept { return grant_->descriptor(); }
 
-    // Leaves an inheritable hold to the children that have the descriptor open; true. False: no
-    // process has, and the permits are released. The guard holds nothing afterwards. Errors: as
-    // release().
-    // Blocks: as renew().
+    /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
+    /// guard holds nothing.
+    ///
+    /// Returns: true if a child has the descriptor open; false if no process has it, and the
+    /// permits were released; errors as release().
+    /// Blocks: as renew().
     result<bool, std::error_code> hand_over() {
-        return detail::hand_over_hold(std::exchange(hold_, nullptr));
+        return detail::hand_over_grant(std::exchange(grant_, nullptr));
     }
 
-    // Leaves the permits held, renewed no more: who has the ticket goes on with them. A hold that is
-    // inheritable goes on as long as a child has its descriptor open. A ticket that is bound to this
-    // process keeps a mark of presence, which is a file descriptor, until a lock object of this
-    // process has released it or found it lost.
-    // Throws: std::bad_alloc; nothing changes then.
+    /// Detaches the grant from the guard: the permits stay held, without renewal. A caller that has
+    /// the ticket can go on with them.
+    ///
+    /// An inheritable grant lasts as long as a child has its descriptor open. A ticket that is
+    /// bound to this process keeps a mark of presence, which is a file descriptor, until a lock
+    /// object of this process has released it or found it lost.
+    ///
+    /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach() {
-        durable_ticket t = hold_->ticket();
-        hold_->detach();
-        hold_.reset();
+        durable_ticket t = grant_->ticket();
+        grant_->detach();
+        grant_.reset();
         return t;
     }
 
 private:
     friend class detail::acquisition;
-    explicit durable_guard(std::shared_ptr<detail::hold> held) noexcept : hold_(std::move(held)) {}
+    explicit durable_guard(std::shared_ptr<detail::grant> held) noexcept
+        : grant_(std::move(held)) {}
 
     static task<result<void, std::error_code>> release_task(durable_guard mine) {
-        const std::shared_ptr<detail::hold> ended = std::exchange(mine.hold_, nullptr);
-        auto released = detail::async_call_store(detail::giving_back(ended), ended->patience(),
+        const std::shared_ptr<detail::grant> ended = std::exchange(mine.grant_, nullptr);
+        auto released = detail::async_call_store(detail::giving_back(ended), ended->retry_time(),
                                                  detail::call_kind::has_to_run);
         co_return co_await std::move(released);
     }
 
-    std::shared_ptr<detail::hold> hold_;
+    std::shared_ptr<detail::grant> grant_;
 };
 
 } // namespace bide::inline BIDE_ABI

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_OPTIONS_HPP
 #define BIDE_DURABLE_OPTIONS_HPP
 
-// What a durable lock is told, and what it answers.
+/// \file
+/// The options of a durable lock, its requests, and what one step of an acquisition returns.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
@@ -19,107 +21,136 @@ namespace bide::inline BIDE_ABI {
 
 class scheduler;
 
+/// The options of a durable lock. All contenders of a record need the same clock.
 struct durable_options {
-    // For how long a hold is good without being renewed. With auto_renew: how soon others go on
-    // after a crash (with lock_clock::observed they wait by `drift` longer, and everywhere by
-    // reclaim_delay); without: longer than a holder ever takes.
+    /// How long a grant lasts without a renewal.
+    ///
+    /// With auto_renew, this is how soon other contenders go on after a crash. With
+    /// lock_clock::observed they wait longer by `drift`, and on every clock by reclaim_delay.
+    /// Without auto_renew, it has to be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
-    // For how long a place in the queue is kept for one that is not heard of. 0: as the lease.
+    /// How long a waiter that does not refresh its place keeps it in the queue. Zero means the
+    /// length of the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    // How much before the end of its lease a holder takes it for lost; less than the lease. 0: a
-    // tenth of the lease, and a millisecond.
+    /// How long before the end of its lease a holder regards it as lost; less than the lease. Zero
+    /// means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    // How long others wait after the end of a lease, for resources that cannot check tokens: what
-    // the holder had on its way should have come to an end by then. Processes that are gone are
-    // waited for as well, but an inheritable hold for no longer than its last renewal and this.
+    /// How long contenders wait after a lease expired, for resources that cannot check tokens: the
+    /// requests that the holder has under way should end within this time.
+    ///
+    /// It also applies to holders whose process ended. For an inheritable grant it counts from the
+    /// end of its last lease: if its mark ends later than that, the grant ends with its mark.
     std::chrono::milliseconds reclaim_delay{0};
 
+    /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
 
-    // A record that has neither holders nor waiters takes this lock's number of permits. Otherwise a
-    // lock with another number is refused: durable_errc::permits_mismatch.
+    /// If true, a record without holders and waiters takes this lock's number of permits. Otherwise
+    /// a lock with another number of permits is refused: durable_errc::permits_mismatch.
     bool adopt_permits = false;
 
-    // The clock of the record; the slot's own where none is given. All contenders need the same.
+    /// The clock of the record; by default the clock of the slot's guarantees.
     std::optional<lock_clock> clock{};
 
-    // By how much of its length longer a lease is observed before it is over, as clocks go at different
-    // rates: 0.1 is a tenth. With lock_clock::observed this ends a lease; on every other clock but a
-    // caller's own it bounds one whose end the clock does not show, or not in time.
+    /// How much longer than its length a lease is observed before it expires, as a fraction of its
+    /// length: 0.1 is a tenth. It allows for clocks that run at different rates.
+    ///
+    /// With lock_clock::observed this decides when a lease expires. On the other clocks but
+    /// lock_clock::caller it bounds a lease whose end the clock does not show in time.
     double drift = 0.1;
 
-    // A lease that is over, and that nobody has taken or waits for, can be renewed all the same.
+    /// If true, a lease that expired can be renewed, unless its permits were granted to another
+    /// contender or a waiter would get them.
     bool revive = false;
 
-    // A guard renews its lease, every third of it; as a task on this scheduler, or on a thread,
-    // which is the lock's own or that of all locks of this process that share its store. The thread
-    // starts when the first renewal is due, and ends some seconds after the last hold.
+    /// If true, a guard renews its lease after every third of it.
+    ///
+    /// Renewals run as a task on the scheduler `renew_on`, or on a thread. The thread belongs to
+    /// the lock, or is shared by all locks of this process that share a store. It starts when the
+    /// first renewal is due, and ends 5 to 10 s after the last grant ended.
     bool auto_renew = true;
+    /// The scheduler that runs the renewals; nullptr: a thread does.
     scheduler* renew_on = nullptr;
 
-    // Whether the tickets that acquire() makes itself are bound to this process. Contenders in other
-    // containers see by a mark of the slot's that it has ended, which is a file of this process: one
-    // that closes files it did not open gives up what it holds.
+    /// If true, the tickets that acquire() makes are bound to this process: when it ends, they hold
+    /// nothing.
+    ///
+    /// Contenders in other containers learn of its end through a mark of the slot, which is an open
+    /// file of this process. A process that closes files that it did not open gives up its grants.
     bool process_bound = true;
 
-    // The name on these tickets; "<host>:<pid>" where it is empty.
+    /// The name on these tickets; "<host>:<pid>" if it is empty.
     std::string holder_id{};
 
-    // How long one operation tries while others keep changing the record
-    // (durable_errc::conflict_timeout), or waits for another thread's call to the store
-    // (durable_errc::store_busy); also how long a waiting acquire() puts up with a store that
-    // fails. inspect() and the calls of durable_admin return after this time and attempt_limit at
-    // the latest.
-    std::chrono::milliseconds patience{10'000};
+    /// How long one operation is retried while other contenders keep changing the record
+    /// (durable_errc::conflict_timeout), or waits for the store call of another thread
+    /// (durable_errc::store_busy).
+    ///
+    /// It is also how long a waiting acquire() tolerates a store that fails. inspect() and the
+    /// calls of durable_admin return after at most this time plus attempt_limit.
+    std::chrono::milliseconds retry_time{10'000};
 
-    // How long a call waits for the store beyond the caller's own time. try_acquire() has no time
-    // of its own, so this is its limit. acquire() with a timeout, or with a stop that was
-    // requested, returns after this time at the latest, and so does a cancelled async_acquire(). A
-    // call to the store that is under way then goes on on a store thread, which takes back what it
-    // comes to. A store that answers more slowly, over a WAN for example, needs more.
+    /// How long a call waits for the store beyond the caller's own time.
+    ///
+    /// try_acquire() has no time of its own, so this is its limit. After the timeout of acquire(),
+    /// or after a requested stop, the call returns within this time; so does a cancelled
+    /// async_acquire(). A store call that is still running continues on a store thread, which takes
+    /// back what the call acquires. A store that answers more slowly, over a WAN for example, needs
+    /// a larger value.
     std::chrono::milliseconds attempt_limit{80};
 
-    // How often a waiting acquire() looks: after the least time while the queue moves, then, the
-    // longer that stands and the more are ahead, up to the most. A slot that can be watched wakes it.
+    /// How often a waiting acquire() reads the record: after `poll_least` while the queue moves.
+    /// The interval grows, up to `poll_most`, the longer the queue stands still and the more
+    /// contenders are ahead. A slot that can be watched wakes the waiter earlier.
     std::chrono::milliseconds poll_least{1};
+    /// The longest interval: see poll_least.
     std::chrono::milliseconds poll_most{1'000};
 
-    // lock_clock::caller: the time for acquire(), async_acquire() and guards, since any epoch; the
-    // system clock's, since 1970, where there is none.
+    /// For lock_clock::caller: the time for acquire(), async_acquire() and guards, since any epoch.
+    /// By default the system clock, since 1970.
     std::function<std::chrono::milliseconds()> now{};
 };
 
+/// What a contender asks for.
 struct acquire_request {
-    std::int64_t weight = 1; // permits; a ticket brings its own
+    /// The number of permits. If there is a ticket, its weight counts instead.
+    std::int64_t weight = 1;
 
-    // The hold lasts as long as any process has durable_guard::descriptor() open, which children may
-    // inherit: this process and its children may end in any order, and the guard's destructor leaves
-    // the hold to the children. release() gives it back although children have it. No lease ends it
-    // as long as the slot can see that; the guard renews one all the same, for the time when it
-    // cannot. Errors: errc::operation_not_supported where the slot keeps no marks (file and SQLite
-    // on Linux do), or with a ticket.
+    /// If true, the grant lasts as long as any process has durable_guard::descriptor() open.
+    /// Children may inherit the descriptor.
+    ///
+    /// This process and its children may end in any order. The destructor of the guard leaves the
+    /// grant to the children; release() releases it although children have the descriptor. While
+    /// the slot can see the mark, no lease ends the grant. The guard renews a lease nevertheless,
+    /// for times when the slot cannot see the mark.
+    ///
+    /// The error is errc::operation_not_supported if the slot keeps no marks (file and SQLite slots
+    /// on Linux keep them), or if the request has a ticket.
     bool inheritable = false;
 
-    // Zero or less: one look, without waiting and without a place in the queue, for attempt_limit at
-    // most.
+    /// How long to wait. Zero or less: reads the record once, without a place in the queue, for at
+    /// most durable_options::attempt_limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    /// Ends the wait when a stop is requested.
     std::stop_token stop{};
 
-    // For a hold that another process may take up; else one is made.
+    /// The identity of the contender, for a grant that another process may take over. By default a
+    /// new ticket.
     std::optional<durable_ticket> ticket{};
 };
 
-// What one step of an acquisition has come to.
+/// The result of one step of an acquisition.
 struct durable_attempt {
-    bool acquired = false;
-    std::int64_t fence = 0;    // acquired: larger than every one before
-    std::int64_t lane = 0;     // acquired: below the number of permits; no other holder has it
-    std::int64_t position = 0; // not acquired: how many are ahead
+    bool acquired = false;     ///< the contender holds its permits
+    std::int64_t fence = 0;    ///< if acquired: a token larger than all before
+    std::int64_t lane = 0;     ///< if acquired: below the number of permits; no other holder has it
+    std::int64_t position = 0; ///< if not acquired: how many waiters are ahead
 
-    // Not acquired: when the next lease is over, if it is not renewed; zero where that is not known.
+    /// If not acquired: the time until the next lease expires, unless it is renewed; zero if that
+    /// is not known.
     std::chrono::milliseconds retry_in{0};
 };
 

@@ -1,12 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_PROCESS_HPP
 #define BIDE_DURABLE_PROCESS_HPP
 
-// Which process this is, in words that mean something to others on the same machine; whether another
-// one still runs; and the clock that goes on while the machine sleeps.
-//
-// A process is known by its pid, the namespace of the pid, the time of its start, as pids are used
-// again, and the boot of the machine. Only a process of the same boot and namespace can look it up:
-// elsewhere, and where the system does not tell, every process is alive.
+/// \file
+/// Identifies processes for other processes of the same machine, tells whether a process still
+/// runs, and reads the clock that continues while the machine sleeps.
+///
+/// A process is identified by its pid, the namespace of the pid, the time of its start, as pids are
+/// reused, and the boot of the machine. Only a process of the same boot and namespace can look it
+/// up. Otherwise, and if the system does not tell, every process counts as running.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -35,7 +37,8 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-// Milliseconds since the machine was booted, the time it slept included. Never set, never back.
+/// Returns the milliseconds since the machine was booted, including the time it slept. The clock is
+/// never set, and never goes back.
 inline std::int64_t boottime_ms() noexcept {
 #if defined(CLOCK_BOOTTIME)
     timespec now{};
@@ -46,13 +49,13 @@ inline std::int64_t boottime_ms() noexcept {
 #endif
 }
 
-// Milliseconds since 1970, on this machine's clock, which may be set.
+/// Returns the milliseconds since 1970 on this machine's clock, which may be set.
 inline std::int64_t unix_ms() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
-// The first token of a record that is made now, on this machine's clock.
+/// Returns the first token of a record that is made now, by this machine's clock.
 inline std::int64_t floor_of_now() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
@@ -63,7 +66,7 @@ namespace detail {
 
 #if defined(__linux__)
 
-// A small file of the system's, at most 4095 bytes; empty where it cannot be read.
+// Reads a small file of the system, at most 4095 bytes. Empty if it cannot be read.
 inline std::string read_small(const char* path) {
     std::string text;
     const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -92,7 +95,7 @@ struct process_stat {
 inline process_stat stat_of(const char* path) {
     process_stat found;
     const std::string text = read_small(path);
-    // The name in parentheses may contain anything; what follows the last one does not.
+    // The name in parentheses may contain any character; the text after the last ')' is regular.
     const auto after_name = text.rfind(')');
     if (after_name == std::string::npos) {
         return found;
@@ -102,7 +105,7 @@ inline process_stat stat_of(const char* path) {
         found.state = text[at];
     }
     for (int field = 3; field < 22 && at != std::string::npos && at != 0; ++field) {
-        at = text.find(' ', at) + 1; // 0 where there is none
+        at = text.find(' ', at) + 1; // 0 if there is no further field
     }
     if (at != 0 && at < text.size()) {
         found.pid = std::strtoll(text.c_str(), nullptr, 10);
@@ -112,11 +115,11 @@ inline process_stat stat_of(const char* path) {
     return found;
 }
 
-// It has other threads than its first, or may have.
+// True if the process has threads besides its first one, or may have.
 inline bool has_threads(const char* tasks) {
     DIR* const directory = ::opendir(tasks);
     if (directory == nullptr) {
-        return errno != ENOENT; // not to be known: then they may
+        return errno != ENOENT; // not known: it may have some
     }
     int count = 0;
     while (const dirent* const entry = ::readdir(directory)) {
@@ -130,9 +133,11 @@ inline bool has_threads(const char* tasks) {
 
 } // namespace detail
 
-// What tells apart whose times and processes can be understood here: the machine's present boot, and
-// the time namespace unless it is the first one, as boottime and the starts of processes are others
-// in each. Empty where the system does not tell.
+/// Returns an id for what this process shares with others: the current boot of the machine, plus
+/// the time namespace unless it is the initial one.
+///
+/// Processes with the same id can read each other's times. In each time namespace the boottime
+/// clock and the start times of processes differ. Empty if the system does not tell.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
@@ -145,10 +150,10 @@ inline std::string this_boot() {
     struct stat pids{};
     const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
     if (!has_times && ::stat("/proc/self/ns/pid", &pids) != 0) {
-        id.clear(); // not that there are none: they cannot be seen here
+        id.clear(); // namespaces may exist, but cannot be seen here
     }
     if (!id.empty() && has_times && times.st_ino != first_time_namespace) {
-        // Its number may be used again, for another clock.
+        // The number of a namespace may be reused for another clock, so its offsets are added.
         id += "/" + std::to_string(times.st_ino);
         for (const char c : detail::read_small("/proc/self/timens_offsets")) {
             if (c == '-' || (c >= '0' && c <= '9')) {
@@ -165,6 +170,7 @@ inline std::string this_boot() {
     return id;
 }
 
+/// Returns the name of this machine.
 inline std::string this_host() {
 #if defined(__unix__) || defined(__APPLE__)
     char name[256] = {};
@@ -175,8 +181,8 @@ inline std::string this_host() {
     return "localhost";
 }
 
-// Where this process runs, bound to it or not. Without a space the process cannot be looked up: the
-// system did not tell.
+/// Returns where this process runs, bound to the process or not. Without a `space` the process
+/// cannot be looked up: the system did not tell.
 inline origin this_origin(bool bound) {
     origin here;
     here.host = this_host();
@@ -184,7 +190,7 @@ inline origin this_origin(bool bound) {
 #if defined(__linux__)
     struct stat space{};
     const detail::process_stat self = detail::stat_of("/proc/self/stat");
-    // A /proc of another namespace has other processes under our numbers.
+    // The /proc of another namespace shows other processes under our pids.
     const bool is_known = self.is_there && self.pid == ::getpid();
     if (bound) {
         here.pid = ::getpid();
@@ -199,18 +205,20 @@ inline origin this_origin(bool bound) {
     return here;
 }
 
-// It is bound to a process of which the system can be asked here. `here` is this_origin(true).
+/// Tells whether `it` is bound to a process that can be looked up from here. `here` is
+/// this_origin(true).
 inline bool can_look_up(const origin& it, const origin& here) noexcept {
     return it.pid != 0 && it.space != 0 && it.space == here.space && it.boot == here.boot;
 }
 
-// It can be looked up, and does not run any more: a zombie holds nothing.
+/// Tells whether the process can be looked up and has ended. A zombie has ended.
 inline bool is_gone(const origin& it, const origin& here) {
 #if defined(__linux__)
     if (!can_look_up(it, here)) {
         return false;
     }
-    if (it.pid == here.pid && it.pid == ::getpid()) { // not of a parent, whose origin it still has
+    if (it.pid == here.pid &&
+        it.pid == ::getpid()) { // not in a child that still has its parent's origin
         return it.start != here.start;
     }
     const auto pid = static_cast<pid_t>(it.pid);
@@ -221,7 +229,8 @@ inline bool is_gone(const origin& it, const origin& here) {
     std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
     const detail::process_stat found = detail::stat_of(path);
     if (!found.is_there) {
-        return ::kill(pid, 0) != 0 && errno == ESRCH; // else /proc hides it, or there is no room
+        return ::kill(pid, 0) != 0 &&
+               errno == ESRCH; // otherwise /proc hides it, or there are no resources
     }
     if (found.start != it.start) {
         return true;
@@ -229,7 +238,7 @@ inline bool is_gone(const origin& it, const origin& here) {
     if (found.state != 'Z' && found.state != 'X') {
         return false;
     }
-    // Its first thread has ended; the others may go on.
+    // Its first thread has ended. Other threads may still run.
     std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
     return !detail::has_threads(path);
 #else
@@ -239,17 +248,17 @@ inline bool is_gone(const origin& it, const origin& here) {
 #endif
 }
 
-// A descriptor that poll(2) finds readable when that process has ended; -1 where it cannot be had,
-// or is_gone() already. The caller closes it.
+/// Returns a descriptor that poll(2) reports as readable when the process has ended; -1 if the
+/// system gives none, or if the process has ended already. The caller closes it.
 inline int watch_process(const origin& it, const origin& here) {
 #if defined(__linux__) && defined(SYS_pidfd_open)
     if (!can_look_up(it, here) || it.pid == ::getpid()) {
         return -1;
     }
-    // glibc's pidfd_open(2) is younger, and its header not for C++ at first.
+    // glibc has pidfd_open(2) only in later versions, and its first header was not usable from C++.
     const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(it.pid), 0));
     if (fd >= 0 && is_gone(it, here)) {
-        ::close(fd); // another process's, meanwhile
+        ::close(fd); // the pid was reused meanwhile
         return -1;
     }
     return fd;

@@ -1,28 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_RECORD_HPP
 #define BIDE_DURABLE_RECORD_HPP
 
-// What a durable lock is: one record, and the rules by which it may change. Nothing here reads a
-// clock, a store or a process: a rule takes a record and what the caller knows, changes the record,
-// and says what came of it. Whoever stores the result by compare-and-swap has a lock.
-//
-// Holders hold permits, waiters are in the order of their coming. A contender is known by the nonce
-// of its ticket: two with the same name are still two, and one whose request was carried out
-// without its hearing of it finds itself in the record. Every grant draws a fencing token that is
-// larger than all before, which a resource can check; and a lane, the lowest that no other holder
-// has, for resources that come in `permits` copies.
-//
-// Nobody is in the record for ever: a hold is over when its lease is, a place in the queue when its
-// waiter has not refreshed it for too long. Who judges that is the caller's: a judge answers
-//   judge.expired(holder, grace)    its lease has been over for `grace` milliseconds
-//   judge.expired(waiter, at_head)  it is gone; at_head: nobody is left before it
-// (see durable/expiry.hpp).
-//
-// Admission is by prefix sums: a contender is granted its permits when what is free is enough for
-// all who came before it and for itself. So the order is kept without free permits having to wait
-// for the first in line to come and look, and who wants all permits, a writer say, is not starved by
-// those who want one.
-//
-// All times are in milliseconds, on whatever clock the record says.
+/// \file
+/// The rules of durable locks: a lock is one record, and these rules say how it may change.
+///
+/// Nothing here reads a clock, a store or a process. A rule takes a record and what the caller
+/// knows, changes the record, and returns the outcome. A caller that stores the changed record by
+/// compare-and-swap has a lock.
+///
+/// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
+/// nonce of its ticket: two contenders with the same name are still two. A contender whose request
+/// was carried out, but whose reply was lost, finds itself in the record. Every grant gets a
+/// fencing token that is larger than all before, which a resource can check. It also gets a lane,
+/// the lowest number that no other holder has, for resources that come in `permits` copies.
+///
+/// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
+/// waiter does not refresh it in time. The caller supplies the judge that decides this:
+/// \code
+/// judge.expired(holder, grace)    // the lease expired at least `grace` milliseconds ago
+/// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
+/// \endcode
+/// See durable/expiry.hpp.
+///
+/// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
+/// all waiters before it and for itself. So the order is kept, and free permits need not wait until
+/// the first waiter calls. A contender of all permits, for example a writer, is not starved by
+/// contenders of one permit.
+///
+/// All times are in milliseconds, on the clock that the record names.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/record_entries.hpp>
@@ -43,37 +49,7 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-enum class standing {
-    granted, // holds it, since now
-    held,    // holds it, since earlier; the lease is extended
-    waiting, // is in the queue; or, without `enqueue`, would have to be
-    refused  // see the error
-};
-
-struct acquire_outcome {
-    standing is = standing::refused;
-    bool changed = false;      // the record is another one, and has to be stored to be true
-    std::int64_t fence = 0;    // granted, held
-    std::int64_t lane = 0;     // granted, held
-    std::int64_t position = 0; // waiting: how many are ahead of it
-    std::int64_t next_ms = 0;  // waiting: when the next lease is over; 0 where that is not known
-    std::error_code error{};
-};
-
-enum class renewal { renewed, lost, refused };
-struct renew_outcome {
-    renewal is = renewal::refused;
-    bool changed = false;
-    std::error_code error{};
-};
-
-enum class leaving { released, withdrawn, not_there };
-struct release_outcome {
-    leaving is = leaving::not_there;
-    bool changed = false;
-};
-
-// An empty record, for the first contender.
+/// Makes an empty record, for the first contender.
 inline record fresh_record(const terms& t) {
     record r;
     r.permits = t.permits;
@@ -82,18 +58,19 @@ inline record fresh_record(const terms& t) {
     return r;
 }
 
-// The first token of a record that is made at `unix_ms`, in milliseconds since 1970. It is larger
-// than every token of a record that was lost, unless the clock was behind that record's last grant:
-// it was set back, or is another machine's. No lock grants 1,024 times a millisecond. It reaches 2^53
-// in the year 2248.
-// `us`: the microseconds of that millisecond, where the clock tells.
+/// Returns the first token of a record that is made at `unix_ms`, in milliseconds since 1970.
+///
+/// It is larger than every token of a record that was lost, unless the clock is behind that
+/// record's last grant: it was set back, or it is the clock of another machine. No lock grants
+/// 1,024 times per millisecond. The token reaches 2^53 in the year 2248. `us` is the microseconds
+/// of that millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
-// What is wrong with these; no error where nothing is.
+/// Returns an error if a contender is not valid.
 inline std::error_code check(const contender& self) noexcept {
     const bool named = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
                        !self.nonce.empty() && self.nonce.size() <= longest_name;
@@ -101,6 +78,7 @@ inline std::error_code check(const contender& self) noexcept {
                ? std::error_code()
                : make_error_code(durable_errc::invalid_argument);
 }
+/// Returns an error if the terms or the time are not valid.
 inline std::error_code check(const terms& t, std::int64_t now) noexcept {
     const auto is_duration = [](std::int64_t ms) { return ms >= 1 && ms <= largest_duration; };
     const bool meant = t.permits >= 1 && t.permits <= largest_permits && is_duration(t.lease_ms) &&
@@ -109,7 +87,7 @@ inline std::error_code check(const terms& t, std::int64_t now) noexcept {
     return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
 }
 
-// Permits that nobody holds; below zero after a resize() to fewer.
+/// Returns the number of free permits; below zero after a resize() to fewer than are held.
 inline std::int64_t free_permits(const record& r) noexcept {
     std::int64_t free = r.permits;
     for (const holder& h : r.holders) {
@@ -118,7 +96,7 @@ inline std::int64_t free_permits(const record& r) noexcept {
     return free;
 }
 
-// Removes who is gone, but never `self`'s place in the queue.
+/// Removes the entries that have expired, except the place of `self` in the queue.
 template <class Judge>
 void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_view self = {}) {
     std::erase_if(r.holders, [&](const holder& h) { return judge.expired(h, grace_ms); });
@@ -146,7 +124,7 @@ inline acquire_outcome refused(durable_errc why, bool changed = false) noexcept 
     return refused(make_error_code(why), changed);
 }
 
-// Why a contender cannot ask for permits of this record, whatever is held of it; no error: it can.
+// Returns an error if a contender cannot ask for permits of this record, whatever is held of it.
 inline std::error_code check(const record& r, const contender& self, const terms& t,
                              std::int64_t now) noexcept {
     if (durable::check(self) || durable::check(t, now)) {
@@ -160,8 +138,8 @@ inline std::error_code check(const record& r, const contender& self, const terms
                : make_error_code(durable_errc::permits_mismatch);
 }
 
-// Gives a record without holders and waiters the permits of the terms. False: there are some, which
-// go by other permits.
+// Gives a record without holders and waiters the permits of the terms. Returns false if the record
+// has other permits, and holders or waiters.
 inline bool adopt(record& r, const terms& t) noexcept {
     if (r.permits == t.permits) {
         return true;
@@ -182,7 +160,7 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
     extend(r, mine, t.lease_ms, now, self.from);
     mine.from = self.from;
     acquire_outcome out;
-    out.is = standing::held;
+    out.status = acquire_status::held;
     out.changed = true;
     out.fence = mine.fence;
     out.lane = mine.lane;
@@ -191,9 +169,9 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
 
 // A contender's place in the queue, or the one that it would get.
 struct queue_place {
-    std::size_t index = 0;   // how many waiters are ahead of it
-    std::int64_t weight = 0; // and for how many permits they wait
-    bool is_taken = false;   // by the contender
+    std::size_t index = 0;   // how many waiters are ahead of the contender
+    std::int64_t weight = 0; // the permits that they wait for
+    bool is_taken = false;   // the contender has this place
 };
 inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
     queue_place place;
@@ -227,7 +205,7 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     mine.expires_at = now + t.lease_ms;
     mine.from = self.from;
     acquire_outcome out;
-    out.is = standing::granted;
+    out.status = acquire_status::granted;
     out.changed = true;
     out.fence = mine.fence;
     out.lane = mine.lane;
@@ -235,7 +213,7 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     return out;
 }
 
-// Keeps the contender's place in the queue from expiring. True: the record has changed.
+// Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
 inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
     const std::int64_t rest = mine.expires_at - now;
     if (rest >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && rest <= t.waiter_ttl_ms &&
@@ -250,13 +228,14 @@ inline bool refresh(waiter& mine, const contender& self, const terms& t, std::in
     return true;
 }
 
-// Makes the contender wait, or tells it that it would have to. Stores what it observes where the
-// record changes anyway, or where the contender has no place in the queue. A contender that has one
-// may live for long enough to observe by itself: it makes no change for the sake of its observations.
+// Makes the contender wait, or returns that it would have to. Stores the contender's observations
+// if the record changes anyway, or if the contender has no place in the queue. A contender with a
+// place may live long enough to observe by itself, so it makes no change only to store
+// observations.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
-    out.is = standing::waiting;
+    out.status = acquire_status::waiting;
     out.position = static_cast<std::int64_t>(place.index);
     out.next_ms = next_expiry(r, t.reclaim_delay_ms, self.from);
     if (place.is_taken) {
@@ -275,18 +254,22 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
         out.changed = true;
     }
     if (out.changed || !place.is_taken) {
-        out.changed = observe(r, self, now) || out.changed;
+        out.is_only_observed = observe(r, self, now) && !out.changed;
+        out.changed = out.is_only_observed || out.changed;
     }
     return out;
 }
 
 } // namespace detail
 
-// Takes the permits if it is the contender's turn, else its place in the queue; called again it
-// keeps that place, and the waiter's entry from expiring. A contender that already holds them gets
-// the same answer, and a lease from now on. A contender that is not granted them stores since when it
-// has seen the entries whose times it cannot read, if no contender of its boot has: so an acquisition
-// that fails changes the record once, not each time.
+/// Acquires the permits if it is the contender's turn; otherwise enters the queue.
+///
+/// A further call keeps the place in the queue and its entry from expiring. A contender that holds
+/// the permits already gets the same grant, and its lease begins again.
+///
+/// A contender that is not granted its permits stores since when it has seen the entries whose
+/// times it cannot read, unless a contender of its boot has stored that. So an acquisition that
+/// fails changes the record once, not at each try.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
@@ -307,15 +290,16 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (place.is_taken && r.waiters[place.index].weight != self.weight) {
         return detail::refused(durable_errc::invalid_argument);
     }
-    return place.weight + self.weight <= free_permits(r)
-               ? detail::grant(r, place, self, t, now)
-               : detail::wait(r, place, self, t, now);
+    return place.weight + self.weight <= free_permits(r) ? detail::grant(r, place, self, t, now)
+                                                         : detail::wait(r, place, self, t, now);
 }
 
-// Gives a hold a lease from now on; never a shorter one, and never to who has none. A lease that is
-// over is lost, even where nobody has taken it, unless the terms revive it and its permits are
-// free: a record that was lost may have given them away. `self`: where the contender runs that
-// renews it.
+/// Renews a lease: it begins again now, and is never shorter than before.
+///
+/// A lease that expired is lost, even if no contender has taken the permits. The exception: the
+/// terms revive it, its permits are free, and the first waiter does not get them. The permits have
+/// to be free because a record that was lost may have given them away. `self` is where the caller
+/// runs.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                     std::int64_t now, const Judge& judge, const origin& self) {
@@ -328,7 +312,7 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
         out.error = make_error_code(durable_errc::clock_mismatch);
         return out;
     }
-    out.is = renewal::lost;
+    out.status = renew_status::lost;
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
     if (mine == nullptr) {
         return out;
@@ -345,32 +329,31 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
     if (judge.expired(longer, 0)) {
-        return out; // bound to a process that is gone: over for other contenders all the same
+        return out; // bound to a process that ended: other contenders still regard it as expired
     }
     *mine = std::move(longer);
-    out.is = renewal::renewed;
+    out.status = renew_status::renewed;
     out.changed = true;
     return out;
 }
 
-// Removes exactly this grant, or this nonce's place in the queue; with fence 0 whichever there is,
-// except for the grant `but`.
-// What came later is not touched.
+/// Removes exactly the grant `fence` of this nonce. With `fence` 0 it removes any grant but `but`,
+/// or else the place in the queue. Later grants are not touched.
 inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
                                std::int64_t but = 0) {
     const auto left = std::erase_if(r.holders, [&](const holder& h) {
         return h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence);
     });
     if (left != 0) {
-        return {leaving::released, true};
+        return {release_status::released, true};
     }
     const auto gone =
         fence != 0 ? 0
                    : std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; });
-    return gone != 0 ? release_outcome{leaving::withdrawn, true} : release_outcome{};
+    return gone != 0 ? release_outcome{release_status::withdrawn, true} : release_outcome{};
 }
 
-// Who holds it and who waits, as the judge sees it now.
+/// Lists the holders and waiters, as the judge sees them now.
 template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     inspection seen{r, {}, {}, 0};
     sweep(seen.live, judge, 0);

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_RECORD_ADMIN_HPP
 #define BIDE_DURABLE_RECORD_ADMIN_HPP
 
-// How a record changes from outside: by an administrator, who leaves a note in it, and where the
-// store has lost or damaged what it kept. Rules as those of durable/record.hpp: no clock, no store.
+/// \file
+/// How a record changes from outside: by an administrator, who leaves a note in it, and after the
+/// store lost or damaged values. These are rules like those of durable/record.hpp: they read no
+/// clock and no store.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/record.hpp>
@@ -17,8 +20,10 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-// Takes a hold away; false: there is none with this token. Its holder learns of it by its next
-// renewal; the resource, by the next token.
+/// Takes away the grant with the token `fence`. Its holder learns of it by its next renewal, the
+/// resource by the next token.
+///
+/// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
         return false;
@@ -27,7 +32,9 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     return true;
 }
 
-// Takes a place in the queue away; false: there is none. A waiter that lives comes back at the end.
+/// Removes a waiter. A waiter that is alive enters the queue again, at its end.
+///
+/// Returns: false if there is no such waiter.
 inline bool evict_waiter(record& r, std::string_view nonce, admin_note note) {
     if (std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; }) == 0) {
         return false;
@@ -36,8 +43,10 @@ inline bool evict_waiter(record& r, std::string_view nonce, admin_note note) {
     return true;
 }
 
-// Another number of permits. With fewer than are held nobody is admitted until enough are released;
-// contenders that still go by the old number are refused.
+/// Changes the number of permits. If holders have more permits than the new number, no contender is
+/// granted a permit until enough are released. Contenders with the old number are refused.
+///
+/// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
     if (permits < 1 || permits > largest_permits) {
         return false;
@@ -47,8 +56,8 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
     return true;
 }
 
-// A new record in the place of one that cannot be read. No token below `min_fence`, nor below the
-// first one of the terms, is given out again. Four billion tokens are left in any case.
+/// Makes a record that replaces one that cannot be read. No token below `min_fence`, nor below the
+/// first token of the terms, is granted again. At least 2^32 tokens are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
@@ -56,11 +65,14 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-// Makes up for a later record that was lost. Its grants are not known: the tokens go on from the
-// first token of the terms, or leap where that is not larger. A leap alone would not do: what is
-// stored in the place of the lost record may be lost, too, and then this one is read again.
-// If the lost record was acknowledged, a holder that only it showed may be at work: then one of all
-// permits is entered, for the longest lease that there is a sign of.
+/// Compensates for a later record that was lost.
+///
+/// Its grants are not known. So the tokens go on from the first token of the terms, or leap by
+/// fence_leap if that is not larger. A leap alone is not enough: the value that replaces the lost
+/// record may be lost, too, and then this record is read again.
+///
+/// If the lost record was acknowledged, a holder that only it showed may be working. Then a holder
+/// of all permits is entered, for the longest lease that the record or the terms show.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;
@@ -71,13 +83,14 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     }
     holder unknown;
     unknown.holder_id = "of a record that was damaged";
-    unknown.nonce = "lost-" + std::to_string(before); // of every contender that finds it the same
+    unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
     unknown.fence = before;
     unknown.weight = r.permits;
     unknown.lease_ms = t.lease_ms;
     for (holder& h : r.holders) {
         unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
-        h.renewals = r.fence; // a renewal never looks like one that was lost, which others may know
+        h.renewals =
+            r.fence; // no later renewal equals one that was lost and that an observer may have seen
     }
     unknown.expires_at = now + unknown.lease_ms;
     unknown.lane = detail::lowest_free_lane(r);

@@ -1,26 +1,32 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_RECORD_JSON_HPP
 #define BIDE_DURABLE_RECORD_JSON_HPP
 
-// The record as it is stored: JSON, for every language to read. Written without white space; times
-// and numbers are integers below 2^53.
-//
-//   {"v":1,"permits":3,"clock":"boottime","fence":42,
-//    "holders":[{"holderId":"billing-7","nonce":"9f..","fence":41,"lane":0,"weight":1,
-//                "leaseMs":30000,"leaseExpiresAt":1717000030000,"renewals":4,
-//                "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836,
-//                "mark":71,"observed":[{"boot":"..","moves":4,"since":1200500}]}],
-//    "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
-//                "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
-//    "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
-//
-// `clock` is one of caller, boottime, server, observed. `fence` is the next token, larger than every
-// holder's. host, boot, pid, start, space, mark and observed may be absent, and so may admin. A
-// waiter may have observed, too. An observation whose `moves` is not the entry's `renewals` or
-// `refreshes` is void: programs of earlier versions keep the field when they renew. Fields of other
-// names are kept as they are. Anything else that is not as shown is corrupt, and so is an object
-// with two fields of one name, and what is nested deeper than anybody means it: a record that cannot
-// be read is never taken for an empty one. The fields may come in any order; they are written by
-// that of the alphabet.
+/// \file
+/// The stored format of the record: JSON, which every language can read. It is written without
+/// white space. Times and numbers are integers below 2^53.
+///
+/// \code
+/// {"v":1,"permits":3,"clock":"boottime","fence":42,
+///  "holders":[{"holderId":"billing-7","nonce":"9f..","fence":41,"lane":0,"weight":1,
+///              "leaseMs":30000,"leaseExpiresAt":1717000030000,"renewals":4,
+///              "host":"h1","boot":"..","pid":812,"start":99123,"space":4026531836,
+///              "mark":71,"observed":[{"boot":"..","moves":4,"since":1200500}]}],
+///  "waiters":[{"holderId":"billing-9","nonce":"a1..","weight":1,"ttlMs":30000,
+///              "expiresAt":1717000030000,"refreshes":0,"host":"h2","boot":".."}],
+///  "admin":{"at":1717000000000,"by":"ops","what":"force_release 40"}}
+/// \endcode
+///
+/// `clock` is one of caller, boottime, server, observed. `fence` is the next token, which is larger
+/// than the token of every holder. The fields host, boot, pid, start, space, mark, observed and
+/// admin may be absent. A waiter may also have observed. An observation is void if its `moves`
+/// differs from the entry's `renewals` or `refreshes`: programs of earlier versions keep the field
+/// when they renew.
+///
+/// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
+/// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
+/// cannot be read is never treated as an empty one. The fields may come in any order; they are
+/// written in alphabetical order.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -47,7 +53,7 @@ namespace bide::inline BIDE_ABI {
 namespace durable {
 namespace detail {
 
-// No two of anything that there can be one of only.
+// Tells whether nonces, tokens and lanes are unique, and every token is below the next one.
 inline bool is_consistent(const record& r) {
     std::vector<std::string_view> nonces;
     std::vector<std::int64_t> fences;
@@ -91,8 +97,8 @@ inline void write_text(std::string& out, std::string_view text) {
     }
 }
 
-// Writes an object of the fields that it is shown, and of what is kept of unknown ones; where both
-// have a name, of the former.
+// Writes an object: the known fields that it is given, and the unknown fields that were kept. A
+// known field replaces an unknown field of the same name.
 class object_writer {
 public:
     object_writer(std::string& out, const std::string& extra) : out_(out) {
@@ -108,7 +114,7 @@ public:
     object_writer(const object_writer&) = delete;
     object_writer& operator=(const object_writer&) = delete;
 
-    // The last to be called.
+    // Ends the object. No further call may follow.
     void end() {
         while (next_extra_ != extra_.cend()) {
             write_extra();
@@ -166,7 +172,7 @@ public:
     }
 
 private:
-    // Names need no escapes, and come by the order of the alphabet, as the unknown ones do.
+    // The names need no escapes. They come in alphabetical order, as the unknown fields do.
     void begin(std::string_view name) {
         while (next_extra_ != extra_.cend() && next_extra_.key() <= name) {
             if (next_extra_.key() == name) {
@@ -216,8 +222,9 @@ private:
 
 } // namespace detail
 
-// Throws: std::bad_alloc.
-// Requires: every text of the record is UTF-8 (what is not is replaced).
+/// Writes a record as JSON. Text that is not valid UTF-8 is replaced.
+///
+/// Throws: std::bad_alloc.
 inline std::string encode(const record& r) {
     std::string out;
     out.reserve(128 + 320 * (r.holders.size() + r.waiters.size()));
@@ -227,8 +234,10 @@ inline std::string encode(const record& r) {
     return out;
 }
 
-// Errors: durable_errc::corrupt_record, unsupported_record_version.
-// Throws: std::bad_alloc.
+/// Reads a record from JSON.
+///
+/// Returns: the record, or durable_errc::corrupt_record or unsupported_record_version.
+/// Throws: std::bad_alloc.
 inline result<record, std::error_code> decode(std::string_view text) {
     const auto corrupt = unexpected{make_error_code(durable_errc::corrupt_record)};
     record r;

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_RECORD_TYPES_HPP
 #define BIDE_DURABLE_RECORD_TYPES_HPP
 
-// What the record of a durable lock consists of. durable/record.hpp has its rules,
-// durable/record_json.hpp how it is written.
+/// \file
+/// The parts of the record of a durable lock. durable/record.hpp has the rules,
+/// durable/record_json.hpp the stored format.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
@@ -11,130 +13,190 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-// Every number of a record is one that all languages can read: below 2^53.
+/// Every number of a record is below 2^53, so that all languages can read it.
 inline constexpr std::int64_t largest_number = (std::int64_t{1} << 53) - 1;
+/// The largest first token: 2^32 tokens are left.
 inline constexpr std::int64_t largest_first_fence = largest_number - (std::int64_t{1} << 32);
+/// The largest time.
 inline constexpr std::int64_t largest_time = std::int64_t{1} << 52;
-inline constexpr std::int64_t largest_duration = std::int64_t{1} << 45; // a thousand years
+/// The longest lease or delay: a thousand years.
+inline constexpr std::int64_t largest_duration = std::int64_t{1} << 45;
+/// The largest number of permits.
 inline constexpr std::int64_t largest_permits = std::int64_t{1} << 31;
-inline constexpr std::size_t longest_name = 256; // bytes of UTF-8
+/// The longest name, in bytes of UTF-8.
+inline constexpr std::size_t longest_name = 256;
 
-// By how much the tokens leap where some may have been given out that the record does not know of.
+/// By how much the tokens leap if some may have been granted that the record does not show.
 inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
 
-// Where a contender runs. With a pid it is bound to that process. With a mark and no pid it is bound
-// to all processes that have the mark's file open.
+/// Where a contender runs.
+///
+/// With a pid, the contender is bound to that process. With a mark and without a pid, it is bound
+/// to all processes that have the mark's file open.
 struct origin {
-    std::string host{}; // for people
-    std::string boot{}; // the clock and the processes that pid and times refer to; see process.hpp
-    std::int64_t pid = 0;
-    std::int64_t start = 0; // of the process, in ticks since the boot: pids are used again
-    std::int64_t space = 0; // the namespace of the pid
-    std::int64_t mark = 0;  // of a slot_presence; 0: none
+    std::string host{};   ///< the machine's name, for people
+    std::string boot{};   ///< which clock and processes the times and the pid refer to: this_boot()
+    std::int64_t pid = 0; ///< the process; 0: not bound to one
+    std::int64_t start = 0; ///< when the process started, in ticks since the boot: pids are reused
+    std::int64_t space = 0; ///< the namespace of the pid
+    std::int64_t mark = 0;  ///< the mark of a slot_presence; 0: none
 
     friend bool operator==(const origin&, const origin&) = default;
 };
 
-// A contender saw an entry at this time as the entry is now. An entry is over when contenders of one
-// boot have seen it unchanged for its length and more: see durable/expiry.hpp.
+/// A stored observation: a contender saw the entry at this time as it is now.
+///
+/// An entry expires when contenders of one boot have seen it unchanged for longer than its length
+/// and a margin. See durable/expiry.hpp.
 struct stored_observation {
-    std::string boot{};     // of the contender: `since` is on that clock; not empty
-    std::int64_t moves = 0; // the entry's renewals or refreshes; void if the entry has another count
-    std::int64_t since = 0;
-    std::string extra{};
+    std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
+    std::int64_t moves = 0; ///< the entry's renewals or refreshes; void if they differ
+    std::int64_t since = 0; ///< when the entry was first seen as it is
+    std::string extra{};    ///< unknown fields
 
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-// Of one entry, one for each boot. A further boot takes the place of the first one.
-inline constexpr std::size_t most_observations = 4;
+/// How many observations one entry has: one for each boot. The observation of a
+/// further boot replaces one of the others.
+inline constexpr std::size_t most_observations = 8;
 
-// Times are milliseconds, on the record's clock.
+/// A grant. Times are in milliseconds, on the record's clock.
 struct holder {
-    std::string holder_id{}; // the name that it was given
-    std::string nonce{};
-    std::int64_t fence = 0;
-    std::int64_t lane = 0;
-    std::int64_t weight = 1; // permits that it holds
-    std::int64_t lease_ms = 0;
-    std::int64_t expires_at = 0;
-    std::int64_t renewals = 0;
-    origin from{};
-    std::vector<stored_observation> observed{}; // by contenders that cannot read its times
-    std::string extra{}; // what this version does not know, as a JSON object; or empty
+    std::string holder_id{};                    ///< the name of its ticket
+    std::string nonce{};                        ///< the identity of the contender
+    std::int64_t fence = 0;                     ///< the token of the grant
+    std::int64_t lane = 0;                      ///< the lowest number that no other holder had
+    std::int64_t weight = 1;                    ///< the permits that it holds
+    std::int64_t lease_ms = 0;                  ///< the length of its lease
+    std::int64_t expires_at = 0;                ///< when its lease expires
+    std::int64_t renewals = 0;                  ///< how often it was renewed
+    origin from{};                              ///< where the holder runs
+    std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
+    std::string extra{};                        ///< unknown fields, as a JSON object; or empty
 
     friend bool operator==(const holder&, const holder&) = default;
 };
 
+/// A place in the queue.
 struct waiter {
-    std::string holder_id{};
-    std::string nonce{};
-    std::int64_t weight = 1;
-    std::int64_t ttl_ms = 0;
-    std::int64_t expires_at = 0;
-    std::int64_t refreshes = 0;
-    origin from{};
-    std::vector<stored_observation> observed{};
-    std::string extra{};
+    std::string holder_id{};                    ///< the name of its ticket
+    std::string nonce{};                        ///< the identity of the contender
+    std::int64_t weight = 1;                    ///< the permits that it waits for
+    std::int64_t ttl_ms = 0;                    ///< how long the place lasts without a refresh
+    std::int64_t expires_at = 0;                ///< when the place expires
+    std::int64_t refreshes = 0;                 ///< how often it was refreshed
+    origin from{};                              ///< where the waiter runs
+    std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
+    std::string extra{};                        ///< unknown fields
 
     friend bool operator==(const waiter&, const waiter&) = default;
 };
 
-// The last thing that somebody did from outside.
+/// A note of the latest change by an administrator.
 struct admin_note {
-    std::int64_t at = 0; // on the record's clock
-    std::string by{};
-    std::string what{};
-    std::string extra{};
+    std::int64_t at = 0; ///< when, on the record's clock
+    std::string by{};    ///< the administrator's name
+    std::string what{};  ///< the change and its reason
+    std::string extra{}; ///< unknown fields
 
     friend bool operator==(const admin_note&, const admin_note&) = default;
 };
 
+/// The record of a durable lock.
 struct record {
-    std::int64_t permits = 1;
-    lock_clock clock = lock_clock::caller;
-    std::int64_t fence = 1; // the next token; only ever grows
-    std::vector<holder> holders{};
-    std::vector<waiter> waiters{}; // first come, first
-    std::optional<admin_note> admin{};
-    std::string extra{};
+    std::int64_t permits = 1;              ///< the number of permits
+    lock_clock clock = lock_clock::caller; ///< the clock of all times
+    std::int64_t fence = 1;                ///< the next token; it only grows
+    std::vector<holder> holders{};         ///< the grants
+    std::vector<waiter> waiters{};         ///< the queue, in the order of arrival
+    std::optional<admin_note> admin{};     ///< the latest change by an administrator
+    std::string extra{};                   ///< unknown fields
 
     friend bool operator==(const record&, const record&) = default;
 };
 
-// Who asks.
+/// A contender that asks for permits.
 struct contender {
-    std::string holder_id{};
-    std::string nonce{};
-    std::int64_t weight = 1;
-    origin from{};
+    std::string holder_id{}; ///< its name, for people
+    std::string nonce{};     ///< its identity
+    std::int64_t weight = 1; ///< the permits that it asks for
+    origin from{};           ///< where it runs
 };
 
-// What one goes by; times in milliseconds. All who share a record need the same permits and clock.
+/// The terms of a contender. Times are in milliseconds. All contenders of a record need the same
+/// permits and clock.
 struct terms {
-    std::int64_t permits = 1;
-    lock_clock clock = lock_clock::caller;
-    std::int64_t lease_ms = 30'000;
-    std::int64_t waiter_ttl_ms = 30'000;
-    std::int64_t reclaim_delay_ms = 0; // after a lease, for resources that cannot check tokens
-    std::size_t max_waiters = 1024;
-    std::int64_t first_fence = 1; // the first token of a record that is made; see floor_of()
-    bool adopt_permits = false;   // a record without holders and waiters takes these permits
-    bool enqueue = true; // false: take no place in the queue where it cannot be had at once
-    bool revive = false; // renew() may take up a lease that is over and that nobody waits for
+    std::int64_t permits = 1;              ///< the number of permits of the record
+    lock_clock clock = lock_clock::caller; ///< the clock of the record
+    std::int64_t lease_ms = 30'000;        ///< durable_options::lease
+    std::int64_t waiter_ttl_ms = 30'000;   ///< durable_options::waiter_ttl
+    std::int64_t reclaim_delay_ms = 0;     ///< durable_options::reclaim_delay
+    std::size_t max_waiters = 1024;        ///< durable_options::max_waiters
+    std::int64_t first_fence = 1;          ///< the first token of a new record; see floor_of()
+    bool adopt_permits = false;            ///< durable_options::adopt_permits
+    bool enqueue = true;                   ///< false: enters no queue if the permits are not free
+    bool revive = false;                   ///< durable_options::revive
 };
 
-// Who holds a lock and who waits for it, at some time.
+/// The status of a contender after acquire().
+enum class acquire_status {
+    granted, ///< it holds its permits, by a new grant
+    held,    ///< it holds its permits by an earlier grant, whose lease was extended
+    waiting, ///< it is in the queue; without terms::enqueue, it would have to wait
+    refused  ///< see the error
+};
+
+/// The outcome of acquire().
+struct acquire_outcome {
+    acquire_status status = acquire_status::refused; ///< what the contender is
+    bool changed = false;      ///< the record changed: the outcome is true once it is stored
+    /// Waiting: only observations changed; the outcome is true without them.
+    bool is_only_observed = false;
+    std::int64_t fence = 0;    ///< granted, held: the token
+    std::int64_t lane = 0;     ///< granted, held: the lane
+    std::int64_t position = 0; ///< waiting: how many waiters are ahead
+    std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
+    std::error_code error{};   ///< refused: why
+};
+
+/// The status of a grant after renew().
+enum class renew_status {
+    renewed, ///< its lease begins again
+    lost,    ///< the grant is gone, or its lease expired
+    refused  ///< see the error
+};
+/// The outcome of renew().
+struct renew_outcome {
+    renew_status status = renew_status::refused; ///< what became of the grant
+    bool changed = false;                        ///< the record changed, and has to be stored
+    std::error_code error{};                     ///< refused: why
+};
+
+/// What release() removed.
+enum class release_status {
+    released,  ///< a grant
+    withdrawn, ///< a place in the queue
+    not_there  ///< nothing: there was neither
+};
+/// The outcome of release().
+struct release_outcome {
+    release_status status = release_status::not_there; ///< what was removed
+    bool changed = false;                              ///< the record changed, and has to be stored
+};
+
+/// The holders and waiters of a lock at one time.
 struct inspection {
-    record live{};                  // without those who are gone
-    std::vector<holder> expired{};  // holders whose lease is over, and who may still be at work
-    std::vector<waiter> vanished{}; // waiters that nobody hears of any more
-    std::int64_t free = 0;          // permits
+    record live{};                  ///< the record without the entries that expired
+    std::vector<holder> expired{};  ///< holders whose lease expired, and that may still be working
+    std::vector<waiter> vanished{}; ///< waiters that expired
+    std::int64_t free = 0;          ///< the number of free permits
 };
 
 } // namespace durable

@@ -1,21 +1,26 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOT_HPP
 #define BIDE_DURABLE_SLOT_HPP
 
-// A slot is where a durable lock keeps its record: one value in a store, changed by compare-and-swap.
-//
-// What every slot owes its locks:
-//   - load() answers value and version from one read: never the value of one write with the version
-//     of another;
-//   - compare_exchange() is atomic against every other of any process, and says `stored` only when
-//     the value will survive whatever the slot's guarantees say;
-//   - load() answers nothing that a crash could still take back;
-//   - a version is never used for two values, whatever is deleted and made again in between;
-//   - no operation waits for ever: what hangs is given up after a time of the slot's own, and
-//     answered as `failed` where certainly nothing was stored, else as `indeterminate`.
-// A slot object is used by one thread at a time; its locks see to that.
+/// \file
+/// A slot is where a durable lock keeps its record: one value in a store, changed by
+/// compare-and-swap.
+///
+/// Every slot guarantees its locks:
+/// - load() returns the value and the version of one read, never the value of one write with the
+///   version of another.
+/// - compare_exchange() is atomic with respect to every other one of any process. It returns
+///   `stored` only if the value survives what the guarantees of the slot say.
+/// - load() returns no value that a crash could still take back.
+/// - A version is never used for two values, whatever is deleted and created in between.
+/// - No operation waits forever. After a time of its own the slot gives up an operation that hangs.
+///   It returns `failed` if certainly nothing was stored, otherwise `indeterminate`.
+///
+/// One thread at a time uses a slot object; its locks see to that.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/slot_types.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -30,88 +35,35 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Of one value in a slot. 0: nothing was ever stored.
-using slot_version = std::uint64_t;
-
-struct slot_snapshot {
-    slot_version version = 0;
-    std::string value{};
-
-    // A newer value may have been stored and lost: the store fell back to what it could still read.
-    // What was drawn from the lost value, fencing tokens say, may have been given out.
-    bool fell_back = false;
-
-    // The newer value is known to have been acknowledged: somebody may hold by it what this one does
-    // not show.
-    bool lost_acknowledged = false;
-
-    // The store's clock at the time of the read, in milliseconds since 1970, where it tells.
-    std::optional<std::int64_t> server_ms{};
-
-    // A count of the store's that is larger than the number of changes that were ever made to this
-    // value, and never falls, where the store keeps one, whether the value is there or not.
-    std::optional<std::int64_t> counter{};
-};
-
-enum class cas_status {
-    stored,
-    conflict,     // the version is another one; nothing was stored
-    failed,       // nothing was stored: see the error
-    indeterminate // stored or not, now or a little later: see the error, and load() again
-};
-
-struct cas_result {
-    cas_status status = cas_status::failed;
-    slot_version version = 0;               // stored: the new value's
-    std::optional<slot_snapshot> current{}; // conflict: what is there, where that came for nothing
-    std::error_code error{};                // failed, indeterminate
-};
-
-// On which clock the times of a record are; see durable/expiry.hpp.
-enum class lock_clock {
-    caller,   // the caller's `now`
-    boottime, // this machine's, since it was booted, going on while it sleeps
-    server,   // the store's
-    observed  // none: a lease is over when it was seen unchanged for its length
-};
-
-struct slot_guarantees {
-    // What was acknowledged is not forgotten while anybody may still rely on it: not by a crash of
-    // processes, of the system, by a loss of power, or by a replica that takes over.
-    bool keeps_acknowledged = false;
-
-    // Those who share it may be on several machines.
-    bool multi_host = false;
-
-    // The clock that its locks use where they are not told.
-    lock_clock clock = lock_clock::boottime;
-};
-
+/// A slot with the operations that every slot has. The file comment lists what they guarantee.
 template <class S>
-concept cas_slot = requires(S& s, slot_version version, std::string_view value) {
-    // Blocks: for one read of the store.
-    { s.load() } -> std::same_as<result<slot_snapshot, std::error_code>>;
+concept cas_slot =
+    requires(S& s, slot_version version, std::string_view value) {
+        // Blocks: for one read of the store.
+        { s.load() } -> std::same_as<result<slot_snapshot, std::error_code>>;
 
-    // Stores the value if the version is (still) this one.
-    // Blocks: until it is as durable as the guarantees say.
-    { s.compare_exchange(version, value) } -> std::same_as<cas_result>;
+        // Stores the value if `version` is the current version.
+        // Blocks: until the value is as durable as the guarantees say.
+        { s.compare_exchange(version, value) } -> std::same_as<cas_result>;
 
-    { S::guarantees } -> std::convertible_to<slot_guarantees>;
-} && std::movable<S>; // last: what is made from any slot is asked whether it is one when it moves
+        { S::guarantees } -> std::convertible_to<slot_guarantees>;
+    } &&
+    std::movable<
+        S>; // last: a type that is made from any slot is checked for this concept when it moves
 
-// ---- what a slot may offer besides
+// ---- what a slot may offer in addition
 
-// What a locked update makes of a value: another one, or nothing to leave it.
+/// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-// load() and compare_exchange() in one, under the store's own lock: no conflicts. Where the update
-// answers nothing the result is `stored`, with the version that is there.
+/// A slot that loads and stores in one step, under the store's own lock, without conflicts. If the
+/// update returns nothing, the result is `stored`, with the current version.
 template <class S>
 concept locked_slot = cas_slot<S> && requires(S& s, const slot_update& update) {
     { s.update_locked(update) } -> std::same_as<cas_result>;
 };
 
-// Tells when the value may have changed.
+/// Tells when the value of a slot may have changed.
 class slot_watch {
 public:
     slot_watch() = default;
@@ -119,28 +71,32 @@ public:
     slot_watch& operator=(const slot_watch&) = delete;
     virtual ~slot_watch() = default;
 
-    // A file descriptor that poll(2) finds readable after each change that came after the watch was
-    // made or last drained. It may be readable for nothing, and it may miss changes when the store
-    // is in trouble: who waits looks again now and then.
+    /// Returns a file descriptor that poll(2) reports as readable after each change that comes
+    /// after the watch was made or last drained. It may be readable without a change. It may miss
+    /// changes while the store has trouble, so a waiter also reads the slot from time to time.
     virtual int fd() const noexcept = 0;
 
-    // Makes it unreadable until the next change. An error: the watch is of no more use.
+    /// Makes the descriptor unreadable until the next change.
+    ///
+    /// Returns: an error if the watch is of no more use.
     virtual std::error_code drain() noexcept = 0;
 };
 
+/// A slot that can be watched for changes.
 template <class S>
 concept watchable_slot = cas_slot<S> && requires(S& s) {
     { s.watch() } -> std::same_as<result<std::unique_ptr<slot_watch>, std::error_code>>;
 };
 
-// Has a clock of its own, in milliseconds since 1970, for all who share it; load() brings it along.
+/// A slot that has a clock for all its contenders, in milliseconds since 1970. load() also returns
+/// its time.
 template <class S>
 concept clocked_slot = cas_slot<S> && requires(S& s) {
     { s.server_now() } -> std::same_as<result<std::int64_t, std::error_code>>;
 };
 
-// Loads, and stores, inside a transaction of the caller's: the change of the lock and the caller's
-// own work are committed together or not at all.
+/// A slot that loads and stores inside a transaction of the caller: the change of the lock and the
+/// caller's own work are committed together, or not at all.
 template <class S>
 concept transactional_slot = cas_slot<S> && requires(S& s, typename S::transaction& in,
                                                      slot_version version, std::string_view value) {
@@ -148,51 +104,70 @@ concept transactional_slot = cas_slot<S> && requires(S& s, typename S::transacti
     { s.compare_exchange_in(in, version, value) } -> std::same_as<cas_result>;
 };
 
-// A mark by which others on this machine, in whatever container, see that whoever has it is there:
-// the system takes it away when the last process that has its file open has ended or closed it.
+/// A mark of presence: while it is open, other processes of this machine, in every container, see
+/// that its owner runs. The system removes the mark when the last process that has its file open
+/// has ended or closed it.
 class slot_presence {
 public:
     slot_presence() = default;
     slot_presence(const slot_presence&) = delete;
     slot_presence& operator=(const slot_presence&) = delete;
-    virtual ~slot_presence() = default; // closes it here
+    /// Closes the mark in this process.
+    virtual ~slot_presence() = default;
 
-    // Its name in the record, from 1 to 2^53 - 1.
+    /// Returns the number of the mark in the record, from 1 to 2^53 - 1.
     virtual std::int64_t mark() const noexcept = 0;
 
-    // A file descriptor, close-on-exec. A child that has it open keeps the mark.
+    /// Returns its file descriptor, which is close-on-exec. A child that has it open keeps the
+    /// mark.
     virtual int fd() const noexcept = 0;
+
+    /// In a child of fork(), of a mark of the parent: closes it in the child. The mark may have
+    /// further owners in memory that the child inherited and cannot reach.
+    virtual void leave() noexcept {}
 };
 
-enum class presence { yes, no, unknown };
+/// Whether a mark is held.
+enum class presence {
+    yes,    ///< a process has the mark open
+    no,     ///< no process has the mark open
+    unknown ///< the file of the marks is another one, or cannot be asked
+};
 
-// Each mark is one of its own. A mark that was taken before its name was stored is seen by a
-// contender that reads the name. Unknown: the file of the marks is not the one that it was, or cannot
-// be asked. Both may be called by any thread, beside an operation and inside an update.
+/// A slot that keeps marks of presence.
+///
+/// Each mark has a number of its own. If a mark is taken before its number is stored in the record,
+/// every contender that reads the number sees the mark.
+///
+/// Thread safety: any thread may call both functions, also during an operation and inside an
+/// update.
 template <class S>
 concept present_slot = cas_slot<S> && requires(S& s, std::int64_t mark) {
     { s.be_present() } -> std::same_as<result<std::shared_ptr<slot_presence>, std::error_code>>;
     { s.is_present(mark) } -> std::same_as<presence>;
 };
 
-// Stores the value where load() answers durable_errc::corrupt_record, and only there: else, and
-// where others were first, the answer is a conflict.
+/// A slot that can replace a damaged value. replace_damaged() stores the value only if load()
+/// returns durable_errc::corrupt_record. Otherwise, and if another process was first, it returns a
+/// conflict.
 template <class S>
 concept repairable_slot = cas_slot<S> && requires(S& s, std::string_view value) {
     { s.replace_damaged(value) } -> std::same_as<cas_result>;
 };
 
-// Is one of many in a store that all slots of this process share: they share its connections, and
-// those with the same store() one thread that renews leases. for_renewals() is another slot object
-// for the same value, on a connection that only renewals use: a call that hangs does not stall it.
+/// A slot whose store serves many slots of this process. They share its connections.
+///
+/// Slots with the same store() also share one thread that renews leases. for_renewals() returns
+/// another slot object for the same value, with a connection that only renewals use: a call that
+/// hangs on the slot does not delay them.
 template <class S>
 concept shared_store_slot = cas_slot<S> && requires(S& s) {
     { s.store() } -> std::same_as<std::string>;
     { s.for_renewals() } -> std::same_as<S>;
 };
 
-// Says where it is, and what the store said of the last operation that failed, in one line for
-// people; no passwords.
+/// A slot that explains its trouble: where it is, and what the store said when an operation failed
+/// last. One line for people, without passwords.
 template <class S>
 concept explaining_slot = cas_slot<S> && requires(S& s) {
     { s.explain() } -> std::same_as<std::string>;
@@ -200,16 +175,18 @@ concept explaining_slot = cas_slot<S> && requires(S& s) {
 
 // ---- any slot
 
-// Says that a slot which may forget what it acknowledged is good enough: where two holders at a time
-// are merely a waste, or where the resource checks fencing tokens.
+/// Accepts a slot that may lose acknowledged values: if two holders at a time are only a waste, or
+/// if the resource checks fencing tokens.
 struct allow_relaxed_t {
     explicit constexpr allow_relaxed_t() = default;
 };
+/// The only value of allow_relaxed_t.
 inline constexpr allow_relaxed_t allow_relaxed{};
 
-// A slot whose type is chosen at run time. Owns it. Empty once moved from.
+/// Owns a slot whose type is chosen at run time. Empty after it was moved from.
 class slot_ref {
 public:
+    /// Takes over a slot that keeps acknowledged values.
     template <class S>
         requires(!std::is_same_v<S, slot_ref>) && cas_slot<S>
     slot_ref(S slot) : held_(std::make_unique<holding<S>>(std::move(slot))) {
@@ -217,6 +194,7 @@ public:
                       "this slot may forget what it acknowledged: pass bide::allow_relaxed if that "
                       "is good enough");
     }
+    /// The same, for a slot that may lose acknowledged values.
     template <class S>
         requires(!std::is_same_v<S, slot_ref>) && cas_slot<S>
     slot_ref(allow_relaxed_t, S slot) : held_(std::make_unique<holding<S>>(std::move(slot))) {}
@@ -224,14 +202,16 @@ public:
     slot_ref(slot_ref&&) noexcept = default;
     slot_ref& operator=(slot_ref&&) noexcept = default;
 
-    // Requires, all of them: not empty.
+    /// Calls the slot. An operation that the slot does not offer returns
+    /// errc::operation_not_supported, presence::unknown, or an empty text.
+    ///
+    /// Requires: of this and every function below, that the slot_ref is not empty.
     slot_guarantees guarantees() const noexcept { return held_->guarantees(); }
     result<slot_snapshot, std::error_code> load() { return held_->load(); }
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return held_->compare_exchange(version, value);
     }
 
-    // What the slot does not offer answers errc::operation_not_supported.
     bool is_locked() const noexcept { return held_->is_locked(); }
     cas_result update_locked(const slot_update& update) { return held_->update_locked(update); }
     bool is_watchable() const noexcept { return held_->is_watchable(); }
@@ -242,12 +222,12 @@ public:
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return held_->be_present();
     }
-    presence is_present(std::int64_t mark) { return held_->is_present(mark); } // or `unknown`
+    presence is_present(std::int64_t mark) { return held_->is_present(mark); }
     cas_result replace_damaged(std::string_view value) { return held_->replace_damaged(value); }
-    std::string store() { return held_->store(); }                  // or empty
-    // Requires: store() is not empty.
+    std::string store() { return held_->store(); }
+    /// Requires: store() is not empty.
     slot_ref for_renewals() { return slot_ref(held_->for_renewals()); }
-    std::string explain() { return held_->explain(); }              // or empty
+    std::string explain() { return held_->explain(); }
 
 private:
     struct any {

@@ -1,10 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_TICKET_HPP
 #define BIDE_DURABLE_TICKET_HPP
 
-// A contender's identity. The name is for people, two may have the same; the nonce is what counts.
-// Who has a ticket is the same contender, wherever it runs: written down before or after the lock
-// was acquired, it lets a process that was started again go on with what it holds. It is one
-// contender's: whoever else uses it at the same time holds what that holds, and loses it with that.
+/// \file
+/// The identity of a contender.
+///
+/// The name is for people; two contenders may have the same name. The nonce identifies the
+/// contender, wherever it runs. Store a ticket before or after the lock is acquired: then a process
+/// that was restarted can go on with the grant. A ticket belongs to one contender. A second
+/// contender that uses it at the same time shares the grant, and loses it with the first.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -26,20 +30,22 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// The identity of a contender.
 struct durable_ticket {
-    std::string holder_id{};
-    std::string nonce{};
-    std::int64_t weight = 1; // permits
+    std::string holder_id{}; ///< its name, for people
+    std::string nonce{};     ///< 128 random bits, in hexadecimal
+    std::int64_t weight = 1; ///< the permits that it asks for
 
-    // When the process that asks with it ends, what it holds, and its place in the queue, is free
-    // at once for those who can see that: others in the same boot and namespace of processes. Not
-    // for tickets that are to be taken up by another process, nor for work that goes on in others.
+    /// If true, its grant and its place in the queue end with the process that uses the ticket.
+    ///
+    /// Contenders of the same boot and pid namespace see that at once. Do not set it for a ticket
+    /// that another process is to take over, nor for work that goes on in other processes.
     bool process_bound = false;
 
-    // The token of the grant; 0 before. Renewals and releases are about this grant alone.
+    /// The token of the grant; 0 before the grant. Renewals and releases apply to this grant only.
     std::int64_t fence = 0;
 
-    // One line of JSON.
+    /// Returns the ticket as one line of JSON.
     std::string to_string() const {
         const durable::detail::json out = {{"v", durable::record_format},
                                            {"holderId", holder_id},
@@ -50,7 +56,9 @@ struct durable_ticket {
         return out.dump(-1, ' ', false, durable::detail::json::error_handler_t::replace);
     }
 
-    // Errors: durable_errc::invalid_argument, unsupported_record_version.
+    /// Reads a ticket from the text of to_string().
+    ///
+    /// Returns: the ticket, or durable_errc::invalid_argument or unsupported_record_version.
     static result<durable_ticket, std::error_code> parse(std::string_view text);
 
     friend bool operator==(const durable_ticket&, const durable_ticket&) = default;
@@ -58,7 +66,7 @@ struct durable_ticket {
 
 namespace durable::detail {
 
-// Takes fields out of a small object that was parsed, and says whether all were as they should be.
+// Takes fields out of a small parsed object, and tells whether all were valid.
 class field_reader {
 public:
     explicit field_reader(json& object) : object_(object), good_(object.is_object()) {}
@@ -107,7 +115,7 @@ private:
         if (!take(name, required, value)) {
             return otherwise;
         }
-        // Unsigned ones beyond the signed would come out negative.
+        // Unsigned numbers above the signed range would become negative.
         const bool fits = value.is_number_integer() &&
                           (!value.is_number_unsigned() ||
                            value.get<std::uint64_t>() <= std::uint64_t{largest_number});
@@ -156,8 +164,9 @@ inline result<durable_ticket, std::error_code> durable_ticket::parse(std::string
 
 namespace detail {
 
-// Of the system. Not std::random_device where that can be helped: libstdc++'s asks the processor each
-// time what it can do, which a virtual machine's host answers in tens of microseconds.
+// Fills the words with random bits of the system. It avoids std::random_device where possible: that
+// of libstdc++ asks the processor at each call which instructions it has, which takes tens of
+// microseconds on a virtual machine.
 // Throws: what std::random_device throws.
 inline void fill_randomly(std::uint32_t (&words)[4]) {
 #if defined(__linux__)
@@ -171,7 +180,7 @@ inline void fill_randomly(std::uint32_t (&words)[4]) {
     }
 }
 
-// 128 bits of the system's randomness, in hexadecimal.
+// Returns 128 random bits of the system, in hexadecimal.
 // Throws: what std::random_device throws.
 inline std::string fresh_nonce() {
     std::uint32_t words[4];
@@ -186,7 +195,7 @@ inline std::string fresh_nonce() {
     return nonce;
 }
 
-// Text that every reader of the record takes as it is.
+// Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
 inline bool is_utf8(std::string_view text) noexcept {
     for (std::size_t i = 0; i < text.size();) {
         const auto byte = [&](std::size_t at) {

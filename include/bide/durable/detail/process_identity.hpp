@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 #define BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 
@@ -49,6 +50,7 @@ public:
     void leave() noexcept {
         // Order: acquire [PI1]; sees the mark.
         if (has_mark_.load(std::memory_order_acquire)) {
+            mark_->leave();
             mark_.reset();
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_DETAIL_RECORD_ENTRIES_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_ENTRIES_HPP
 
@@ -12,11 +13,12 @@
 //     renewal, a refresh) clears it; and where a writer that does not know of observations keeps it,
 //     the count of moves is another one, which makes it void.
 //   - Contenders of several boots do not undo each other's for ever. An observation that is valid is
-//     replaced only by that of a fifth boot, in the order of their coming. While at most four boots
-//     have contenders, at most four observations are stored between two moves of the entry: after
-//     four all are of these boots, and none of them stores a second one. With more boots, each
-//     attempt stores one at most, and the contenders that live longer than the lease observe it by
-//     themselves; they make no change for the sake of an observation.
+//     replaced only where eight boots have stored one. While at most eight boots have contenders, at
+//     most eight observations are stored between two moves of the entry: each boot stores one.
+//     With more boots, each attempt stores one at most. It replaces any of the eight, as its time
+//     has it, and not the oldest, which is the next to end the lease. So an observation outlives N
+//     further boots with a probability of (7/8)^N. Contenders that live longer than the lease
+//     observe it by themselves; they make no change for the sake of an observation.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/record_types.hpp>
@@ -114,6 +116,13 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
+// Which of so many observations makes room at that time: the upper bits of a product with 2^64 over
+// the golden ratio, so that times at regular intervals are spread over all of them.
+inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
+    return static_cast<std::size_t>((static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
+           size;
+}
+
 // Stores that a contender of that boot sees the entry at `now`. False: that is stored already.
 template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
     const stored_observation* const known = find_observation(e, boot);
@@ -124,7 +133,8 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
         return o.moves != moves_of(e) || o.boot == boot;
     });
     if (e.observed.size() >= most_observations) {
-        e.observed.erase(e.observed.begin(), e.observed.end() - (most_observations - 1));
+        const std::size_t at = to_be_replaced(now, e.observed.size());
+        e.observed.erase(e.observed.begin() + static_cast<std::ptrdiff_t>(at));
     }
     e.observed.push_back({boot, moves_of(e), now, {}});
     return true;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_DETAIL_TRY_TO_HPP
 #define BIDE_DURABLE_DETAIL_TRY_TO_HPP
 

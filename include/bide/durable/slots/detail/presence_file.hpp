@@ -153,6 +153,7 @@ public:
 
     std::int64_t mark() const noexcept override { return mark_; }
     int fd() const noexcept override { return file_.get(); }
+    void leave() noexcept override { file_.reset(); }
 
 private:
     held_file<posix_io> file_; // closed, never unlocked: a child may have it open
