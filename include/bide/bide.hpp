@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_BIDE_HPP
 #define BIDE_BIDE_HPP
 
-// Everything but durable/ and interop/.
+/// \file
+/// Includes the whole library except durable/.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>

@@ -255,21 +255,21 @@ TEST_CASE("deadline: a wait by another clock looks at it once a second, and at i
     clock::set(0s);
     const deadline end = deadline::at(clock::time_point(1h));
     const std::int64_t before = now_ns();
-    std::int64_t look = end.look_ns();
-    CHECK(look >= before + deadline::look_again_ns);
-    CHECK(look <= now_ns() + deadline::look_again_ns);
+    std::int64_t look = end.next_check_ns();
+    CHECK(look >= before + deadline::recheck_ns);
+    CHECK(look <= now_ns() + deadline::recheck_ns);
     CHECK(is_from_now([&] { return end; }, 1h));
     clock::set(1h - 10ms);
-    look = end.look_ns();
+    look = end.next_check_ns();
     CHECK(look >= before + 10'000'000);
     CHECK(look <= now_ns() + 10'000'000);
     clock::set(2h);
-    look = end.look_ns();
+    look = end.next_check_ns();
     CHECK(look <= now_ns());
     CHECK_FALSE(end.is_early());
     const deadline steady = deadline::after(1h);
-    CHECK(steady.look_ns() == steady.steady_ns());
-    CHECK(deadline::never().look_ns() == deadline::never().steady_ns());
+    CHECK(steady.next_check_ns() == steady.steady_ns());
+    CHECK(deadline::never().next_check_ns() == deadline::never().steady_ns());
 }
 
 TEST_CASE("deadline: another clock's past is poll, and its far ends saturate") {

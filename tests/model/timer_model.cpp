@@ -246,7 +246,7 @@ struct watched {
         auto& made = *new watched;
         model::daemon([&made] {
             for (;;) {
-                const std::int64_t next = made.resumers.look(platform::now());
+                const std::int64_t next = made.resumers.start_needed(platform::now());
                 made.bed.park_until(deadline::at_ns(next));
             }
         });

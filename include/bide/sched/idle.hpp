@@ -278,7 +278,7 @@ template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned but
 template <class Platform> bool basic_idle<Platform>::let_go(word& seen, word next) noexcept {
     const auto* const at = &word_;
     // Order: seq_cst; an announcement, before the look at the queues [I1]; sees what searchers have
-    // put down [I2]; the set, for the next to hold the lock [L1]. Failure relaxed: look again.
+    // put down [I2]; the set, for the next to hold the lock [lock_bits.release]. Failure relaxed: look again.
     if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
                                      std::memory_order_relaxed)) {
         return false;

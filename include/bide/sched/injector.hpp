@@ -93,7 +93,7 @@ void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size
     last_ = last;
     const word next = (length + count) << shift;
     const auto* const at = &word_;
-    // Order: seq_cst; lets go [L1], and shows the length before the look for sleepers [I1].
+    // Order: seq_cst; lets go [lock_bits.release], and shows the length before the look for sleepers [I1].
     lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
 }
 

@@ -280,7 +280,7 @@ private:
                     continue;
                 }
                 const std::int64_t its = at(i).until.steady_ns();
-                look = std::min(look, at(i).until.look_ns(its));
+                look = std::min(look, at(i).until.next_check_ns(its));
                 if (its < when) {
                     first = i;
                     when = its;

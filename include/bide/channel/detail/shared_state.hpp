@@ -75,8 +75,8 @@ protected:
         const word dropped = drops ? reference : 0;
         // Order: relaxed; the CAS decides, for references may come and go.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; lets go [L1]; release [V3] with the marks; [V2] with the reference. Failure:
-        // look again.
+        // Order: acq_rel; lets go [lock_bits.release]; release [V3] with the marks; [V2] with the
+        // reference. Failure: look again.
         while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 #define BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 
@@ -20,14 +21,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where coroutines without an executor go on that must not do so on this thread. Terminates where
-// there is no such thread and none can be started.
+// Returns the executor for coroutines without one that must not resume on this thread. Terminates
+// if there is no other thread and none can be started.
 template <class Platform> executor_ref service_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     return worker ? worker : executor_ref(required_service<Platform>());
 }
 
-// The same for coroutines that may go on on this thread as well. Empty: no thread can be started.
+// The same for coroutines that may also resume on this thread. Refers to none if no thread can be
+// started.
 template <class Platform> executor_ref spare_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     if (worker) {
@@ -38,8 +40,9 @@ template <class Platform> executor_ref spare_executor() noexcept {
     return service != nullptr ? executor_ref(*service) : executor_ref();
 }
 
-// The time-out of a wait that the running task is about to begin, to go on here, is its scheduler's
-// affair: the task ends before that does. All others are the service's.
+// Arms the time-out of a wait. If the running task is about to begin that wait and will resume on
+// this scheduler, the scheduler takes the timer: the task ends before its scheduler does. The
+// service takes all other timers.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&
@@ -50,14 +53,15 @@ template <class Platform> void add_timer(timer& t) noexcept {
     }
 }
 
-// Throws: std::system_error where time-outs are the service's and it cannot be started.
+// Starts the service if it will take this thread's time-outs.
+// Throws: std::system_error if the service cannot be started.
 template <class Platform> void prepare_timers() {
     if (worker_local<Platform>::get().host == nullptr) {
         timer_service<Platform>();
     }
 }
 
-// Resumes what is no part of the task that releases it on this thread.
+// Resumes a coroutine that is not part of the task that runs on this thread.
 template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept {
     auto& here = worker_local<Platform>::get();
     auto* const outer = std::exchange(here.running, nullptr);
@@ -65,7 +69,7 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
     here.running = outer;
 }
 
-// A coroutine's place in a queue, and its way back from there.
+// Holds the node of a coroutine's wait, and resumes the coroutine after it.
 template <class Platform> class coroutine_wait {
 public:
     using waiter = basic_waiter<Platform>;
@@ -88,25 +92,28 @@ public:
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
 
-    // Before the wait is queued. False: the task is cancelled; the wait is not to be queued, unless it
-    // outlasts that. `interrupt` may run from here on.
+    // Begins the wait, before it is queued. From here on a canceller of the task may run
+    // `interrupt`.
+    // Returns false if the task is cancelled; the wait is then queued only if it outlasts the
+    // cancellation.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
         may_wait_ = context_ == nullptr || context_->begin_wait(at_);
         return may_wait_;
     }
 
+    // Returns whether the task is cancelled.
     bool is_cancelled() noexcept { return context_ != nullptr && context_->is_cancelled(); }
 
-    // It was not queued.
+    // Ends a wait that was not queued.
     void end() noexcept {
         if (context_ != nullptr && may_wait_) {
             context_->end_wait();
         }
     }
 
-    // Sends the coroutine on its way after a stop or a time-out, never on this thread.
-    // Nothing of *this is touched afterwards.
+    // Resumes the coroutine after a stop or a time-out, never on this thread. The last access to
+    // *this.
     void go_elsewhere() noexcept {
         if (context_ != nullptr) {
             wake_task();
@@ -115,8 +122,9 @@ public:
         }
     }
 
-    // Sends it on its way without a wait, after what is queued already. False: there is nowhere to
-    // send it, go on. Nothing of *this is touched afterwards.
+    // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
+    // false if there is no place to queue it; the coroutine then continues. Else this is the last
+    // access to *this.
     bool go_behind() noexcept {
         const executor_ref where = at_.where;
         runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
@@ -132,7 +140,7 @@ public:
         return true;
     }
 
-    // The coroutine is going to be destroyed; where it was to be resumed on this thread, it is not.
+    // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
     void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
 
     waiter node;
@@ -163,9 +171,9 @@ private:
     }
 
     suspension at_;
-    basic_task_context<Platform>* context_ = nullptr; // its task, if it is part of one
-    runnable runnable_;                               // without one
-    bool may_wait_ = true;                            // its task says so
+    basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
+    runnable runnable_;                               // resumes a coroutine that is part of no task
+    bool may_wait_ = true;                            // false: its task is cancelled
 };
 
 } // namespace detail

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_RESULT_STORAGE_HPP
 #define BIDE_CORE_DETAIL_RESULT_STORAGE_HPP
 
-// What result<T, E> is made of: a value or an error in one place, with its copies, moves and
+// Stores the value or the error of a result<T, E> in one place, with its copies, moves and
 // assignments.
 
 #include <bide/core/config.hpp>
@@ -17,11 +18,11 @@ namespace detail {
 // The value of a result<void>.
 struct nothing {};
 
-// Say that the argument after them is a function that returns the value, or the error.
+// Mark the next argument as a function that returns the value, or the error.
 struct value_of_call {};
 struct error_of_call {};
 
-// Where to construct a member of a union.
+// Returns the address at which a member of a union is constructed.
 template <class T> void* place(T& member) noexcept {
     return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
 }
@@ -30,7 +31,7 @@ template <class T, class... Args> void construct(T& member, Args&&... args) {
 }
 template <class T> constexpr void destroy(T& member) noexcept { member.~T(); }
 
-// Puts a value back where it was, unless `done`.
+// Moves a value back to its place, unless `done`.
 template <class T> struct put_back {
     T& where;
     T& kept;
@@ -42,7 +43,7 @@ template <class T> struct put_back {
     }
 };
 
-// std::invoke(f, x), without its header.
+// Does what std::invoke(f, x) does, without <functional>.
 template <class F, class X> constexpr decltype(auto) call_with(F&& f, X&& x) {
     if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>) {
         if constexpr (requires { std::forward<X>(x).*f; }) {
@@ -61,7 +62,7 @@ template <class F, class X> constexpr decltype(auto) call_with(F&& f, X&& x) {
     }
 }
 
-// One of the two, made by its constructor; the owner knows which and ends it.
+// Holds one of the two. The owner knows which one, and destroys it.
 template <class T, class E, bool Trivial> union value_or_error {
     template <class... Args>
     constexpr explicit value_or_error(std::in_place_t, Args&&... args)
@@ -95,8 +96,8 @@ template <class T, class E> union value_or_error<T, E, false> {
     E error;
 };
 
-// Which of the two it is, and how one becomes the other. If an exception leaves a change, the
-// alternative is what it was.
+// Knows which of the two it holds, and changes one into the other. If a change throws, it holds the
+// same one as before.
 template <class T, class E, bool Trivial> class result_parts {
 protected:
     struct converted {};
@@ -120,7 +121,7 @@ protected:
                                    : either(unexpect, std::forward<Other>(other).either_.error)),
           has_value_(other.has_value_) {}
 
-    // Becomes the value, or the error, that `from` makes.
+    // Become the value, or the error, that `from` makes.
     template <class From> void set_value(From&& from) {
         if (has_value_) {
             replace(either_.value, std::forward<From>(from));
@@ -212,8 +213,8 @@ private:
         }
     }
 
-    // `first` and `second` change places: they end in `first_to`, beside `second`, and `second_to`,
-    // beside `first`. First does not throw when moved.
+    // Moves `first` to `first_to` and `second` to `second_to`. `second_to` shares the place of
+    // `first`, and `first_to` shares the place of `second`. A move of First does not throw.
     template <class First, class Second>
     static void trade(First& first, Second& second_to, Second& second, First& first_to) {
         First kept(std::move(first));
@@ -226,7 +227,7 @@ private:
     }
 };
 
-// The same with copies, moves and a destructor: those of the language for what is trivial.
+// Adds copies, moves and a destructor; for trivial types, the implicit ones.
 template <class T, class E, bool Trivial = is_trivial_to_move<T> && is_trivial_to_move<E>>
 class result_storage : public result_parts<T, E, Trivial> {
 protected:

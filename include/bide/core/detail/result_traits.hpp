@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_RESULT_TRAITS_HPP
 #define BIDE_CORE_DETAIL_RESULT_TRAITS_HPP
 
-// What types make a result<T, E>, and what may be done with it.
+// Decides which types form a result<T, E>, and which of its members exist.
 
 #include <bide/core/config.hpp>
 
@@ -14,10 +15,11 @@ namespace bide::inline BIDE_ABI {
 template <class T, class E> class result;
 template <class E> class unexpected;
 
-// Says that the arguments after it make the error.
+/// Is the type of unexpect.
 struct unexpect_t {
     explicit unexpect_t() = default;
 };
+/// States that the arguments after it make the error.
 inline constexpr unexpect_t unexpect{};
 
 namespace detail {
@@ -32,7 +34,7 @@ inline constexpr bool is_trivial_to_move =
     std::is_trivially_copyable_v<T> && std::is_trivially_move_constructible_v<T> &&
     std::is_trivially_move_assignable_v<T>;
 
-// Whether a T can become what a From makes, if it is a T already.
+// Whether a T can be replaced by the T that a From makes.
 template <class T, class From>
 inline constexpr bool is_replaceable =
     std::is_constructible_v<T, From> &&
@@ -49,7 +51,7 @@ template <class T>
 inline constexpr bool is_result_part =
     std::is_object_v<T> && !std::is_array_v<T> && !is_tag<T> && !is_unexpected<std::remove_cv_t<T>>;
 
-// Whether some W makes a T: then a W is a value, whatever is in it.
+// Whether a T can be made of a W. Then a W is a value, even if W is a result.
 template <class T, class W>
 inline constexpr bool is_made_of =
     std::is_constructible_v<T, W&> || std::is_convertible_v<W&, T> ||
@@ -71,14 +73,14 @@ concept assigns_value =
     makes_value<T, E, U> && is_replaceable<T, U> &&
     (std::is_nothrow_constructible_v<T, U> || std::is_nothrow_move_constructible_v<T> ||
      std::is_nothrow_move_constructible_v<E>);
-// The same of an error.
+// Whether a G, which makes the error of a result<T, E>, may be assigned to one.
 template <class T, class E, class G>
 concept assigns_error =
     std::is_constructible_v<E, G> && is_replaceable<E, G> &&
     (std::is_nothrow_constructible_v<E, G> || std::is_void_v<T> ||
      std::is_nothrow_move_constructible_v<T> || std::is_nothrow_move_constructible_v<E>);
 
-// Whether the value in an Other, a U, and its error, a G, make those of a result<T, E>.
+// Whether an Other, with a value of type U and an error of type G, converts to a result<T, E>.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<Other, result<T, E>> && std::is_constructible_v<E, G> &&

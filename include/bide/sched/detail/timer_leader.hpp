@@ -1,7 +1,7 @@
 #ifndef BIDE_SCHED_DETAIL_TIMER_LEADER_HPP
 #define BIDE_SCHED_DETAIL_TIMER_LEADER_HPP
 
-// Until when somebody sleeps for the timers of all workers: the sleeper's side of pair [T1]
+// Until when somebody sleeps for the timers of all workers: the sleeper's side of pair [timer_queue.next]
 // (core/timer_queue.hpp), for who adds a timer and relies on that. Whoever goes to sleep and finds a
 // timer before that time takes the office over; whoever had it sleeps on until its own time and then
 // finds that it is not needed. A keeper that wakes resigns; if it runs something then while timers
@@ -23,7 +23,7 @@ public:
 
     // Nobody sleeps until `t` or less. For who has made a timer for then visible.
     bool misses(std::int64_t t) const noexcept {
-        // Order: seq_cst [T1]; after the timer was made visible.
+        // Order: seq_cst [timer_queue.next]; after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
     }
 
@@ -52,8 +52,9 @@ public:
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
-        // Order: seq_cst [T1]; who relied on the old time has made its timer visible before: whoever
-        // looks at the timers after this sees it. Failure: somebody sleeps for an earlier time.
+        // Order: seq_cst [timer_queue.next]; who relied on the old time has made its timer visible
+        // before: whoever looks at the timers after this sees it. Failure: somebody sleeps for an
+        // earlier time.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
         return true;

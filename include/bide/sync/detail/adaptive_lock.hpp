@@ -216,7 +216,7 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
             granted.push(head);
         }
     }
-    // Order: by release_as [L1], which is a release [A1], too.
+    // Order: by release_as [lock_bits.release], which is a release [A1], too.
     lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
     granted.publish(wait_status::granted);
 }
@@ -263,7 +263,7 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(nod
 template <class Platform>
 bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     std::int64_t since = 0; // first roused
-    w.look();
+    w.spin();
     while (!w.is_complete()) {
         if (!w.sleep(until)) {
             return w.is_complete();
@@ -309,8 +309,8 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool impatient) noex
         if (!is_free) {
             next = (seen & ~(notified | lock_word::both)) | (impatient ? handoff : word{0});
         }
-        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
-        // lock. Failure: look again.
+        // Order: acq_rel. Acquire [A1], for the mutex; release [lock_bits.release] where it lets go
+        // of the queue's lock. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                         std::memory_order_relaxed)) {
             if (is_free) {
@@ -364,8 +364,8 @@ template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) 
         } else if (was_head) {
             next = (next & taken) | (taken_anew() & ~taken);
         }
-        // Order: acq_rel. Acquire [A1], for the mutex; release [L1] where it lets go of the queue's
-        // lock. Failure: look again.
+        // Order: acq_rel. Acquire [A1], for the mutex; release [lock_bits.release] where it lets go
+        // of the queue's lock. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                          std::memory_order_relaxed)) {
             continue;

@@ -143,7 +143,7 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     while ((seen & queued) == 0) { // who waited has given up
         const bool enough = seen / one >= n;
         const word next = (enough ? seen - n * one : seen) & ~lock::both;
-        // Order: release [G1] and [L1]; as above, and it lets go of the lock.
+        // Order: release [G1] and [lock_bits.release]; as above, and it lets go of the lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);

@@ -222,9 +222,9 @@ template <class Platform> wait_status basic_permit_queue<Platform>::enqueue(node
             }
             return wait_status::waiting;
         }
-        // Order: acquire [S1], for the permits that are taken, and [L1], for the queue behind the
-        // lock. Where it lets go of the lock, nothing was read or written behind it. Failure: look
-        // again.
+        // Order: acquire [S1], for the permits that are taken, and [lock_bits.release], for the
+        // queue behind the lock. Where it lets go of the lock, nothing was read or written behind
+        // it. Failure: look again.
         if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                          std::memory_order_relaxed)) {
             if (enough) {
@@ -284,7 +284,7 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     while ((seen & queued) == 0) {
         const bool overflow = seen / one > limit - n;
         const word next = (overflow ? seen : seen + n * one) & ~lock::both;
-        // Order: release [S1] and [L1]; as in give, and it lets go of the lock.
+        // Order: release [S1] and [lock_bits.release]; as in give, and it lets go of the lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
