@@ -5,9 +5,9 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 

@@ -3,11 +3,10 @@
 #define BIDE_CORE_BACKOFF_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/futex.hpp>
+
 #include <bide/core/platform.hpp>
 
-#include <chrono>
+#include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 
@@ -32,14 +31,15 @@ public:
         } else {
             const typename Platform::template atomic<futex_word> never_changed{0};
             // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
-            const deadline until = deadline::after(std::chrono::microseconds(50));
-            Platform::futex_wait(never_changed, futex_word{0}, until.steady_ns());
+
+            Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
         }
     }
 
 private:
     static constexpr int yields_from = 6;
     static constexpr int sleeps_from = 200;
+    static constexpr std::int64_t sleep_ns = 50'000;
     int count_ = 0;
 };
 

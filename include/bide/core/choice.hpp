@@ -19,7 +19,7 @@
 // choices meet; these two are claimed in the order of their addresses.
 
 #include <bide/core/config.hpp>
-#include <bide/core/futex.hpp>
+
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 

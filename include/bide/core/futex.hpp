@@ -25,8 +25,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Is the type of a word that threads sleep on.
-using futex_word = std::uint32_t;
+
 
 /// Sleeps while the word holds `expected`. Of a 64-bit word, at least the low half is compared. If
 /// the caller is a worker that runs a task, or a resumer (core/timer.hpp), another thread does its

@@ -22,8 +22,10 @@
 // times before it sleeps. It never yields.
 
 #include <bide/core/config.hpp>
-#include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
+
+#include <cstdint>
+#include <limits>
 
 namespace bide::inline BIDE_ABI {
 
@@ -77,7 +79,7 @@ template <class Platform, class Word> struct lock_bits {
     /// returned. Uses the address only.
     static void wake_after(const atomic* word, Word old) noexcept {
         if ((old & parked) != 0) {
-            futex_wake<Platform>(word, 1);
+            Platform::futex_wake(word, 1);
         }
     }
 
@@ -110,7 +112,7 @@ private:
             }
             // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
-                                 deadline::never().steady_ns());
+                                 std::numeric_limits<std::int64_t>::max());
             mark = both;
         }
     }

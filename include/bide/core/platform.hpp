@@ -57,6 +57,9 @@ using os_futex = portable_futex;
 
 namespace bide::inline BIDE_ABI {
 
+/// Is the type of a word that threads sleep on (core/futex.hpp).
+using futex_word = std::uint32_t;
+
 /// Runs on the machine itself; Futex is the system's wait on an address. For the members see above.
 template <class Futex> struct basic_native_platform {
     /// Says that executions are run and not explored.

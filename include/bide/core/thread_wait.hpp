@@ -8,10 +8,10 @@
 //                                         not queued yet, and queueing will be refused
 //   bool await(waiter&, deadline)         optional, in place of waiter::park()
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 
 #include <cstddef>

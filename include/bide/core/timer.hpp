@@ -35,8 +35,11 @@
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/resumers.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
@@ -198,6 +201,52 @@ template <class Platform> basic_timer_service<Platform>& timer_service() {
     }
     return *service;
 }
+
+// ---- What a wait needs of the service
+
+namespace detail {
+
+// Returns the executor for coroutines without one that must not resume on this thread. Terminates
+// if there is no other thread and none can be started.
+template <class Platform> executor_ref service_executor() noexcept {
+    const executor_ref worker = current_worker<Platform>();
+    return worker ? worker : executor_ref(required_service<Platform>());
+}
+
+// The same for coroutines that may also resume on this thread. Refers to none if no thread can be
+// started.
+template <class Platform> executor_ref spare_executor() noexcept {
+    const executor_ref worker = current_worker<Platform>();
+    if (worker) {
+        return worker;
+    }
+    std::error_code error;
+    auto* const service = started_service<Platform>(error);
+    return service != nullptr ? executor_ref(*service) : executor_ref();
+}
+
+// Arms the time-out of a wait. If the running task is about to begin that wait and will resume on
+// this scheduler, the scheduler takes the timer: the task ends before its scheduler does. The
+// service takes all other timers.
+template <class Platform> void add_timer(timer& t) noexcept {
+    const auto& here = worker_local<Platform>::get();
+    if (here.host != nullptr && here.running != nullptr &&
+        here.running->will_go_on(here.host->executor())) {
+        here.host->add_timer(t);
+    } else {
+        required_service<Platform>().add(t);
+    }
+}
+
+// Starts the service if it will take this thread's time-outs.
+// Throws: std::system_error if the service cannot be started.
+template <class Platform> void prepare_timers() {
+    if (worker_local<Platform>::get().host == nullptr) {
+        timer_service<Platform>();
+    }
+}
+
+} // namespace detail
 
 } // namespace bide::inline BIDE_ABI
 

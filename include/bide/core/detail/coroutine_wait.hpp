@@ -8,58 +8,20 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
 #include <cstddef>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Returns the executor for coroutines without one that must not resume on this thread. Terminates
-// if there is no other thread and none can be started.
-template <class Platform> executor_ref service_executor() noexcept {
-    const executor_ref worker = current_worker<Platform>();
-    return worker ? worker : executor_ref(required_service<Platform>());
-}
-
-// The same for coroutines that may also resume on this thread. Refers to none if no thread can be
-// started.
-template <class Platform> executor_ref spare_executor() noexcept {
-    const executor_ref worker = current_worker<Platform>();
-    if (worker) {
-        return worker;
-    }
-    std::error_code error;
-    auto* const service = started_service<Platform>(error);
-    return service != nullptr ? executor_ref(*service) : executor_ref();
-}
-
-// Arms the time-out of a wait. If the running task is about to begin that wait and will resume on
-// this scheduler, the scheduler takes the timer: the task ends before its scheduler does. The
-// service takes all other timers.
-template <class Platform> void add_timer(timer& t) noexcept {
-    const auto& here = worker_local<Platform>::get();
-    if (here.host != nullptr && here.running != nullptr &&
-        here.running->will_go_on(here.host->executor())) {
-        here.host->add_timer(t);
-    } else {
-        required_service<Platform>().add(t);
-    }
-}
-
-// Starts the service if it will take this thread's time-outs.
-// Throws: std::system_error if the service cannot be started.
-template <class Platform> void prepare_timers() {
-    if (worker_local<Platform>::get().host == nullptr) {
-        timer_service<Platform>();
-    }
-}
+// Defined in core/timer.hpp.
+template <class Platform> executor_ref service_executor() noexcept;
+template <class Platform> executor_ref spare_executor() noexcept;
 
 // Resumes a coroutine that is not part of the task that runs on this thread.
 template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept {

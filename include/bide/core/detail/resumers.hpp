@@ -25,10 +25,10 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
+
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer_queue.hpp>
+
 #include <bide/core/waker.hpp>
 
 #include <cstdint>
@@ -36,6 +36,11 @@
 #include <system_error>
 
 namespace bide::inline BIDE_ABI {
+
+// core/timer.hpp, which alone includes this header, includes their definitions.
+template <class Platform> class basic_parker;
+template <class Platform> class basic_timer_queue;
+
 namespace detail {
 
 // Starts a thread that is never joined, by Platform::start_thread() if the platform has it.

@@ -12,9 +12,9 @@
 // before it is seen by the look.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/durable/detail/watched.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>

@@ -9,9 +9,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/sched/detail/driver_lock.hpp>
 #include <bide/sched/detail/timer_leader.hpp>
 #include <bide/sched/detail/work_queues.hpp>

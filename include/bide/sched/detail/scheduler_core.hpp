@@ -6,7 +6,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
