@@ -24,7 +24,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/result_chain.hpp>
-#include <bide/core/detail/result_traits.hpp>
 #include <bide/core/errc.hpp>
 
 #include <initializer_list>
