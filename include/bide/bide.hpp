@@ -26,6 +26,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>

@@ -14,6 +14,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -202,9 +203,6 @@ private:
 
     detail::publication<state> at_;
 };
-
-template <class T> using broadcast = basic_broadcast<T, native_platform>;
-template <class T> using broadcast_subscriber = basic_broadcast_subscriber<T, native_platform>;
 
 namespace detail {
 

@@ -13,6 +13,7 @@
 #include <bide/channel/detail/send_operations.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +45,7 @@ namespace bide::inline BIDE_ABI {
 // receiver does. Unless the other sends or receives several at once, has more cases of this channel
 // in its select, has a time-out or a stop that ends its wait at that very moment, or is a coroutine
 // that is destroyed before it goes on.
-template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
+template <class T, class Platform, class Stamp>
 class basic_channel
     : public detail::send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
       public detail::receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
@@ -85,8 +86,6 @@ private:
 
     detail::basic_channel_core<T, Platform, Stamp> core_;
 };
-
-template <class T> using channel = basic_channel<T>;
 
 } // namespace bide::inline BIDE_ABI
 

@@ -17,6 +17,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -183,8 +184,7 @@ template <class Sender, class Receiver> struct handle_maker {
 //
 // An operation that waits keeps the channel's memory, whatever becomes of the handles, but it
 // counts for no handle: where the last sender is gone, it is answered as by close().
-template <class T, class Platform = native_platform,
-          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+template <class T, class Platform, class Core>
 class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
                      public detail::send_operations<basic_sender<T, Platform, Core>, T, Platform> {
     using handle = detail::channel_handle<T, Platform, Core, detail::side::sending>;
@@ -203,8 +203,7 @@ private:
 
 // One of those who receive; as a sender, but: where the last one is gone, the channel is closed,
 // and what is inside is destroyed. Who waits to send gets the item back.
-template <class T, class Platform = native_platform,
-          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+template <class T, class Platform, class Core>
 class basic_receiver
     : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,
       public detail::receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
@@ -221,18 +220,6 @@ private:
     Core& source() noexcept { return this->core(); }
     detail::keep_alive hold() noexcept { return this->keep(); }
 };
-
-template <class T> using sender = basic_sender<T>;
-template <class T> using receiver = basic_receiver<T>;
-
-// Of an unbounded channel.
-template <class T, class Platform = native_platform>
-using basic_unbounded_sender = basic_sender<T, Platform, detail::basic_unbounded_core<T, Platform>>;
-template <class T, class Platform = native_platform>
-using basic_unbounded_receiver =
-    basic_receiver<T, Platform, detail::basic_unbounded_core<T, Platform>>;
-template <class T> using unbounded_sender = basic_unbounded_sender<T>;
-template <class T> using unbounded_receiver = basic_unbounded_receiver<T>;
 
 // A channel for at most `capacity` items (channel/channel.hpp), by its first two handles.
 // Throws: std::length_error where no memory could hold that many, std::bad_alloc.

@@ -12,6 +12,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <memory>
@@ -177,9 +178,6 @@ private:
 
     state* state_;
 };
-
-template <class T> using oneshot_sender = basic_oneshot_sender<T, native_platform>;
-template <class T> using oneshot_receiver = basic_oneshot_receiver<T, native_platform>;
 
 // The two ends: auto [sender, receiver] = bide::oneshot<int>();
 // Throws: std::bad_alloc.

@@ -10,6 +10,7 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -33,7 +34,7 @@ namespace bide::inline BIDE_ABI {
 // beginning of each select; a deadline that has passed and a stop that was requested stay ready; a
 // value that was sent is to be replaced before the next. Used by one thread, or one coroutine, at a
 // time, and left alone while that waits; terminates otherwise.
-template <class Platform = native_platform> class basic_selector {
+template <class Platform> class basic_selector {
 public:
     basic_selector() = default;
     basic_selector(const basic_selector&) = delete;

@@ -6,6 +6,7 @@
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 
@@ -30,7 +31,7 @@ namespace bide::inline BIDE_ABI {
 // Throws: std::bad_alloc from every form of send where there is no memory for one more, and from a
 // select that chooses it: nothing has changed, and the item is the caller's. (That of async_send()
 // goes with the operation; async_send_from() leaves it where it is.) try_send_n() stops there.
-template <class T, class Platform = native_platform>
+template <class T, class Platform>
 class basic_unbounded_channel
     : public detail::send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
       public detail::receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
@@ -71,8 +72,6 @@ private:
 
     detail::basic_unbounded_core<T, Platform> core_;
 };
-
-template <class T> using unbounded_channel = basic_unbounded_channel<T>;
 
 } // namespace bide::inline BIDE_ABI
 

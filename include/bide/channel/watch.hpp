@@ -17,6 +17,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -344,9 +345,6 @@ public:
 private:
     detail::publication<state> at_;
 };
-
-template <class T> using watch = basic_watch<T, native_platform>;
-template <class T> using watch_receiver = basic_watch_receiver<T, native_platform>;
 
 } // namespace bide::inline BIDE_ABI
 

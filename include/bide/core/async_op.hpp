@@ -60,6 +60,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <coroutine>
@@ -92,7 +93,7 @@ using wait_limits_t =
 } // namespace detail
 
 // Stops: how many stop tokens it has been given.
-template <class T, class Platform, int Stops = 0>
+template <class T, class Platform, int Stops>
 class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
@@ -381,8 +382,6 @@ private:
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };
-
-template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 
 } // namespace bide::inline BIDE_ABI
 

@@ -8,6 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <new>

@@ -45,6 +45,7 @@
 #include <bide/core/detail/futex_darwin.hpp>
 #else
 #include <bide/core/detail/futex_portable.hpp>
+#include <bide/fwd.hpp>
 namespace bide::inline BIDE_ABI {
 namespace detail {
 using os_futex = portable_futex;
@@ -152,7 +153,7 @@ template <class Futex> struct basic_native_platform {
 };
 
 /// Is the platform of all aliases for users.
-using native_platform = basic_native_platform<detail::os_futex>;
+struct native_platform : basic_native_platform<detail::os_futex> {};
 
 } // namespace bide::inline BIDE_ABI
 

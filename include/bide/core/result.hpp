@@ -25,6 +25,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/result_chain.hpp>
 #include <bide/core/errc.hpp>
+#include <bide/fwd.hpp>
 
 #include <initializer_list>
 #include <type_traits>
@@ -85,7 +86,7 @@ private:
 template <class E> unexpected(E) -> unexpected<E>;
 
 /// Holds a T or an E.
-template <class T, class E = errc> class [[nodiscard]] result : public detail::result_chain<T, E> {
+template <class T, class E> class [[nodiscard]] result : public detail::result_chain<T, E> {
     static_assert(detail::is_result_part<T> && detail::is_result_part<E> && !std::is_const_v<E> &&
                       !std::is_volatile_v<E>,
                   "result<T, E> of object types");

@@ -14,6 +14,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/detail/group_entry.hpp>
@@ -123,7 +124,7 @@ private:
 // Children on a scheduler that do not outlive their set, and give their values to join_next(). A
 // child that fails cancels no other. Any thread may use it, its children too; these may not wait
 // for it.
-template <class T = void> class join_set {
+template <class T> class join_set {
     static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
 
     using child = detail::join_set_coroutine<T>;

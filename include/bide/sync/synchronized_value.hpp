@@ -5,6 +5,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
@@ -17,7 +18,7 @@ namespace bide::inline BIDE_ABI {
 
 // A value that can only be reached under its lock (the name is Concurrency TS 2's). Any Lockable
 // will do for Mutex; async_lock() needs one of bide's.
-template <class T, class Mutex = mutex> class synchronized_value {
+template <class T, class Mutex> class synchronized_value {
 public:
     using value_type = T;
     using mutex_type = Mutex;

@@ -10,6 +10,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
 #include <system_error>
@@ -18,12 +19,10 @@
 
 namespace bide::inline BIDE_ABI {
 
-class scheduler;
-
 // A spawned task in the hand of who may ask for its outcome. Its destructor detaches: it never
 // blocks and never cancels. An exception of a task that nobody asked for goes to on_unhandled,
 // whether the task ended before its handle did or after it.
-template <class T = void> class [[nodiscard]] join_handle {
+template <class T> class [[nodiscard]] join_handle {
     using cell = detail::outcome_cell<T>;
 
 public:

@@ -18,6 +18,7 @@
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
 
@@ -29,8 +30,6 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
-
-template <class T = void> class task;
 
 namespace detail {
 

@@ -6,6 +6,7 @@
 // error in one place, with copies, moves and assignments.
 
 #include <bide/core/config.hpp>
+#include <bide/fwd.hpp>
 
 #include <concepts>
 #include <new>
@@ -13,9 +14,6 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
-
-template <class T, class E> class result;
-template <class E> class unexpected;
 
 /// Is the type of unexpect.
 struct unexpect_t {
