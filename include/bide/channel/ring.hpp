@@ -54,8 +54,8 @@ template <class T, class Platform = native_platform, class Stamp = std::uint64_t
 public:
     // The most there is room for in a position. Far beyond any memory, where Stamp has 64 bits.
     static constexpr std::size_t max_capacity() noexcept {
-        constexpr Stamp most = (std::numeric_limits<Stamp>::max() >> 4) - 1;
-        constexpr std::size_t bytes = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(slot);
+        constexpr Stamp most = ((std::numeric_limits<Stamp>::max)() >> 4) - 1;
+        constexpr std::size_t bytes = (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(slot);
         return most < bytes ? static_cast<std::size_t>(most) : bytes;
     }
 
@@ -101,7 +101,7 @@ public:
 
     // The slots of a claim one after the other, which costs less than by number.
     class cursor;
-    cursor slots(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
+    cursor cells(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
     // Publishes the first slot, or the i-th, full or empty. The last touch of the ring.
     void end(const claim& c) noexcept { end_at(c.first_, c.more_); }
@@ -253,9 +253,9 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
 }
 
 template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::~basic_ring() {
-    const std::size_t slots = capacity_ == 0 ? 1 : capacity_;
-    std::destroy_n(slots_, slots);
-    std::allocator<slot>().deallocate(slots_, slots);
+    const std::size_t count = capacity_ == 0 ? 1 : capacity_;
+    std::destroy_n(slots_, count);
+    std::allocator<slot>().deallocate(slots_, count);
 }
 
 template <class T, class Platform, class Stamp>

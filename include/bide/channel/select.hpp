@@ -214,7 +214,7 @@ public:
     }
 
     // After it has happened: what came of it, as an Out; or was ended: none().
-    template <class Out, class None> Out collect(None&& none) {
+    template <class Out, class OnNone> Out collect(OnNone&& none) {
         return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
     void give_back() noexcept {
@@ -228,8 +228,8 @@ private:
     template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
         (std::get<I>(cases_).fill(entries_[I]), ...);
     }
-    template <class Out, std::size_t I, class None>
-    Out collect_from(std::size_t happened, None& none) {
+    template <class Out, std::size_t I, class OnNone>
+    Out collect_from(std::size_t happened, OnNone& none) {
         if constexpr (I < count) {
             if (happened == I) {
                 return Out(selected<Cases...>(std::in_place_index<I>,
@@ -295,8 +295,8 @@ template <class... Cases> struct select_ops {
     }
 };
 
-template <class Out, class None, class... Cases>
-Out select_now(bool may_wait, bool biased, None&& none, Cases&&... cases) {
+template <class Out, class OnNone, class... Cases>
+Out select_now(bool may_wait, bool biased, OnNone&& none, Cases&&... cases) {
     static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
     select_frame<Cases...> frame(std::tuple<Cases...>(std::move(cases)...), biased);
     if (!frame.try_all()) {

@@ -26,10 +26,10 @@ namespace bide::inline BIDE_ABI {
 class deadline {
 public:
     /// Returns the deadline that never passes.
-    static constexpr deadline never() noexcept { return deadline(forever, nullptr); }
+    static constexpr deadline never() noexcept { return deadline(never_ns, nullptr); }
 
     /// Returns the deadline that has always passed: one attempt, no waiting.
-    static constexpr deadline poll() noexcept { return deadline(past, nullptr); }
+    static constexpr deadline poll() noexcept { return deadline(poll_ns, nullptr); }
 
     /// Returns the deadline at `steady` nanoseconds on the steady clock.
     static constexpr deadline at_ns(std::int64_t steady) noexcept {
@@ -43,13 +43,13 @@ public:
         }
         const std::int64_t ns = saturated_ns(rest);
         const std::int64_t now = native_platform::now();
-        return deadline(ns > forever - now ? forever : now + ns, nullptr);
+        return deadline(ns > never_ns - now ? never_ns : now + ns, nullptr);
     }
 
     /// Returns the deadline at `when` on the clock of `when`; poll() if it has passed already.
     template <class C, class D> static deadline at(const std::chrono::time_point<C, D>& when) {
         const std::int64_t ns = saturated_ns(when.time_since_epoch());
-        if (ns == forever) {
+        if (ns == never_ns) {
             return never();
         }
         if (ns <= clock_now_ns<C>()) {
@@ -60,9 +60,9 @@ public:
     }
 
     /// Returns whether it is never().
-    constexpr bool is_never() const noexcept { return ns_ == forever; }
+    constexpr bool is_never() const noexcept { return ns_ == never_ns; }
     /// Returns whether it is poll().
-    constexpr bool is_poll() const noexcept { return ns_ == past; }
+    constexpr bool is_poll() const noexcept { return ns_ == poll_ns; }
 
     /// Is the longest time that a wait sleeps before it reads a clock that may be set.
     static constexpr std::int64_t recheck_ns = 1'000'000'000;
@@ -74,7 +74,7 @@ public:
         }
         const std::int64_t rest = other_rest();
         const std::int64_t now = native_platform::now();
-        return rest > forever - now ? forever : now + rest;
+        return rest > never_ns - now ? never_ns : now + rest;
     }
 
     /// Returns whether the deadline has passed on its own clock.
@@ -114,8 +114,8 @@ public:
     constexpr std::int64_t own_ns() const noexcept { return ns_; }
 
 private:
-    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
-    static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
+    static constexpr std::int64_t poll_ns = (std::numeric_limits<std::int64_t>::min)();
 
     constexpr deadline(std::int64_t ns, clock_function clock) noexcept
         : ns_(ns), other_clock_(clock) {}
@@ -130,7 +130,7 @@ private:
         if (now >= ns_) {
             return 0;
         }
-        return now < 0 && ns_ > forever + now ? forever : ns_ - now;
+        return now < 0 && ns_ > never_ns + now ? never_ns : ns_ - now;
     }
 
     std::int64_t ns_;

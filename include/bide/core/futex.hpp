@@ -25,8 +25,6 @@
 
 namespace bide::inline BIDE_ABI {
 
-
-
 /// Sleeps while the word holds `expected`. Of a 64-bit word, at least the low half is compared. If
 /// the caller is a worker that runs a task, or a resumer (core/timer.hpp), another thread does its
 /// work meanwhile. Coroutines that this thread is about to resume are handed over
@@ -42,9 +40,9 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
     auto* const host = worker_local<Platform>::get().host;
     const bool is_replaced = host == nullptr || host->blocks();
     const std::int64_t retry =
-        is_replaced ? std::numeric_limits<std::int64_t>::max() : Platform::now() + host->retry_ns;
+        is_replaced ? (std::numeric_limits<std::int64_t>::max)() : Platform::now() + host->retry_ns;
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, std::min(until.next_check_ns(), retry))) {
+    while (!Platform::futex_wait(word, expected, (std::min)(until.next_check_ns(), retry))) {
         if (!is_replaced && Platform::now() >= retry) {
             break; // a spurious return: the caller sleeps again
         }

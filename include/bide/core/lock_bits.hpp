@@ -112,7 +112,7 @@ private:
             }
             // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
-                                 std::numeric_limits<std::int64_t>::max());
+                                 (std::numeric_limits<std::int64_t>::max)());
             mark = both;
         }
     }

@@ -84,7 +84,7 @@ private:
                 }
                 continue;
             }
-            if (before == 0 && left > std::min(chunk, block)) {
+            if (before == 0 && left > (std::min)(chunk, block)) {
                 before = platform::now();
             }
             if (!run_chunk(part, left <= chunk ? left : rounded(part.first, chunk), block) ||
@@ -130,10 +130,10 @@ private:
     }
 
     static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>(std::max(took, std::int64_t{1}));
+        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
         const std::uint64_t fitting =
-            std::max(iterations * chunk_time / nanoseconds, std::uint64_t{1});
-        return std::min({fitting, iterations * growth, longest_chunk});
+            (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
+        return (std::min)({fitting, iterations * growth, longest_chunk});
     }
 
     // Others begin with it. Written where it has changed, for all parts read what is beside it.
@@ -149,11 +149,11 @@ private:
     bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block) {
         const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
         for (;;) {
-            const std::uint64_t now = std::min(n, block);
+            const std::uint64_t now = (std::min)(n, block);
             if (!run_leaf(part, now)) {
                 return false;
             }
-            block = std::min(4 * block, most);
+            block = (std::min)(4 * block, most);
             n -= now;
             if (n == 0 || forks_.wants_work()) {
                 return true;

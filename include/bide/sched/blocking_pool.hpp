@@ -143,10 +143,10 @@ private:
     // When a thread that becomes idle now is to leave.
     deadline idle_end() const noexcept {
         const std::int64_t now = Platform::now();
-        return stay_ > forever - now ? deadline::never() : deadline::at_ns(now + stay_);
+        return stay_ > latest - now ? deadline::never() : deadline::at_ns(now + stay_);
     }
 
-    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t latest = (std::numeric_limits<std::int64_t>::max)();
 
     const options options_;
     const std::int64_t stay_; // options_.keep_alive

@@ -167,8 +167,8 @@ inline std::uint16_t chrome_trace::row_of(lane& l, const event& e) noexcept {
     while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
         ++row;
     }
-    l.row_ends[row] = std::max(l.row_ends[row], e.end);
-    l.rows = std::max(l.rows, row + 1);
+    l.row_ends[row] = (std::max)(l.row_ends[row], e.end);
+    l.rows = (std::max)(l.rows, row + 1);
     return static_cast<std::uint16_t>(row);
 }
 
@@ -262,7 +262,7 @@ inline void chrome_trace::write_event(output& out, const event& e, unsigned work
 
 // In microseconds, as the format has it.
 inline void chrome_trace::write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept {
-    const auto time = static_cast<unsigned long long>(std::max(ns, std::int64_t{0}));
+    const auto time = static_cast<unsigned long long>((std::max)(ns, std::int64_t{0}));
     std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);
 }
 

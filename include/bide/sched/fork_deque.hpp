@@ -240,7 +240,7 @@ template <class Platform, class Job, unsigned First>
 auto basic_fork_deque<Platform, Job, First>::due(word seen) const noexcept -> depth_type {
     const depth_type mine = bottom_ - split_of(seen);
     const depth_type theirs = split_of(seen) - top_of(seen);
-    return theirs >= open ? 0 : std::max((mine + 1) / 2, std::min(mine, open - theirs));
+    return theirs >= open ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, open - theirs));
 }
 
 // Publishes what is due, and makes the limit fit. True: something was published.
@@ -250,7 +250,7 @@ bool basic_fork_deque<Platform, Job, First>::settle() noexcept {
         // Order: relaxed; split is the owner's own, and an old top makes less due: see [O3].
         const word seen = range_.load(std::memory_order_relaxed);
         const depth_type n = due(seen);
-        const depth_type calm = std::max(split_of(seen) + n, top_of(seen) + open);
+        const depth_type calm = (std::max)(split_of(seen) + n, top_of(seen) + open);
         if (n != 0) {
             // Order: relaxed; who asks for more than this has seen it.
             limit_.store(calm, std::memory_order_relaxed);

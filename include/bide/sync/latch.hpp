@@ -25,7 +25,7 @@ template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 
 public:
-    static constexpr std::ptrdiff_t max() noexcept { return gate::max(); }
+    static constexpr std::ptrdiff_t(max)() noexcept { return (gate::max)(); }
 
     // Throws: std::invalid_argument outside [0, max()].
     constexpr explicit basic_latch(std::ptrdiff_t expected) : gate_(valid(expected)) {}
@@ -73,7 +73,7 @@ public:
 
 private:
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
-        if (n < 0 || n > max()) {
+        if (n < 0 || n > (max)()) {
             BIDE_THROW(std::invalid_argument("bide::latch: count outside [0, max()]"));
         }
         return n;

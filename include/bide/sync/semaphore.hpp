@@ -36,7 +36,7 @@ template <class Platform> class basic_semaphore {
     using queue = detail::basic_permit_queue<Platform>;
 
 public:
-    static constexpr std::ptrdiff_t max() noexcept { return queue::max(); }
+    static constexpr std::ptrdiff_t(max)() noexcept { return (queue::max)(); }
 
     constexpr explicit basic_semaphore(std::ptrdiff_t permits) : permits_(valid(permits)) {}
 
@@ -141,7 +141,7 @@ public:
 private:
     friend class basic_permit<Platform>;
 
-    static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= max(); }
+    static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= (max)(); }
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
         if (!is_valid(n)) {
             BIDE_THROW(std::invalid_argument("bide::semaphore: permits outside [0, max()]"));

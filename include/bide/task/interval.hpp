@@ -61,13 +61,13 @@ public:
     template <class D>
     void reset_at(const std::chrono::time_point<std::chrono::steady_clock, D>& when) noexcept {
         // Before the machine was started, too; no further back than sums bear.
-        next_ = std::max(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
+        next_ = (std::max)(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
     }
 
     std::chrono::nanoseconds period() const noexcept { return std::chrono::nanoseconds(period_); }
 
 private:
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     static constexpr std::int64_t sum(std::int64_t time, std::int64_t rest) noexcept {
         return rest < never - std::max<std::int64_t>(time, 0) ? time + rest : never;

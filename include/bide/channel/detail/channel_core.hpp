@@ -119,12 +119,12 @@ public:
     // with none, somebody has to queue first.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
-        return capacity() > small ? spin::yielding(try_again, yields)
-                                  : capacity() != 0 && spin::spin_once(try_again);
+        return capacity() > small_capacity ? spin::yielding(try_again, yields)
+                                           : capacity() != 0 && spin::spin_once(try_again);
     }
 
     // With little room each item is waited for, and soon there.
-    std::int64_t patience_ns() const noexcept { return capacity() > small ? 0 : 25'000; }
+    std::int64_t patience_ns() const noexcept { return capacity() > small_capacity ? 0 : 25'000; }
 
 private:
     using base::anybody;
@@ -136,7 +136,7 @@ private:
     using typename base::one;
     using typename base::outcomes;
 
-    static constexpr std::size_t small = 8;
+    static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
     // One attempt at the ring, for `most` items or, as often, one; says how many. Where it is that
@@ -193,7 +193,7 @@ attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most, std
         end(c, awaited, w);
     } else {
         sent = c.size();
-        auto slot = ring_.slots(c);
+        auto slot = ring_.cells(c);
         for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
             ::new (slot.place()) T(std::move(make()));
             if (!awaited) {
@@ -223,7 +223,7 @@ attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most, std::s
         end(c, awaited, w);
     } else {
         received = c.size();
-        auto slot = ring_.slots(c);
+        auto slot = ring_.cells(c);
         for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
             T& item = slot.item();
             put(item);

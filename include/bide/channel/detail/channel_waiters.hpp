@@ -116,7 +116,7 @@ template <class T, class Platform, class Stamp>
 BIDE_NOINLINE void basic_channel_waiters<T, Platform, Stamp>::end_awaited(const claim& c) noexcept {
     outcomes out;
     lock::acquire(lock_);
-    auto slot = ring_.slots(c);
+    auto slot = ring_.cells(c);
     for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
         slot.end();
     }

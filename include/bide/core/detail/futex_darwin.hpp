@@ -27,7 +27,7 @@ struct darwin_futex {
         auto* address = const_cast<void*>(static_cast<const void*>(&word));
         const auto value = static_cast<std::uint64_t>(expected);
         bool in_time = true;
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             ::os_sync_wait_on_address(address, value, sizeof(Word), OS_SYNC_WAIT_ON_ADDRESS_NONE);
         } else {
             using namespace std::chrono;

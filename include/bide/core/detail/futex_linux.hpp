@@ -48,10 +48,10 @@ private:
         timespec at{};
         at.tv_sec = static_cast<std::time_t>(until / 1'000'000'000);
         at.tv_nsec = static_cast<long>(until % 1'000'000'000);
-        const bool forever = until == std::numeric_limits<std::int64_t>::max();
+        const bool endless = until == (std::numeric_limits<std::int64_t>::max)();
         const auto failed =
             ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
-                      forever ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
+                      endless ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
         const bool in_time = !(failed != 0 && errno == ETIMEDOUT);
         errno = saved;
         return in_time;

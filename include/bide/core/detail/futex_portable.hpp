@@ -30,7 +30,7 @@ struct portable_futex {
         if (word.load(std::memory_order_acquire) != expected) {
             return true;
         }
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             b.changed.wait(lock);
             return true;
         }

@@ -55,7 +55,7 @@ struct windows_futex {
 private:
     // Returns the milliseconds that are left until `until`; INFINITE if it never comes.
     static DWORD rest_ms(std::int64_t until) noexcept {
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             return INFINITE;
         }
         using namespace std::chrono;

@@ -30,7 +30,7 @@ template <std::uint64_t Den> struct mixed_number {
     std::uint64_t rest;
 
     template <std::uint64_t By> constexpr mixed_number times() const noexcept {
-        constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+        constexpr std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)();
         mixed_number part{0, 0}; // rest * By / Den
         if constexpr (Den - 1 <= most / By) {
             part = {rest * By / Den, rest * By % Den};
@@ -62,13 +62,13 @@ template <class P>
 constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noexcept {
     using factors = ns_factors<P>;
     using limits = std::numeric_limits<std::int64_t>;
-    constexpr auto most = static_cast<std::uint64_t>(limits::max());
+    constexpr auto most = static_cast<std::uint64_t>((limits::max)());
     const mixed_number<factors::den> count{magnitude / factors::den, magnitude % factors::den};
     const auto ns = count.template times<factors::num>().template times<factors::ns>();
     if (negative) {
-        return ns.whole > most ? limits::min() : -static_cast<std::int64_t>(ns.whole);
+        return ns.whole > most ? (limits::min)() : -static_cast<std::int64_t>(ns.whole);
     }
-    return ns.whole >= most ? limits::max()
+    return ns.whole >= most ? (limits::max)()
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
@@ -80,14 +80,14 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
     const F ns = count * static_cast<F>(factors::num) * static_cast<F>(factors::ns) /
                  static_cast<F>(factors::den);
     if (ns >= end) {
-        return limits::max();
+        return (limits::max)();
     }
     if (!(ns >= -end)) {
-        return limits::min();
+        return (limits::min)();
     }
     const auto whole = static_cast<std::int64_t>(ns);
     const bool more = static_cast<F>(whole) < ns || (whole == 0 && count > F(0));
-    return more && whole != limits::max() ? whole + 1 : whole;
+    return more && whole != (limits::max)() ? whole + 1 : whole;
 }
 
 // Converts a duration. See deadline::saturated_ns().

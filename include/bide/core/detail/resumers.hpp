@@ -67,7 +67,7 @@ public:
     // An idle resumer ends after this time. One idle resumer always stays.
     static constexpr std::int64_t keep_alive_ns = 10'000'000'000;
 
-    static constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
 
     // Wakes `attention`, outside the lock, if start_needed() must be called.
     explicit constexpr basic_resumers(basic_timer_queue<Platform>& timers, waker attention) noexcept

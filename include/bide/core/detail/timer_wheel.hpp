@@ -39,7 +39,7 @@ struct wheel_node : wheel_link {
 
 class timer_wheel {
 public:
-    static constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
 
     // Inserts `n`.
     // Requires: `n` is in no wheel; n.at is set.

@@ -85,7 +85,7 @@ private:
     }
 
     typename Platform::template atomic<std::uint64_t> failed_at_{
-        std::numeric_limits<std::uint64_t>::max()};
+        (std::numeric_limits<std::uint64_t>::max)()};
     typename Platform::template atomic<bool> stopped_{false};
     const std::stop_token& stop_;
     fork_progress* const progress_;

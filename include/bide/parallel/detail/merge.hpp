@@ -48,7 +48,7 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     for (;;) {
         const auto n = rest.left_end - rest.left;
         const auto others = rest.right_end - rest.right;
-        auto steps = std::min(n, others) / 2;
+        auto steps = (std::min)(n, others) / 2;
         if (steps < block) {
             return;
         }
@@ -103,7 +103,7 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
             rest.to = std::copy_n(rest.right, block, rest.to);
             rest.right += block;
         } else {
-            for (auto i = std::min({n, others, block}); i != 0; --i) {
+            for (auto i = (std::min)({n, others, block}); i != 0; --i) {
                 detail::merge_first(rest.left, rest.right, rest.to, less);
             }
         }

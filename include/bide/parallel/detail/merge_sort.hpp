@@ -77,7 +77,7 @@ private:
     static constexpr bool is_overaligned = alignof(value) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
     static void* allocate(std::size_t n) noexcept {
-        if (n > std::numeric_limits<std::size_t>::max() / sizeof(value)) {
+        if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(value)) {
             return nullptr;
         }
         const std::size_t bytes = n * sizeof(value);
@@ -126,7 +126,7 @@ public:
     }
 
 private:
-    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 16;
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = sort_fork_size;
 
     void bring_home() {
@@ -204,7 +204,7 @@ private:
         if (leaves_out(first)) {
             return;
         }
-        if (last - first <= small) {
+        if (last - first <= small_size) {
             at(home, [&](auto from) { sort_small(from + first, from + last); });
             if (home != target) {
                 elements.finish();

@@ -34,7 +34,7 @@ public:
         right_.base = last_;
         while (first_ != last_) {
             look();
-            const std::size_t pairs = std::min(left_.size, right_.size);
+            const std::size_t pairs = (std::min)(left_.size, right_.size);
             swap_pairs(pairs);
             left_.drop(pairs, first_);
             right_.drop(pairs, last_);

@@ -42,7 +42,7 @@ public:
 private:
     // Smaller parts are not divided; medians of more elements from here on; both parts at least so
     // large, or else it is not worth a fork.
-    static constexpr difference small = sorts_branchless<It> ? small_sort_size : 24;
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference many = 128;
     static constexpr difference fork_size = sort_fork_size;
 
@@ -50,7 +50,7 @@ private:
     void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;
-            if (size <= small) {
+            if (size <= small_size) {
                 return sort_small(begin, end);
             }
             choose_pivot(begin, end);
@@ -61,7 +61,7 @@ private:
             const division<It> parts = detail::partition_less(begin, end, less_);
             const It pivot = parts.middle;
             const It right = pivot + 1;
-            const difference smaller = std::min(pivot - begin, end - right);
+            const difference smaller = (std::min)(pivot - begin, end - right);
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
                     return detail::heap_sort(begin, end, less_);
@@ -116,7 +116,7 @@ private:
     // Other elements come where the next pivots are chosen from.
     void stir(It begin, It end) {
         const difference size = end - begin;
-        if (size <= small) {
+        if (size <= small_size) {
             return;
         }
         const difference quarter = size / 4;

@@ -33,7 +33,7 @@ inline unsigned processors_of_cpu_max(const char* path) noexcept {
     const bool limited = std::fscanf(file, "%lld %lld", &quota, &period) == 2;
     std::fclose(file);
     return limited && quota > 0 && period > 0
-               ? static_cast<unsigned>(std::min((quota + period - 1) / period, 1'000'000LL))
+               ? static_cast<unsigned>((std::min)((quota + period - 1) / period, 1'000'000LL))
                : 0;
 }
 
@@ -58,7 +58,7 @@ inline unsigned processors_of_cgroup() noexcept {
         char max[sizeof path + 16];
         std::snprintf(max, sizeof max, "%s/cpu.max", path);
         if (const unsigned n = processors_of_cpu_max(max); n != 0) {
-            least = least == 0 ? n : std::min(least, n);
+            least = least == 0 ? n : (std::min)(least, n);
         }
         char* const last = std::strrchr(path, '/');
         if (last < path + root) {
@@ -123,10 +123,10 @@ private:
 
 inline unsigned cpu_count() noexcept {
     const unsigned allowed = cpu_mask().count();
-    unsigned count = allowed != 0 ? allowed : std::max(1U, std::thread::hardware_concurrency());
+    unsigned count = allowed != 0 ? allowed : (std::max)(1U, std::thread::hardware_concurrency());
 #if defined(__linux__)
     if (const unsigned quota = processors_of_cgroup(); quota != 0) {
-        count = std::min(count, quota);
+        count = (std::min)(count, quota);
     }
 #endif
     return count;

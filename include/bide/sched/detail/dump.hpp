@@ -94,10 +94,10 @@ inline void dump_worker(const scheduler_core::worker& w, std::FILE* to) noexcept
 inline void dump(scheduler_core& core, std::FILE* to) {
     const auto& pool = core.pool();
     const auto& blocking = core.threads().blocking();
-    std::int64_t next = std::numeric_limits<std::int64_t>::max();
+    std::int64_t next = (std::numeric_limits<std::int64_t>::max)();
     std::uint64_t ended = core.outside().ended;
     for (const auto& w : pool.workers()) {
-        next = std::min(next, w.timers.next_ns());
+        next = (std::min)(next, w.timers.next_ns());
         ended += w.completed.read();
     }
     std::uint64_t spawned = core.outside().spawned; // read second: what has ended is among them
@@ -116,8 +116,8 @@ inline void dump(scheduler_core& core, std::FILE* to) {
                  pool.idle().sleepers(), pool.idle().searching());
     std::fprintf(to, "threads for what blocks: %u, idle %u; queued for them %zu\n",
                  blocking.threads(), blocking.idle(), blocking.queued());
-    if (next != std::numeric_limits<std::int64_t>::max()) {
-        const auto rest = std::max(next - native_platform::now(), std::int64_t{0});
+    if (next != (std::numeric_limits<std::int64_t>::max)()) {
+        const auto rest = (std::max)(next - native_platform::now(), std::int64_t{0});
         std::fprintf(to, "next timer: in %.3f ms or later\n", static_cast<double>(rest) / 1e6);
     }
     dump_waiting(core, to);

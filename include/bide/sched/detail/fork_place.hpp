@@ -93,7 +93,7 @@ public:
 
 private:
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
-    static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
 
     typename Platform::template atomic<std::int64_t> average_ns_{unknown};
 };

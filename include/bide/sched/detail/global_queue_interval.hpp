@@ -22,7 +22,7 @@ public:
 
     // It looks up now.
     void restart(std::int64_t now) noexcept {
-        const std::int64_t each = (now - since_) / std::max(polls_, 1U);
+        const std::int64_t each = (now - since_) / (std::max)(polls_, 1U);
         average_ns_ += (std::clamp<std::int64_t>(each, 1, longest_ns) - average_ns_) / 10;
         interval_ =
             static_cast<unsigned>(std::clamp<std::int64_t>(target_ns / average_ns_, 8, 128));

@@ -33,7 +33,7 @@ public:
     basic_maintenance(basic_work_queues<Platform>& queues, driver* io, trace_sink* trace,
                       std::int64_t longest_nap_ns) noexcept
         : queues_(queues), trace_(trace),
-          longest_nap_ns_(std::min(longest_nap_ns, std::int64_t{1'000'000'000})), seat_(io) {}
+          longest_nap_ns_((std::min)(longest_nap_ns, std::int64_t{1'000'000'000})), seat_(io) {}
     basic_maintenance(const basic_maintenance&) = delete;
     basic_maintenance& operator=(const basic_maintenance&) = delete;
 
@@ -51,7 +51,7 @@ public:
     unsigned fire_timers(worker& w, std::int64_t now) noexcept;
 
     // An idle one, before the first of its sleeps.
-    void begin_naps(worker& w) noexcept { w.nap_ns = std::min(first_nap_ns, longest_nap_ns_); }
+    void begin_naps(worker& w) noexcept { w.nap_ns = (std::min)(first_nap_ns, longest_nap_ns_); }
 
     // Sleeps until it is woken (true), or it has to look.
     bool sleep(worker& w, bool watches) noexcept;
@@ -102,7 +102,7 @@ unsigned basic_maintenance<Platform>::fire_timers(worker& w, std::int64_t now) n
 template <class Platform> std::int64_t basic_maintenance<Platform>::next_timer() const noexcept {
     std::int64_t next = never;
     for (const worker& other : queues_.workers()) {
-        next = std::min(next, other.timers.next_ns());
+        next = (std::min)(next, other.timers.next_ns());
     }
     return next;
 }
@@ -114,9 +114,9 @@ bool basic_maintenance<Platform>::sleep(worker& w, bool watches) noexcept {
     if (watches) {
         queues_.note_progress();
         until = Platform::now() + w.nap_ns;
-        w.nap_ns = std::min(2 * w.nap_ns, longest_nap_ns_);
+        w.nap_ns = (std::min)(2 * w.nap_ns, longest_nap_ns_);
     }
-    until = std::min(until, w.keeps);
+    until = (std::min)(until, w.keeps);
     driver* const io = seat_.enter();
     w.parked.add(1);
     const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();

@@ -114,7 +114,7 @@ inline scheduler_core::scheduler_core(scheduler& whose, scheduler_options&& want
       pool_(*this,
             {wanted.num_workers != 0 ? wanted.num_workers : cpu_count(), wanted.enable_stealing,
              wanted.io,
-             deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
+             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
       threads_(whose, pool_, wanted),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {

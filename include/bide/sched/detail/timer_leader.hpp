@@ -19,7 +19,7 @@ namespace detail {
 
 template <class Platform> class basic_timer_leader {
 public:
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     // Nobody sleeps until `t` or less. For who has made a timer for then visible.
     bool misses(std::int64_t t) const noexcept {

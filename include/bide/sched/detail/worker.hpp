@@ -52,7 +52,7 @@ template <class Platform> struct basic_posted_fork : runnable {
 template <class Platform>
 struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform> {
     using counter = basic_counter<Platform>;
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     basic_worker(basic_pool<Platform>& whose, unsigned number) noexcept
         : pool(whose), index(number), random(number * 0x9e3779b97f4a7c15U + 1),
