@@ -9,7 +9,7 @@
 
 namespace {
 
-struct parcel { // the payload of a wait for a `delivery`
+struct parcel { // what a wait for a `delivery` carries
     std::unique_ptr<int> inside;
 };
 struct delivery {};
@@ -54,13 +54,13 @@ static_assert(
 static_assert(std::is_empty_v<bide::wait_payload_t<plain>>);
 static_assert(std::is_same_v<bide::wait_payload_t<carrying>, parcel>);
 
-TEST_CASE("wait_ops: each outcome except granted has its errc") {
+TEST_CASE("wait_ops: each fate but granted has its errc") {
     CHECK(bide::errc_of(bide::wait_status::closed) == bide::errc::closed);
     CHECK(bide::errc_of(bide::wait_status::stopped) == bide::errc::stopped);
     CHECK(bide::errc_of(bide::wait_status::timed_out) == bide::errc::timeout);
 }
 
-TEST_CASE("wait_ops: carry() stores the address of a payload, and does nothing without one") {
+TEST_CASE("wait_ops: a target carries a cargo where there is one, and is the same otherwise") {
     int queue = 0;
     int owner = 0;
     bide::wait_target target{&queue, &owner, 3};
@@ -76,7 +76,8 @@ TEST_CASE("wait_ops: carry() stores the address of a payload, and does nothing w
     CHECK(target.amount == 3);
 }
 
-TEST_CASE("wait_ops: an outcome that is not collected is given back, by collect() by default") {
+TEST_CASE(
+    "wait_ops: what nobody collects is given back, by collecting where there is no other way") {
     const bide::wait_target target{nullptr, nullptr, 7};
     collected = returned = 0;
     CHECK(collecting.collect(target, bide::wait_status::granted).value() == 7);
@@ -89,7 +90,7 @@ TEST_CASE("wait_ops: an outcome that is not collected is given back, by collect(
     CHECK(returned == 1);
 }
 
-TEST_CASE("wait_ops: a wait that has not begun moves together with its payload") {
+TEST_CASE("wait_ops: a wait that has not begun takes its cargo along") {
     static constexpr bide::wait_ops<carrying, platform> ops{
         tries, enqueues, cancels,
         [](const bide::wait_target&, bide::wait_status) -> carrying { return delivery(); }};
