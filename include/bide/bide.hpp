@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_BIDE_HPP
 #define BIDE_BIDE_HPP
 
-// Everything but durable/ and interop/.
+/// \file
+/// Includes the whole library except durable/.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -24,6 +26,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>

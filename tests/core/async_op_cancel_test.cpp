@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-// How a coroutine's wait ends early: by a stop, by a time-out.
+// A stop or a time-out ends a coroutine's wait early.
 
 using namespace std::chrono_literals;
 using bide::deadline;
@@ -28,7 +28,7 @@ namespace {
 
 std::thread::id here() { return std::this_thread::get_id(); }
 
-// Ends when its outcome is there, and the thread that made it has left the coroutine.
+// Returns when the coroutine has its outcome and the resumer has left it.
 void settle(const outcome& out) {
     REQUIRE(test::eventually([&] { return out.done.load(); }));
     test::service_thread();
@@ -38,7 +38,7 @@ void settle(const outcome& out) {
 
 // ---- stops
 
-TEST_CASE("async_op: what is ready is done, stop requested, deadline past or not") {
+TEST_CASE("async_op: a ready operation completes in spite of a stop or a past deadline") {
     tokens t(1);
     std::stop_source stop;
     stop.request_stop();
@@ -49,7 +49,7 @@ TEST_CASE("async_op: what is ready is done, stop requested, deadline past or not
     CHECK(out.is_granted());
 }
 
-TEST_CASE("async_op: a stop that was requested before ends the wait at once, here") {
+TEST_CASE("async_op: a stop that was requested before ends the wait on the same thread") {
     tokens t(0);
     std::stop_source stop;
     stop.request_stop();
@@ -62,7 +62,7 @@ TEST_CASE("async_op: a stop that was requested before ends the wait at once, her
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: a stop inside await_suspend, before it is queued, ends the wait") {
+TEST_CASE("async_op: a stop in await_suspend, before the wait is queued, ends the wait") {
     tokens t(0);
     std::stop_source stop;
     outcome out;
@@ -75,7 +75,7 @@ TEST_CASE("async_op: a stop inside await_suspend, before it is queued, ends the 
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: a stop ends the wait on a resumer, never where it is requested") {
+TEST_CASE("async_op: a stop resumes the coroutine on a resumer, not on the requester's thread") {
     tokens t(0);
     std::stop_source stop;
     outcome out;
@@ -90,7 +90,7 @@ TEST_CASE("async_op: a stop ends the wait on a resumer, never where it is reques
     CHECK(out.on != here());
 }
 
-TEST_CASE("async_op: where there is an executor, a stop ends the wait there") {
+TEST_CASE("async_op: with an executor, a stop resumes the coroutine on it") {
     tokens t(0);
     manual_executor e;
     std::stop_source stop;
@@ -104,7 +104,7 @@ TEST_CASE("async_op: where there is an executor, a stop ends the wait there") {
     CHECK(out.is(errc::stopped));
 }
 
-TEST_CASE("async_op: a stop after the grant changes nothing, before and after it goes on") {
+TEST_CASE("async_op: a stop after the grant changes nothing, before and after the resumption") {
     tokens t(0);
     manual_executor e;
     std::stop_source stop;
@@ -119,7 +119,7 @@ TEST_CASE("async_op: a stop after the grant changes nothing, before and after it
     CHECK(e.size() == 0);
 }
 
-TEST_CASE("async_op: a stop finds nothing of a coroutine that has gone") {
+TEST_CASE("async_op: a stop does not access a destroyed coroutine") {
     tokens t(1);
     std::stop_source stop;
     {
@@ -193,7 +193,7 @@ held take_limited(tokens& t, std::stop_token a, std::stop_token b, manual_execut
 
 } // namespace
 
-TEST_CASE("async_op: of two stop tokens either one ends the wait") {
+TEST_CASE("async_op: each of two stop tokens ends the wait") {
     for (const int requested : {0, 1}) {
         tokens t(0);
         std::stop_source stops[2];
@@ -206,7 +206,7 @@ TEST_CASE("async_op: of two stop tokens either one ends the wait") {
         settle(out);
         CHECK(out.is(errc::stopped));
         CHECK(out.on_resumer);
-        stops[1 - requested].request_stop(); // finds nothing
+        stops[1 - requested].request_stop(); // has no effect
 
         outcome also;
         manual_executor e;
@@ -221,7 +221,7 @@ TEST_CASE("async_op: of two stop tokens either one ends the wait") {
     }
 }
 
-TEST_CASE("async_op: of two stop tokens one, both or none may be requested before or possible") {
+TEST_CASE("async_op: two stop tokens in every combination of possible and requested") {
     std::stop_source requested;
     requested.request_stop();
     std::stop_source later;
@@ -278,7 +278,7 @@ TEST_CASE("async_op: two stop tokens of one source end the wait once") {
     given.start();
     t.give();
     CHECK(granted.is_granted());
-    REQUIRE(t.try_take()); // it has given it back
+    REQUIRE(t.try_take()); // the coroutine has given the token back
     held waits = take_either(t, stop.get_token(), stop.get_token(), ended);
     waits.start();
     CHECK(t.waiters() == 1);
@@ -288,7 +288,7 @@ TEST_CASE("async_op: two stop tokens of one source end the wait once") {
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: two stop tokens that are requested on two threads end the wait once") {
+TEST_CASE("async_op: two stop tokens, requested on two threads, end the wait once") {
     const test::watchdog guard;
     for (int round = 0; round < 200; ++round) {
         tokens t(0);
@@ -305,7 +305,7 @@ TEST_CASE("async_op: two stop tokens that are requested on two threads end the w
 
 // ---- time-outs
 
-TEST_CASE("async_op: no time, or less, is one attempt, made here") {
+TEST_CASE("async_op: a zero or negative time is one attempt on the same thread") {
     for (const deadline end : {deadline::poll(), deadline::after(0s), deadline::after(-1h),
                                deadline::at(std::chrono::system_clock::now() - 1h)}) {
         tokens t(0);
@@ -331,7 +331,7 @@ template <class Time> held take_until(tokens& t, Time end, outcome& out) {
 
 } // namespace
 
-TEST_CASE("async_op: a time-out ends the wait on a resumer, not before its time") {
+TEST_CASE("async_op: a time-out resumes the coroutine on a resumer, not before its time") {
     tokens t(0);
     outcome out;
     held h = take_for(t, 2ms, out);
@@ -344,7 +344,7 @@ TEST_CASE("async_op: a time-out ends the wait on a resumer, not before its time"
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: deadlines are kept on their own clocks") {
+TEST_CASE("async_op: a deadline is kept on its own clock") {
     struct tag {};
     using clock = test::fake_clock<tag>;
     tokens t(0);
@@ -393,7 +393,7 @@ held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrie
 
 } // namespace
 
-TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out holds up no other") {
+TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays no other") {
     const test::watchdog guard;
     tokens t(0);
     test::barrier barriers[2];
@@ -424,7 +424,7 @@ TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out holds up
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: huge times wait, and a grant ends them") {
+TEST_CASE("async_op: a wait with a huge time ends by a grant") {
     tokens t(0);
     outcome outs[3];
     held a = take_for(t, std::chrono::hours::max(), outs[0]);
@@ -440,7 +440,7 @@ TEST_CASE("async_op: huge times wait, and a grant ends them") {
     }
 }
 
-TEST_CASE("async_op: where there is an executor, a time-out ends the wait there") {
+TEST_CASE("async_op: with an executor, a time-out resumes the coroutine on it") {
     struct tag {};
     using clock = test::fake_clock<tag>;
     tokens t(0);
@@ -471,7 +471,7 @@ TEST_CASE("async_op: a time-out after the grant changes nothing, and accesses no
         tokens other(0);
         held timed = take(other, later, deadline::after(3ms));
         timed.start();
-        settle(later); // the first one's time is past
+        settle(later); // the time of the first has passed
         e.run_all();
         CHECK(out.done);
     }
@@ -479,7 +479,7 @@ TEST_CASE("async_op: a time-out after the grant changes nothing, and accesses no
     CHECK(e.size() == 0);
 }
 
-TEST_CASE("async_op: of a stop and a time-out the first one tells why") {
+TEST_CASE("async_op: the first of a stop and a time-out decides the outcome") {
     tokens t(0);
     std::stop_source stop;
     outcome stopped;

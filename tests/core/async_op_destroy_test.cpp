@@ -14,7 +14,7 @@
 #include <optional>
 #include <stop_token>
 
-// Coroutines that are destroyed while they wait, and all that ends a wait at once.
+// Coroutines that are destroyed while they wait, and grants, stops and time-outs that race.
 
 using namespace std::chrono_literals;
 using bide::deadline;
@@ -25,7 +25,7 @@ using test::take;
 using test::take_on;
 using test::tokens;
 
-TEST_CASE("async_op: a coroutine that is destroyed while it waits waits no longer") {
+TEST_CASE("async_op: a coroutine that is destroyed while it waits leaves the queue") {
     tokens t(0);
     std::stop_source stop;
     outcome outs[3];
@@ -46,7 +46,7 @@ TEST_CASE("async_op: a coroutine that is destroyed while it waits waits no longe
     CHECK_FALSE(outs[1].done);
 }
 
-TEST_CASE("async_op: destroyed with a grant that it had not seen, it gives that back") {
+TEST_CASE("async_op: a coroutine that is destroyed with an unseen grant gives it back") {
     tokens t(0);
     manual_executor e;
     outcome dropped;
@@ -61,7 +61,7 @@ TEST_CASE("async_op: destroyed with a grant that it had not seen, it gives that 
     e.drop_all();
     h.destroy();
     CHECK_FALSE(dropped.done);
-    CHECK(next.is_granted()); // it went to the next
+    CHECK(next.is_granted()); // the next waiter got it
     CHECK(t.available() == 1);
 }
 
@@ -75,7 +75,7 @@ held take_and_destroy(tokens& t, std::optional<held>& victim, bool& ran) {
 
 } // namespace
 
-TEST_CASE("async_op: one that is to go on after another may be destroyed by that") {
+TEST_CASE("async_op: a coroutine may destroy the one that is to resume after it") {
     tokens t(0);
     bool ran = false;
     outcome out;
@@ -94,7 +94,7 @@ TEST_CASE("async_op: one that is to go on after another may be destroyed by that
     CHECK(t.available() == 3);
 }
 
-TEST_CASE("async_op: a coroutine may destroy its waiting self's neighbours") {
+TEST_CASE("async_op: a coroutine may destroy coroutines that wait before and after it") {
     tokens t(0);
     tokens other(0);
     bool ran = false;
@@ -113,7 +113,7 @@ TEST_CASE("async_op: a coroutine may destroy its waiting self's neighbours") {
 
 namespace {
 
-// Runs what is posted at once.
+// Runs each runnable inside post().
 struct inline_executor {
     void post(bide::waker w) noexcept { w.wake(); }
 };
@@ -136,7 +136,7 @@ held take_on_and_stop(inline_executor& e, tokens& t, std::stop_source& stop) {
 
 } // namespace
 
-TEST_CASE("async_op: one that goes on inside the release may destroy another of that release") {
+TEST_CASE("async_op: a coroutine that resumes in a release may destroy another of that release") {
     const test::watchdog guard;
     tokens t(0);
     inline_executor here;
@@ -159,14 +159,14 @@ TEST_CASE("async_op: one that goes on inside the release may destroy another of 
     killer.start();
     victim->start();
     survivor.start();
-    t.give(2); // the survivor gets what the victim had
+    t.give(2); // the survivor gets the token of the destroyed one
     CHECK(ran);
     CHECK_FALSE(out.done);
     CHECK(last.is_granted());
     CHECK(t.available() == 2);
 }
 
-TEST_CASE("async_op: what a stop resumes may destroy what the release around it was to resume") {
+TEST_CASE("async_op: a coroutine resumed by a stop may destroy one of the surrounding release") {
     const test::watchdog guard;
     tokens t(0);
     tokens never(0);
@@ -188,7 +188,7 @@ TEST_CASE("async_op: what a stop resumes may destroy what the release around it 
     CHECK(t.available() == 2);
 }
 
-TEST_CASE("async_op: destroying what a release has granted does not get slower with their number") {
+TEST_CASE("async_op: to destroy a granted coroutine takes constant time") {
     const test::watchdog guard;
     constexpr std::size_t many = 100'000;
     tokens t(0);
@@ -250,7 +250,7 @@ TEMPLATE_TEST_CASE("async_op: grants, stops and time-outs that race end each wai
             }
         });
         REQUIRE(test::eventually([&] { return granted + failed == waits; }));
-        test::service_thread<TestType>(); // the last of them has given its token back
+        test::service_thread<TestType>(); // the last coroutine has given its token back
         CHECK(t.waiters() == 0);
         CHECK(t.available() == given);
     }

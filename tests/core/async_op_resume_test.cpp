@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-// Where a coroutine goes on when its wait is over.
+// Where a coroutine resumes after its wait.
 
 using namespace std::chrono_literals;
 using test::held;
@@ -30,7 +30,7 @@ std::thread::id here() { return std::this_thread::get_id(); }
 
 } // namespace
 
-TEST_CASE("async_op: without any executor it goes on where it is released, before that returns") {
+TEST_CASE("async_op: without an executor it resumes in the release") {
     tokens t(0);
     outcome out;
     held h = take(t, out);
@@ -50,7 +50,7 @@ TEST_CASE("async_op: without any executor it goes on where it is released, befor
 
 namespace {
 
-// Blocks its thread until it gets a token of another place.
+// Blocks its thread until it gets a token of another primitive.
 held take_and_block(tokens& t, tokens& until, outcome& out) {
     const auto token = co_await t.async_take().as_result();
     const bide::wait_status what = until.take_until(bide::deadline::never());
@@ -65,7 +65,7 @@ held take_and_give(tokens& t, tokens& to, outcome& out) {
 
 } // namespace
 
-TEST_CASE("async_op: released together, one that blocks its thread does not hold up the next") {
+TEST_CASE("async_op: of two released together, one that blocks does not delay the next") {
     const test::watchdog guard;
     tokens t(0);
     tokens until(0);
@@ -98,7 +98,7 @@ held take_and_keep(tokens& t, std::vector<int>& order, int number) {
 
 } // namespace
 
-TEST_CASE("async_op: several go on in the order in which they came") {
+TEST_CASE("async_op: waiters resume in the order of their waits") {
     tokens t(0);
     std::vector<int> order;
     std::vector<held> all;
@@ -112,7 +112,7 @@ TEST_CASE("async_op: several go on in the order in which they came") {
     CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("async_op: the promise's executor, by reference or by pointer, runs it") {
+TEST_CASE("async_op: the promise's executor, by reference or by pointer, resumes it") {
     tokens t(0);
     manual_executor e;
     outcome by_reference;
@@ -153,7 +153,7 @@ test::held_on<manual_executor> take_there(manual_executor&, manual_executor& the
 
 } // namespace
 
-TEST_CASE("async_op: resume_on comes before the promise's executor, wherever it is written") {
+TEST_CASE("async_op: resume_on overrides the promise's executor, in every position") {
     for (const bool late : {false, true}) {
         tokens t(0);
         manual_executor own;
@@ -168,7 +168,7 @@ TEST_CASE("async_op: resume_on comes before the promise's executor, wherever it 
     }
 }
 
-TEST_CASE("async_op: on an executor's worker a coroutine without executor returns to it") {
+TEST_CASE("async_op: a coroutine that waits on a worker resumes on that worker's executor") {
     tokens t(0);
     manual_executor worker;
     outcome out;
@@ -183,7 +183,7 @@ TEST_CASE("async_op: on an executor's worker a coroutine without executor return
     CHECK(out.is_granted());
 }
 
-TEST_CASE("async_op: an executor's thread runs what another thread releases") {
+TEST_CASE("async_op: the executor resumes a coroutine that another thread released") {
     tokens t(0);
     outcome out;
     std::optional<test::thread_executor> e(std::in_place);
@@ -191,7 +191,7 @@ TEST_CASE("async_op: an executor's thread runs what another thread releases") {
     auto h = take_on(*e, t, out);
     h.start();
     t.give();
-    e.reset(); // at its end it has run what was posted
+    e.reset(); // it runs all posted runnables before it ends
     CHECK(out.is_granted());
     CHECK(out.on == expected);
 }
@@ -205,7 +205,7 @@ bide::task<std::thread::id> take_in_task(tokens& t) {
 
 } // namespace
 
-TEST_CASE("async_op: a task under sync_wait goes on on the thread that waits") {
+TEST_CASE("async_op: a task under sync_wait resumes on the thread that waits") {
     const test::watchdog guard;
     tokens t(0);
     test::team releaser(1, [&](int) {
@@ -238,7 +238,7 @@ held take_erased(tokens& t, bool& done) {
 
 } // namespace
 
-TEST_CASE("async_op: the type of the awaiting promise need not be known") {
+TEST_CASE("async_op: it may be awaited through a coroutine_handle<>") {
     tokens t(0);
     bool done = false;
     held h = take_erased(t, done);
@@ -271,7 +271,7 @@ held link(chain& c, std::size_t i) {
 
 } // namespace
 
-TEST_CASE("async_op: a hundred thousand coroutines, each released by the last, need no stack") {
+TEST_CASE("async_op: a chain of 100,000 releases runs on a bounded stack") {
     constexpr std::size_t length = 100'000;
     chain c;
     std::vector<held> all;

@@ -16,8 +16,8 @@
 #include <type_traits>
 #include <utility>
 
-// What it answers. See async_op_resume_test.cpp for where a coroutine goes on, and
-// async_op_cancel_test.cpp and async_op_destroy_test.cpp for how its wait ends early.
+// The results of an operation. async_op_resume_test.cpp tests where a coroutine resumes.
+// async_op_cancel_test.cpp and async_op_destroy_test.cpp test how its wait ends early.
 
 using namespace std::chrono_literals;
 using bide::deadline;
@@ -29,7 +29,7 @@ using test::take;
 using test::take_on;
 using test::tokens;
 
-TEST_CASE("async_op: options fold their errors into the result") {
+TEST_CASE("async_op: options add their errors to the result") {
     struct refused {
         errc code;
     };
@@ -51,7 +51,7 @@ TEST_CASE("async_op: options fold their errors into the result") {
                                   bide::async_op<bide::result<token>, 2>>);
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().as_case()),
                                   decltype(std::declval<stopped>().with_stop({}).as_case())>);
-    STATIC_REQUIRE(sizeof(widened) < sizeof(stopped)); // no room for tokens that are not there
+    STATIC_REQUIRE(sizeof(widened) < sizeof(stopped)); // no space for absent tokens
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<plain>().with_timeout(1s)), widened>);
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<widened>().with_timeout(1s)), widened>);
     STATIC_REQUIRE(std::is_same_v<decltype(std::declval<folded>().as_result()), folded>);
@@ -62,7 +62,7 @@ TEST_CASE("async_op: options fold their errors into the result") {
     STATIC_REQUIRE(std::is_nothrow_move_constructible_v<plain>);
 }
 
-TEST_CASE("async_op: it is lazy: nothing happens before co_await") {
+TEST_CASE("async_op: it does nothing before co_await") {
     tokens t(1);
     {
         auto op = t.async_take();
@@ -73,7 +73,7 @@ TEST_CASE("async_op: it is lazy: nothing happens before co_await") {
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: what can complete at once does not suspend") {
+TEST_CASE("async_op: an operation that can complete immediately does not suspend") {
     tokens t(1);
     outcome out;
     held h = take(t, out);
@@ -117,7 +117,7 @@ TEST_CASE("async_op: without options an error is thrown, and success is the valu
     t.close();
     CHECK(fails.done());
     CHECK(said == "one two one closed");
-    CHECK(t.available() == 1); // the first one went back
+    CHECK(t.available() == 1); // the first token was given back
 }
 
 TEST_CASE("async_op: as_result gives the error instead, to a waiter and to a late caller") {
@@ -140,7 +140,7 @@ struct refusal {
     std::unique_ptr<int> value;
 };
 
-// Something that is to be got rid of when there is a token, and comes back otherwise.
+// An item that is consumed if there is a token, and returned otherwise.
 struct offer {
     using answer = bide::result<void, refusal>;
     tokens& where;
@@ -182,7 +182,7 @@ held place(offer& o, std::stop_token stop, errc& why, std::unique_ptr<int>& back
 
 } // namespace
 
-TEST_CASE("async_op: an error type of the primitive's own gets the code, and keeps the value") {
+TEST_CASE("async_op: a primitive's own error type gets the code and keeps the value") {
     tokens t(0);
     offer o{t, std::make_unique<int>(5)};
     std::stop_source stop;
@@ -266,7 +266,7 @@ test::detached run(tokens& t, std::string& said) {
     }
 }
 
-// Passes on what is awaited: as it is, or by value.
+// Passes the awaited object on: by reference or by value.
 template <bool ByValue> struct transforming : test::nowhere {
     template <class Awaitable> auto await_transform(Awaitable&& a) noexcept {
         if constexpr (ByValue) {
@@ -277,7 +277,7 @@ template <bool ByValue> struct transforming : test::nowhere {
     }
 
 private:
-    // Awaits by a handle of no type, as an adapter of awaiters may.
+    // Awaits through a coroutine_handle<>, as an adapter of awaiters may.
     template <class Awaitable> class passes {
     public:
         explicit passes(Awaitable&& a) noexcept
@@ -297,7 +297,7 @@ test::basic_held<transforming<ByValue>> take_transformed(tokens& t, std::stop_to
     out.note(token);
 }
 
-// A generator that may wait between its values.
+// A generator that may wait between two values.
 class numbers {
 public:
     struct promise_type {
@@ -340,7 +340,7 @@ numbers number_tokens(tokens& t) {
 
 } // namespace
 
-TEST_CASE("async_op: a lazy task of another library awaits it, and gets what it throws") {
+TEST_CASE("async_op: a lazy task of another library awaits it and gets its exception") {
     tokens t(1);
     std::string ready;
     run(t, ready);
@@ -356,8 +356,8 @@ TEST_CASE("async_op: a lazy task of another library awaits it, and gets what it 
     CHECK(closed == "closed");
 }
 
-TEMPLATE_TEST_CASE("async_op: a promise whose await_transform passes it on awaits it", "",
-                   std::true_type, std::false_type) {
+TEMPLATE_TEST_CASE("async_op: a promise may pass it on in await_transform", "", std::true_type,
+                   std::false_type) {
     tokens t(0);
     std::stop_source stop;
     outcome granted;
@@ -366,7 +366,7 @@ TEMPLATE_TEST_CASE("async_op: a promise whose await_transform passes it on await
     a.start();
     t.give();
     CHECK(granted.is_granted());
-    REQUIRE(t.try_take()); // it has given it back
+    REQUIRE(t.try_take()); // the coroutine has given the token back
     auto b = take_transformed<TestType::value>(t, stop.get_token(), stopped);
     b.start();
     CHECK(t.waiters() == 1);
@@ -376,12 +376,12 @@ TEMPLATE_TEST_CASE("async_op: a promise whose await_transform passes it on await
     CHECK(stopped.is(errc::stopped));
 }
 
-TEST_CASE("async_op: a generator may wait between its values") {
+TEST_CASE("async_op: a generator may wait between two values") {
     tokens t(1);
     numbers n = number_tokens(t);
     n.next();
     CHECK(n.last() == 1);
-    n.next(); // it waits
+    n.next(); // the generator waits
     CHECK(n.last() == 1);
     t.give();
     CHECK(n.last() == 2);
@@ -393,7 +393,7 @@ TEST_CASE("async_op: a generator may wait between its values") {
     CHECK(t.waiters() == 0);
 }
 
-TEST_CASE("async_op: neither waiting nor being released allocates") {
+TEST_CASE("async_op: neither a wait nor a release allocates") {
     const test::watchdog guard;
     tokens t(0);
     manual_executor e;
@@ -415,7 +415,7 @@ TEST_CASE("async_op: neither waiting nor being released allocates") {
     t.give(2);
     e.run_all();
     const std::size_t allocated = test::allocations() - before;
-    test::service_thread(); // it has left the late one
+    test::service_thread(); // the service has left the coroutine that timed out
     CHECK(outs[0].is_granted());
     CHECK(outs[1].is_granted());
     CHECK(outs[2].is_granted());

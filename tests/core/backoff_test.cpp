@@ -11,7 +11,7 @@
 
 namespace {
 
-// Notes what a waiter does, in the order it does it.
+// Records the acts of a waiter in order.
 enum class act { pause, yield, sleep };
 
 template <bool Model> struct noting : test::native {
@@ -29,7 +29,7 @@ template <bool Model> struct noting : test::native {
     }
 };
 
-// The acts of the n-th call, from 1.
+// Returns the acts of call n, counted from 1.
 template <class Platform> std::vector<act> act_of(bide::basic_backoff<Platform>& again) {
     Platform::acts.clear();
     again();
@@ -38,7 +38,7 @@ template <class Platform> std::vector<act> act_of(bide::basic_backoff<Platform>&
 
 } // namespace
 
-TEST_CASE("backoff: it pauses longer and longer, then yields, then sleeps for moments") {
+TEST_CASE("backoff: it pauses longer and longer, then yields, then sleeps for 50 us") {
     using platform = noting<false>;
     bide::basic_backoff<platform> again;
     std::vector<act> acts = act_of(again);
@@ -63,14 +63,14 @@ TEST_CASE("backoff: it pauses longer and longer, then yields, then sleeps for mo
     CHECK(act_of(fresh) == std::vector<act>{act::pause});
 }
 
-TEST_CASE("backoff: in a model it is one pause, always") {
+TEST_CASE("backoff: in a model each call is one pause") {
     bide::basic_backoff<noting<true>> again;
     for (int n = 0; n < 1'000; ++n) {
         REQUIRE(act_of(again) == std::vector<act>{act::pause});
     }
 }
 
-TEMPLATE_TEST_CASE("backoff: whom it waits for goes on, also on the same processor", "",
+TEMPLATE_TEST_CASE("backoff: the awaited thread makes progress, also on the same processor", "",
                    test::native, test::portable) {
     constexpr int turns = 300;
     const test::on_one_processor pinned;

@@ -20,7 +20,7 @@ static_assert(!std::is_move_assignable_v<basic_choice<test::native>>);
 #define BIDE_CHOICE_TEST_CASE(name)                                                                \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_CHOICE_TEST_CASE("choice: a claim decides nothing until it is committed, and then for good") {
+BIDE_CHOICE_TEST_CASE("choice: a claim decides when it is committed, and the decision stays") {
     const test::watchdog guard;
     basic_choice<TestType> c;
     CHECK_FALSE(c.is_decided());
@@ -38,7 +38,8 @@ BIDE_CHOICE_TEST_CASE("choice: a claim decides nothing until it is committed, an
     }
 }
 
-BIDE_CHOICE_TEST_CASE("choice: of many who claim and commit one decides, whoever abandons before") {
+BIDE_CHOICE_TEST_CASE(
+    "choice: of many claims exactly one commits, even if others were abandoned before") {
     constexpr int threads = 4;
     constexpr int rounds = 200;
     INFO("BIDE_TEST_SEED=" << test::run_seed());
@@ -72,7 +73,8 @@ BIDE_CHOICE_TEST_CASE("choice: of many who claim and commit one decides, whoever
     CHECK(decided == std::vector<int>(rounds, 1));
 }
 
-BIDE_CHOICE_TEST_CASE("choice: claims exclude each other, and see what was done in those before") {
+BIDE_CHOICE_TEST_CASE(
+    "choice: claims exclude each other, and each sees the writes of earlier claims") {
     constexpr int threads = 4;
     constexpr int turns = 500;
     basic_choice<TestType> c;
@@ -88,7 +90,8 @@ BIDE_CHOICE_TEST_CASE("choice: claims exclude each other, and see what was done 
     CHECK(in_turn == std::uint64_t{threads} * turns);
 }
 
-BIDE_CHOICE_TEST_CASE("choice: who meets a claim waits until it is over, and is not passed over") {
+BIDE_CHOICE_TEST_CASE(
+    "choice: a claimer waits for the claim of another thread to end, and then claims") {
     constexpr int rounds = 100;
     int passed_over = 0;
     int decided_twice = 0;
@@ -122,7 +125,8 @@ BIDE_CHOICE_TEST_CASE("choice: who meets a claim waits until it is over, and is 
     CHECK(decided_twice == 0);
 }
 
-BIDE_CHOICE_TEST_CASE("choice: two that meet are decided together, or not at all, from both ends") {
+BIDE_CHOICE_TEST_CASE(
+    "choice: two choices that meet are both decided or both left open, from both ends") {
     constexpr int rounds = 100;
     int together = 0;
     int torn = 0;

@@ -22,7 +22,7 @@ template <class P, class R> std::int64_t in_ns(R count) {
 constexpr std::int64_t ever = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t gone = std::numeric_limits<std::int64_t>::min();
 
-// What is left of a deadline that was made just now, give or take how long that took.
+// Returns the time that is left of a deadline that was made just now.
 template <class Make> bool is_from_now(Make make, std::chrono::nanoseconds rest) {
     const std::int64_t before = now_ns();
     const std::int64_t end = make().steady_ns();
@@ -32,7 +32,7 @@ template <class Make> bool is_from_now(Make make, std::chrono::nanoseconds rest)
 
 } // namespace
 
-TEST_CASE("deadline: never and poll are what they say, and a point in time is neither") {
+TEST_CASE("deadline: never() never passes, poll() has always passed, a point in time is neither") {
     CHECK(deadline::never().is_never());
     CHECK_FALSE(deadline::never().is_poll());
     CHECK(deadline::poll().is_poll());
@@ -42,12 +42,12 @@ TEST_CASE("deadline: never and poll are what they say, and a point in time is ne
     CHECK(deadline::at_ns(5).steady_ns() == 5);
 }
 
-TEST_CASE("deadline: a system call never gets a negative time") {
+TEST_CASE("deadline: steady_ns() is never negative") {
     CHECK(deadline::poll().steady_ns() == 0);
     CHECK(deadline::at_ns(-5).steady_ns() == 0);
 }
 
-TEST_CASE("deadline: one has passed when its own clock says so") {
+TEST_CASE("deadline: it has passed when its own clock has reached it") {
     struct tag;
     using clock = test::fake_clock<tag>;
     clock::set(10s);
@@ -62,7 +62,7 @@ TEST_CASE("deadline: one has passed when its own clock says so") {
     CHECK(other.has_passed());
 }
 
-TEST_CASE("deadline: no time, less than none and no number are one attempt") {
+TEST_CASE("deadline: a zero, negative or NaN duration becomes poll()") {
     CHECK(deadline::after(0s).is_poll());
     CHECK(deadline::after(-1ns).is_poll());
     CHECK(deadline::after(std::chrono::hours::min()).is_poll());
@@ -73,7 +73,7 @@ TEST_CASE("deadline: no time, less than none and no number are one attempt") {
     CHECK(deadline::after(duration<double>(-std::numeric_limits<double>::infinity())).is_poll());
 }
 
-TEST_CASE("deadline: a duration counts from now, in whatever unit") {
+TEST_CASE("deadline: a duration of any unit counts from now") {
     CHECK(is_from_now([] { return deadline::after(3s); }, 3s));
     CHECK(is_from_now([] { return deadline::after(duration<double>(0.25)); }, 250ms));
     CHECK(is_from_now([] { return deadline::after(duration<float, std::milli>(1.5f)); }, 1500us));
@@ -82,7 +82,7 @@ TEST_CASE("deadline: a duration counts from now, in whatever unit") {
     CHECK(is_from_now([] { return deadline::after(duration<unsigned, std::micro>(7)); }, 7us));
 }
 
-TEST_CASE("deadline: a wait is never shorter than asked for") {
+TEST_CASE("deadline: a duration is rounded up to nanoseconds") {
     CHECK(is_from_now([] { return deadline::after(duration<double>(1e-12)); }, 1ns));
     CHECK(is_from_now([] { return deadline::after(duration<int, std::pico>(1'001)); }, 2ns));
     using tenths = duration<std::int64_t, std::ratio<1, 10'000'000'000>>;
@@ -91,7 +91,7 @@ TEST_CASE("deadline: a wait is never shorter than asked for") {
     CHECK(deadline::at(odd).steady_ns() == soon + 1);
 }
 
-TEST_CASE("deadline: a period that is no whole number of nanoseconds is kept over long spans") {
+TEST_CASE("deadline: a period of a fraction of a nanosecond stays exact over 285 years") {
     using third = std::ratio<1, 3>;
     using frame = std::ratio<1, 60>;
     using ntsc = std::ratio<1001, 30000>;
@@ -147,7 +147,7 @@ TEST_CASE("deadline: a period with a large numerator and denominator is exact") 
     CHECK(in_ns<tiny>(1) == 1);
 }
 
-TEST_CASE("deadline: floating-point counts are rounded up and saturate, and no number is poll") {
+TEST_CASE("deadline: floating-point counts are rounded up and saturate, and NaN is poll()") {
     CHECK(in_ns<std::ratio<1>>(0.1) == 100'000'000);
     CHECK(in_ns<std::ratio<1>>(1e-30) == 1);
     CHECK(in_ns<std::atto>(std::numeric_limits<double>::denorm_min()) == 1);
@@ -182,7 +182,7 @@ TEST_CASE("deadline: a point in time may count in any unit, from unsigned to thi
     CHECK(deadline::at(point(thirds(~std::uint64_t{0}))).is_never());
 }
 
-TEST_CASE("deadline: durations that no clock can hold never end, instead of wrapping round") {
+TEST_CASE("deadline: durations that no clock can hold become never() and do not wrap round") {
     CHECK(deadline::after(std::chrono::hours::max()).is_never());
     CHECK(deadline::after(std::chrono::nanoseconds::max()).is_never());
     CHECK(deadline::after(std::chrono::years(1'000)).is_never());
@@ -194,7 +194,7 @@ TEST_CASE("deadline: durations that no clock can hold never end, instead of wrap
     CHECK(deadline::after(duration<long double, std::ratio<31'556'952>>(1e30L)).is_never());
 }
 
-TEST_CASE("deadline: what a clock can just hold is kept or never ends, but is not soon") {
+TEST_CASE("deadline: the longest duration that a clock can hold is kept or becomes never()") {
     for (const int years : {1, 100, 250, 290, 291, 292, 293, 300}) {
         CAPTURE(years);
         const deadline far = deadline::after(std::chrono::years(years));
@@ -203,7 +203,7 @@ TEST_CASE("deadline: what a clock can just hold is kept or never ends, but is no
     }
 }
 
-TEST_CASE("deadline: a steady time is kept to the nanosecond, one that has passed is poll") {
+TEST_CASE("deadline: a steady time is exact to the nanosecond, and poll() if it has passed") {
     const auto soon = steady_clock::now() + 10s;
     CHECK(deadline::at(soon).steady_ns() == soon.time_since_epoch().count());
     CHECK_FALSE(deadline::at(soon).is_early());
@@ -229,7 +229,7 @@ TEST_CASE("deadline: years on the system clock saturate as well") {
     CHECK(rest <= 10'000'000'000);
 }
 
-TEST_CASE("deadline: another clock is looked at anew each time") {
+TEST_CASE("deadline: another clock is read again at each call") {
     struct tag {};
     using clock = test::fake_clock<tag>;
     clock::set(1'000s);
@@ -245,34 +245,34 @@ TEST_CASE("deadline: another clock is looked at anew each time") {
     clock::set(1'010s);
     CHECK_FALSE(end.is_early());
     CHECK(is_from_now([&] { return end; }, 0s));
-    clock::set(999s); // back again, after the deadline had passed
+    clock::set(999s); // back again, after the deadline has passed
     CHECK(end.is_early());
 }
 
-TEST_CASE("deadline: a wait by another clock looks at it once a second, and at its time") {
+TEST_CASE("deadline: a wait on another clock reads it once a second and at the deadline") {
     struct tag {};
     using clock = test::fake_clock<tag>;
     clock::set(0s);
     const deadline end = deadline::at(clock::time_point(1h));
     const std::int64_t before = now_ns();
-    std::int64_t look = end.look_ns();
-    CHECK(look >= before + deadline::look_again_ns);
-    CHECK(look <= now_ns() + deadline::look_again_ns);
+    std::int64_t look = end.next_check_ns();
+    CHECK(look >= before + deadline::recheck_ns);
+    CHECK(look <= now_ns() + deadline::recheck_ns);
     CHECK(is_from_now([&] { return end; }, 1h));
     clock::set(1h - 10ms);
-    look = end.look_ns();
+    look = end.next_check_ns();
     CHECK(look >= before + 10'000'000);
     CHECK(look <= now_ns() + 10'000'000);
     clock::set(2h);
-    look = end.look_ns();
+    look = end.next_check_ns();
     CHECK(look <= now_ns());
     CHECK_FALSE(end.is_early());
     const deadline steady = deadline::after(1h);
-    CHECK(steady.look_ns() == steady.steady_ns());
-    CHECK(deadline::never().look_ns() == deadline::never().steady_ns());
+    CHECK(steady.next_check_ns() == steady.steady_ns());
+    CHECK(deadline::never().next_check_ns() == deadline::never().steady_ns());
 }
 
-TEST_CASE("deadline: another clock's past is poll, and its far ends saturate") {
+TEST_CASE("deadline: a past time of another clock is poll(), and its extreme times saturate") {
     struct tag {};
     using clock = test::fake_clock<tag>;
     clock::set(50s);

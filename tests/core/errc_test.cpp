@@ -6,7 +6,7 @@
 
 using bide::errc;
 
-TEST_CASE("errc: is an error code of bide's own category, with a message for each") {
+TEST_CASE("errc: each code converts to bide's category and has its own message") {
     const std::error_code closed = errc::closed;
     CHECK(closed == errc::closed);
     CHECK_FALSE(closed == errc::stopped);

@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 using bide::basic_event_count;
 using bide::deadline;
 
-// Waits until the deadline. A wait may end early for no reason; one that a notification ended each
-// time would go on here until the watchdog bites.
+// Waits until the deadline. A wait may return early. If a notification ended each wait, this loop
+// would run until the watchdog ends the test.
 template <class Platform> void sleep_out(basic_event_count<Platform>& events, deadline end) {
     while (events.wait(events.prepare(), end)) {
     }
@@ -39,7 +39,7 @@ BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification between prepare and wait
     }
 }
 
-BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification before prepare does not count") {
+BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification before prepare does not end the wait") {
     const test::watchdog guard;
     basic_event_count<TestType> events;
     events.notify_one();
@@ -49,7 +49,7 @@ BIDE_EVENT_COUNT_TEST_CASE("event_count: a notification before prepare does not 
     CHECK(bide::native_platform::now() >= end.steady_ns());
 }
 
-BIDE_EVENT_COUNT_TEST_CASE("event_count: what was prepared may be taken back") {
+BIDE_EVENT_COUNT_TEST_CASE("event_count: cancel withdraws an announcement") {
     const test::watchdog guard;
     basic_event_count<TestType> events;
     static_cast<void>(events.prepare());
@@ -105,7 +105,7 @@ BIDE_EVENT_COUNT_TEST_CASE("event_count: notify_all ends all waits") {
         }
         auto epoch = events.prepare();
         ++prepared;
-        do { // once at least, also where it has been notified by now
+        do { // at least once, even if it was notified already
             woken[static_cast<std::size_t>(me)] += events.wait(epoch) ? 1 : 0;
             epoch = events.prepare();
         } while (!open);
@@ -114,9 +114,10 @@ BIDE_EVENT_COUNT_TEST_CASE("event_count: notify_all ends all waits") {
     CHECK(*std::min_element(woken.begin(), woken.end()) >= 1);
 }
 
-// Items for several consumers, a notification for each item: a swallowed one leaves an item behind
-// and a consumer asleep.
-BIDE_EVENT_COUNT_TEST_CASE("event_count: every item is taken once, and nobody sleeps beside one") {
+// Several consumers, and one notification for each item. If a notification were lost, an item would
+// stay and a consumer would sleep.
+BIDE_EVENT_COUNT_TEST_CASE(
+    "event_count: every item is taken once, and no consumer sleeps while there is one") {
     constexpr int producers = 2;
     constexpr int consumers = 3;
     constexpr int each = 2'000;
@@ -159,7 +160,7 @@ BIDE_EVENT_COUNT_TEST_CASE("event_count: every item is taken once, and nobody sl
     CHECK(items == 0);
 }
 
-TEST_CASE("event_count: a notification that nobody waits for, or no longer, is no system call") {
+TEST_CASE("event_count: a notification without waiters makes no system call") {
     const test::watchdog guard;
     struct tag {};
     using platform = test::counting<tag>;
@@ -172,7 +173,7 @@ TEST_CASE("event_count: a notification that nobody waits for, or no longer, is n
 
     events.wait(events.prepare(), deadline::after(1us));
     const auto epoch = events.prepare();
-    events.notify_one(); // for somebody who is about to sleep
+    events.notify_one(); // a waiter is about to sleep
     CHECK(platform::wakes == 1);
     events.wait(epoch);
     events.notify_one();
@@ -182,7 +183,7 @@ TEST_CASE("event_count: a notification that nobody waits for, or no longer, is n
 
 BIDE_EVENT_COUNT_TEST_CASE("event_count: errno stays as it was and nothing is allocated") {
     basic_event_count<TestType> events;
-    events.wait(events.prepare(), deadline::after(1us)); // the portable table is made once
+    events.wait(events.prepare(), deadline::after(1us)); // the first use makes the portable table
     const std::size_t before = test::allocations();
     errno = 4711;
     events.wait(events.prepare(), deadline::after(1us));

@@ -45,7 +45,7 @@ template <class Named> struct promise {
 
 } // namespace
 
-TEST_CASE("executor: whatever posts wakers or runnables, and does not throw") {
+TEST_CASE("executor: a type with a noexcept post() of a waker or a runnable is an executor") {
     STATIC_REQUIRE(bide::executor<takes_wakers>);
     STATIC_REQUIRE(bide::executor<takes_runnables>);
     STATIC_REQUIRE(bide::executor<takes_both>);
@@ -57,13 +57,13 @@ TEST_CASE("executor: whatever posts wakers or runnables, and does not throw") {
     STATIC_REQUIRE_FALSE(bide::executor<int>);
 }
 
-TEST_CASE("executor_ref: an empty one names none") {
+TEST_CASE("executor_ref: a default-constructed one refers to no executor") {
     const executor_ref none;
     CHECK_FALSE(static_cast<bool>(none));
     CHECK(none == executor_ref());
 }
 
-TEST_CASE("executor_ref: posts to the one that it names") {
+TEST_CASE("executor_ref: post() posts to the executor that it refers to") {
     int calls = 0;
     runnable r;
     r.run = waker(&count, &calls);
@@ -81,7 +81,7 @@ TEST_CASE("executor_ref: posts to the one that it names") {
     CHECK(calls == 1);
 }
 
-TEST_CASE("executor_ref: a runnable is posted as such where that is possible") {
+TEST_CASE("executor_ref: an intrusive executor gets the runnable itself") {
     takes_both e;
     runnable r;
     executor_ref(e).post(r);
@@ -89,7 +89,7 @@ TEST_CASE("executor_ref: a runnable is posted as such where that is possible") {
     CHECK(e.wakers == 0);
 }
 
-TEST_CASE("executor_ref: two are equal that name the same one") {
+TEST_CASE("executor_ref: two are equal if they refer to the same executor") {
     takes_wakers a;
     takes_wakers b;
     CHECK(executor_ref(a) == executor_ref(a));
@@ -99,7 +99,7 @@ TEST_CASE("executor_ref: two are equal that name the same one") {
     CHECK(copy == executor_ref(a));
 }
 
-TEST_CASE("executor_of: a promise names its executor by reference, by pointer, or not at all") {
+TEST_CASE("executor_of: a promise returns its executor by reference, by pointer, or has none") {
     takes_wakers e;
     silent_promise silent;
     CHECK_FALSE(static_cast<bool>(executor_of(silent)));

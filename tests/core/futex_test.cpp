@@ -37,14 +37,14 @@ using portable64 = kind<test::portable, std::uint64_t>;
 #define BIDE_FUTEX_TEST_CASE(name)                                                                 \
     TEMPLATE_TEST_CASE(name, "", native32, native64, portable32, portable64)
 
-BIDE_FUTEX_TEST_CASE("futex: a word that is not what was expected is not slept on") {
+BIDE_FUTEX_TEST_CASE("futex: a wait does not sleep if the word differs from the expected value") {
     const test::watchdog guard;
     const typename TestType::atomic word{1};
     CHECK(TestType::wait(word, 2));
     CHECK(TestType::wait(word, 2, deadline::after(1h)));
 }
 
-BIDE_FUTEX_TEST_CASE("futex: a wait ends at its deadline, not before, and says so") {
+BIDE_FUTEX_TEST_CASE("futex: a wait ends at its deadline, not before, and returns false") {
     const test::watchdog guard;
     const typename TestType::atomic word{1};
     const deadline end = deadline::after(3ms);
@@ -90,7 +90,7 @@ BIDE_FUTEX_TEST_CASE("futex: one wake with a large count ends all waits") {
     CHECK(near == 4);
 }
 
-BIDE_FUTEX_TEST_CASE("futex: as many wakes of one as there are sleepers end all waits") {
+BIDE_FUTEX_TEST_CASE("futex: one wake for each sleeper ends all waits") {
     typename TestType::atomic word{0};
     std::atomic<int> awake{0};
     test::run_threads(4, [&](int i) {
@@ -126,7 +126,7 @@ BIDE_FUTEX_TEST_CASE("futex: neither a wait nor a wake changes errno") {
 
 BIDE_FUTEX_TEST_CASE("futex: nothing is allocated") {
     typename TestType::atomic word{1};
-    TestType::wake(&word, 1); // the portable table is made once
+    TestType::wake(&word, 1); // the first use makes the portable table
     const std::size_t before = test::allocations();
     TestType::wait(word, 2);
     TestType::wait(word, 1, deadline::after(1us));
@@ -134,15 +134,16 @@ BIDE_FUTEX_TEST_CASE("futex: nothing is allocated") {
     CHECK(test::allocations() == before);
 }
 
-BIDE_FUTEX_TEST_CASE("futex: the word that is woken may be gone") {
+BIDE_FUTEX_TEST_CASE("futex: a wake does not access the word") {
     auto word = std::make_unique<typename TestType::atomic>(0);
-    const typename TestType::atomic* volatile address = word.get(); // no compiler looks through it
+    const typename TestType::atomic* volatile address =
+        word.get(); // hides the address from the compiler
     word.reset();
     TestType::wake(address, 1);
     SUCCEED();
 }
 
-TEMPLATE_TEST_CASE("futex: the halves of a wide word are not mixed up", "", native64, portable64) {
+TEMPLATE_TEST_CASE("futex: of a 64-bit word the low half is compared", "", native64, portable64) {
     const test::watchdog guard;
     constexpr std::uint64_t high = std::uint64_t{1} << 40;
     const typename TestType::atomic word{high | 5};
@@ -154,7 +155,7 @@ TEMPLATE_TEST_CASE("futex: the halves of a wide word are not mixed up", "", nati
     CHECK(bide::native_platform::now() >= end.steady_ns());
 }
 
-TEMPLATE_TEST_CASE("futex: a deadline on a clock that stands still is looked at again and again",
+TEMPLATE_TEST_CASE("futex: a deadline on a clock that stands still is checked again each second",
                    "", native32, portable32) {
     using clock = test::fake_clock<TestType>;
     clock::set(0s);

@@ -25,7 +25,7 @@ using jittery32 = kind<test::jittery, std::uint32_t>;
 #define BIDE_LOCK_TEST_CASE(name)                                                                  \
     TEMPLATE_TEST_CASE(name, "", native32, native64, portable32, portable64, jittery32)
 
-BIDE_LOCK_TEST_CASE("lock_bits: taking the lock says what the word is, and changes one bit") {
+BIDE_LOCK_TEST_CASE("lock_bits: acquire returns the word and changes one bit") {
     typename TestType::atomic word{40};
     CHECK(TestType::acquire(word) == (40 | TestType::held));
     CHECK(word.load() == (40 | TestType::held));
@@ -33,14 +33,14 @@ BIDE_LOCK_TEST_CASE("lock_bits: taking the lock says what the word is, and chang
     CHECK(word.load() == 40);
 }
 
-BIDE_LOCK_TEST_CASE("lock_bits: letting go may leave a new word, in the same step") {
+BIDE_LOCK_TEST_CASE("lock_bits: release_as stores a new word and releases in one step") {
     typename TestType::atomic word{40};
     TestType::acquire(word);
     TestType::release_as(word, 16);
     CHECK(word.load() == 16);
 }
 
-BIDE_LOCK_TEST_CASE("lock_bits: what others change in the word while it is held is not undone") {
+BIDE_LOCK_TEST_CASE("lock_bits: release keeps the bits that other threads changed meanwhile") {
     typename TestType::atomic word{8};
     TestType::acquire(word);
     word.fetch_add(4);
@@ -48,7 +48,7 @@ BIDE_LOCK_TEST_CASE("lock_bits: what others change in the word while it is held 
     CHECK(word.load() == 12);
 }
 
-BIDE_LOCK_TEST_CASE("lock_bits: one at a time holds it, and sees what the last one did") {
+BIDE_LOCK_TEST_CASE("lock_bits: one thread at a time holds it, and sees the last holder's writes") {
     constexpr int threads = 4;
     constexpr int rounds = 3'000;
     typename TestType::atomic word{0};
@@ -68,7 +68,7 @@ BIDE_LOCK_TEST_CASE("lock_bits: one at a time holds it, and sees what the last o
     CHECK(word.load() == 0);
 }
 
-BIDE_LOCK_TEST_CASE("lock_bits: who sleeps for it says so in the word, and gets it") {
+BIDE_LOCK_TEST_CASE("lock_bits: a waiter sets `parked` before it sleeps, and acquires the lock") {
     for (const bool as : {false, true}) {
         for (int round = 0; round < 20; ++round) {
             typename TestType::atomic word{64};
@@ -92,7 +92,7 @@ BIDE_LOCK_TEST_CASE("lock_bits: who sleeps for it says so in the word, and gets 
     }
 }
 
-BIDE_LOCK_TEST_CASE("lock_bits: one wake at each release is enough for all who sleep") {
+BIDE_LOCK_TEST_CASE("lock_bits: one wake at each release is enough for all sleeping waiters") {
     constexpr int sleepers = 4;
     for (int round = 0; round < 50; ++round) {
         typename TestType::atomic word{0};
@@ -107,7 +107,7 @@ BIDE_LOCK_TEST_CASE("lock_bits: one wake at each release is enough for all who s
         });
         REQUIRE(test::eventually([&] { return near == sleepers; }));
         REQUIRE(test::eventually([&] { return (word.load() & TestType::parked) != 0; }));
-        for (int i = 0; i < 20; ++i) { // so that most of them do sleep
+        for (int i = 0; i < 20; ++i) { // so that most waiters sleep
             std::this_thread::yield();
         }
         TestType::release(word);
@@ -117,8 +117,8 @@ BIDE_LOCK_TEST_CASE("lock_bits: one wake at each release is enough for all who s
     }
 }
 
-// The next holder destroys the word: the wake of the last may use no more than its address.
-BIDE_LOCK_TEST_CASE("lock_bits: letting go is the last touch of the word") {
+// The next holder destroys the word: the wake of the last holder may use the address only.
+BIDE_LOCK_TEST_CASE("lock_bits: the release is the last access to the word") {
     constexpr int rounds = 200;
     using atomic = typename TestType::atomic;
     for (int i = 0; i < rounds; ++i) {
@@ -137,7 +137,7 @@ BIDE_LOCK_TEST_CASE("lock_bits: letting go is the last touch of the word") {
     SUCCEED();
 }
 
-TEST_CASE("lock_bits: a lock that nobody waits for is neither a system call nor an allocation") {
+TEST_CASE("lock_bits: without waiters, neither a system call nor an allocation is made") {
     struct tag {};
     using platform = test::counting<tag>;
     using lock = bide::lock_bits<platform, std::uint64_t>;

@@ -19,7 +19,7 @@ using bide::deadline;
 #define BIDE_PARKER_TEST_CASE(name)                                                                \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_PARKER_TEST_CASE("parker: unpark before park is kept") {
+BIDE_PARKER_TEST_CASE("parker: a token from before park is kept") {
     const test::watchdog guard;
     basic_parker<TestType> p;
     p.unpark();
@@ -48,7 +48,7 @@ BIDE_PARKER_TEST_CASE("parker: a park without a token times out, not before its 
     CHECK(std::chrono::steady_clock::now() >= end);
 }
 
-BIDE_PARKER_TEST_CASE("parker: no time, or less, is one attempt, which takes a token") {
+BIDE_PARKER_TEST_CASE("parker: a zero or negative time is one attempt, which takes a token") {
     const test::watchdog guard;
     basic_parker<TestType> p;
     CHECK_FALSE(p.park_for(0s));
@@ -64,7 +64,7 @@ BIDE_PARKER_TEST_CASE("parker: no time, or less, is one attempt, which takes a t
     CHECK_FALSE(p.park_for(0s));
 }
 
-BIDE_PARKER_TEST_CASE("parker: a park that timed out leaves nothing behind") {
+BIDE_PARKER_TEST_CASE("parker: a park that timed out does not affect later parks") {
     const test::watchdog guard;
     basic_parker<TestType> p;
     CHECK_FALSE(p.park_for(1us));
@@ -73,7 +73,7 @@ BIDE_PARKER_TEST_CASE("parker: a park that timed out leaves nothing behind") {
     CHECK_FALSE(p.park_for(1us));
 }
 
-BIDE_PARKER_TEST_CASE("parker: park waits for the token and is ended by it, every time") {
+BIDE_PARKER_TEST_CASE("parker: each park waits for a token and ends with it") {
     constexpr int rounds = 1'000;
     basic_parker<TestType> parkers[2];
     int passed[2] = {0, 0};
@@ -95,7 +95,7 @@ BIDE_PARKER_TEST_CASE("parker: park waits for the token and is ended by it, ever
     CHECK_FALSE(parkers[1].park_for(0s));
 }
 
-BIDE_PARKER_TEST_CASE("parker: what was done before unpark is seen after park") {
+BIDE_PARKER_TEST_CASE("parker: writes before unpark are visible after park") {
     constexpr int rounds = 1'000;
     int data = 0; // plain
     int seen_wrong = 0;
@@ -117,8 +117,8 @@ BIDE_PARKER_TEST_CASE("parker: what was done before unpark is seen after park") 
     CHECK(seen_wrong == 0);
 }
 
-// A race for ThreadSanitizer: the flag does not order the data, only the token may.
-BIDE_PARKER_TEST_CASE("parker: an unpark that finds a token there orders as well") {
+// ThreadSanitizer reports a race if the token does not order the data; the flag does not.
+BIDE_PARKER_TEST_CASE("parker: an unpark that finds a token also orders its writes") {
     for (int i = 0; i < 50; ++i) {
         basic_parker<TestType> p;
         int data = 0;
@@ -138,7 +138,7 @@ BIDE_PARKER_TEST_CASE("parker: an unpark that finds a token there orders as well
     }
 }
 
-// The next token is sent only when the last has been counted: none may be lost, none invented.
+// The notifier sends the next token when the last one was counted: none is lost, none is doubled.
 BIDE_PARKER_TEST_CASE("parker: tokens that race with time-outs are neither lost nor doubled") {
     constexpr int tokens = 2'000;
     CAPTURE(test::run_seed());
@@ -166,7 +166,7 @@ BIDE_PARKER_TEST_CASE("parker: tokens that race with time-outs are neither lost 
     CHECK_FALSE(p.park_for(0s));
 }
 
-BIDE_PARKER_TEST_CASE("parker: it may be destroyed as soon as park returned") {
+BIDE_PARKER_TEST_CASE("parker: it may be destroyed as soon as park has returned") {
     constexpr int rounds = 500;
     std::atomic<basic_parker<TestType>*> current{nullptr};
     test::run_threads(2, [&](int me) {
@@ -187,7 +187,7 @@ BIDE_PARKER_TEST_CASE("parker: it may be destroyed as soon as park returned") {
     SUCCEED();
 }
 
-BIDE_PARKER_TEST_CASE("parker: many may unpark at once") {
+BIDE_PARKER_TEST_CASE("parker: many threads unpark at once") {
     constexpr int rounds = 500;
     basic_parker<TestType> p;
     std::atomic<int> round{0};
@@ -223,7 +223,7 @@ BIDE_PARKER_TEST_CASE("parker: a deadline on another clock is kept on that clock
     CHECK(clock::reads > 9);
 }
 
-BIDE_PARKER_TEST_CASE("parker: a time that no clock can hold is for ever, not none") {
+BIDE_PARKER_TEST_CASE("parker: a time that no clock can hold never times out") {
     basic_parker<TestType> p;
     bool token = false;
     std::atomic<bool> about{false};
@@ -242,7 +242,7 @@ BIDE_PARKER_TEST_CASE("parker: a time that no clock can hold is for ever, not no
     CHECK(token);
 }
 
-TEST_CASE("parker: a token that nobody sleeps for is no system call, and neither is one attempt") {
+TEST_CASE("parker: without a sleeper, neither unpark nor one attempt makes a system call") {
     const test::watchdog guard;
     struct tag {};
     using platform = test::counting<tag>;
@@ -255,7 +255,7 @@ TEST_CASE("parker: a token that nobody sleeps for is no system call, and neither
     CHECK_FALSE(p.park_for(1us));
     const int waits = platform::waits;
     CHECK(waits > 0);
-    p.unpark(); // a time-out is not taken for a sleeper
+    p.unpark(); // the owner that timed out does not count as a sleeper
     p.park();
     CHECK(platform::wakes == 0);
     CHECK(platform::waits == waits);
@@ -264,7 +264,7 @@ TEST_CASE("parker: a token that nobody sleeps for is no system call, and neither
 BIDE_PARKER_TEST_CASE("parker: errno stays as it was and nothing is allocated") {
     const test::watchdog guard;
     basic_parker<TestType> p;
-    p.park_for(1us); // the portable table is made once
+    p.park_for(1us); // the first use makes the portable table
     const std::size_t before = test::allocations();
     errno = 4711;
     p.park_for(1us);

@@ -21,7 +21,7 @@ struct slot {
 
 } // namespace
 
-TEST_CASE("platform: the native one is std::atomic and plain data") {
+TEST_CASE("platform: native_platform uses std::atomic and plain data") {
     using bide::native_platform;
     STATIC_REQUIRE(std::is_same_v<native_platform::atomic<int>, std::atomic<int>>);
     STATIC_REQUIRE(std::is_same_v<native_platform::var<int>, int>);
@@ -49,7 +49,7 @@ TEMPLATE_TEST_CASE("platform: each thread has its own local object, initialised"
         const auto mine = static_cast<std::size_t>(i);
         first[mine] = TestType::template local<slot>().number;
         where[mine] = &TestType::template local<slot>();
-        for (++looked; looked != 3;) { // all alive, so that no address is used again
+        for (++looked; looked != 3;) { // all threads live, so that no address is used again
             std::this_thread::yield();
         }
     });
@@ -62,7 +62,7 @@ TEMPLATE_TEST_CASE("platform: each thread has its own local object, initialised"
 
 #if defined(__linux__)
 
-TEST_CASE("platform: a process on one processor knows it, from each of its threads") {
+TEST_CASE("platform: single_cpu is true in each thread of a process on one processor") {
     cpu_set_t before;
     REQUIRE(::sched_getaffinity(::getpid(), sizeof before, &before) == 0);
     CHECK(bide::native_platform::single_cpu() == (CPU_COUNT(&before) == 1));
@@ -83,7 +83,7 @@ TEST_CASE("platform: a process on one processor knows it, from each of its threa
     CHECK(elsewhere);
 }
 
-TEST_CASE("platform: a thread that is pinned does not take its process for a single processor's") {
+TEST_CASE("platform: single_cpu is false in a pinned thread of a process on several processors") {
     cpu_set_t all;
     REQUIRE(::sched_getaffinity(::getpid(), sizeof all, &all) == 0);
     bool pinned_says = false;

@@ -19,7 +19,7 @@ using bide::runnable;
 #define BIDE_READY_QUEUE_TEST_CASE(name)                                                           \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: the oldest comes first") {
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: pop returns the oldest runnable first") {
     const test::watchdog guard;
     basic_ready_queue<TestType> queue;
     runnable all[5];
@@ -36,7 +36,7 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: the oldest comes first") {
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: one that was popped may be posted again") {
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: a popped runnable may be posted again") {
     const test::watchdog guard;
     basic_ready_queue<TestType> queue;
     runnable a;
@@ -51,7 +51,8 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: one that was popped may be posted again
     }
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: an empty one answers at its deadline, not before") {
+BIDE_READY_QUEUE_TEST_CASE(
+    "ready_queue: pop of an empty queue returns at the deadline, not before") {
     const test::watchdog guard;
     basic_ready_queue<TestType> queue;
     CHECK(queue.pop(deadline::poll()) == nullptr);
@@ -59,11 +60,11 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: an empty one answers at its deadline, n
     CHECK(queue.pop(end) == nullptr);
     CHECK(bide::native_platform::now() >= end.steady_ns());
     runnable r;
-    queue.post(r); // the time-out left nothing behind
+    queue.post(r); // the time-out does not affect later posts
     CHECK(queue.pop(deadline::never()) == &r);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: a post wakes the owner, every time") {
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: each post wakes the sleeping owner") {
     constexpr int rounds = 1'000;
     basic_ready_queue<TestType> queues[2];
     runnable balls[2];
@@ -122,7 +123,7 @@ BIDE_READY_QUEUE_TEST_CASE(
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: posts that race with time-outs are not lost") {
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: a post that races with a time-out is not lost") {
     constexpr int posts = 1'500;
     CAPTURE(test::run_seed());
     basic_ready_queue<TestType> queue;
@@ -153,8 +154,8 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: posts that race with time-outs are not 
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
-// As sync_wait does: the last runnable tells the owner that it is done with the queue.
-BIDE_READY_QUEUE_TEST_CASE("ready_queue: it may be destroyed when its last runnable was popped") {
+// The last runnable tells the owner that no poster uses the queue any more, as in sync_wait().
+BIDE_READY_QUEUE_TEST_CASE("ready_queue: it may be destroyed when its last runnable is popped") {
     constexpr int rounds = 300;
     using queue = basic_ready_queue<TestType>;
     std::atomic<queue*> current{nullptr};
@@ -177,7 +178,7 @@ BIDE_READY_QUEUE_TEST_CASE("ready_queue: it may be destroyed when its last runna
     SUCCEED();
 }
 
-TEST_CASE("ready_queue: a post to an owner who does not sleep is no system call") {
+TEST_CASE("ready_queue: a post to an owner that is awake makes no system call") {
     struct tag {};
     using platform = test::counting<tag>;
     basic_ready_queue<platform> queue;
@@ -187,7 +188,7 @@ TEST_CASE("ready_queue: a post to an owner who does not sleep is no system call"
     CHECK(queue.pop(deadline::never()) == &r);
     CHECK(platform::calls() == 0);
     CHECK(queue.pop(deadline::after(1us)) == nullptr);
-    queue.post(r); // a time-out is not taken for a sleeper
+    queue.post(r); // the owner that timed out does not count as a sleeper
     CHECK(queue.pop(deadline::never()) == &r);
     CHECK(platform::wakes == 0);
 }
@@ -195,7 +196,7 @@ TEST_CASE("ready_queue: a post to an owner who does not sleep is no system call"
 BIDE_READY_QUEUE_TEST_CASE("ready_queue: nothing is allocated") {
     basic_ready_queue<TestType> queue;
     runnable r;
-    queue.pop(deadline::after(1us)); // the portable table is made once
+    queue.pop(deadline::after(1us)); // the first use makes the portable table
     const std::size_t before = test::allocations();
     queue.post(r);
     queue.pop(deadline::never());

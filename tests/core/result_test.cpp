@@ -19,7 +19,7 @@ using bide::unexpected;
 
 namespace {
 
-// As channels' send_error: why it failed, and the value back.
+// Carries a code and the value that was not sent, as send_error of a channel does.
 struct refused {
     errc code;
     std::unique_ptr<int> value;
@@ -35,7 +35,7 @@ struct hides_its_address {
     hides_its_address* operator&() const = delete;
 };
 
-// Its comma and its address are its own.
+// Overloads the comma and the address-of operator.
 struct overloads_operators {
     int number = 0;
     overloads_operators* operator&() const = delete;
@@ -43,7 +43,7 @@ struct overloads_operators {
     template <class Any> friend void operator,(Any&&, const overloads_operators&) = delete;
 };
 
-// Made of anything.
+// Can be made of anything.
 struct greedy {
     int made_of = 0; // 1: an int, 2: a result<int>, 3: anything else
     template <class Any>
@@ -67,13 +67,13 @@ struct immovable {
     int number;
 };
 
-// Made of an int when asked for it only.
+// Can be made of an int explicitly.
 struct asked_for {
     explicit asked_for(int n) noexcept : number(n) {}
     int number;
 };
 
-// It can be moved and not assigned.
+// Can be moved and not assigned.
 struct has_const_member {
     const std::unique_ptr<int> value;
     explicit has_const_member(int n) : value(std::make_unique<int>(n)) {}
@@ -81,7 +81,7 @@ struct has_const_member {
         : value(std::move(const_cast<std::unique_ptr<int>&>(other.value))) {}
 };
 
-// The copy, and the move where Moves is false, throw at will.
+// The copy throws on demand, and so does the move if Moves is false.
 template <bool Moves> struct breakable {
     static inline bool breaks = false;
     static inline int alive = 0;
@@ -94,7 +94,7 @@ template <bool Moves> struct breakable {
         other.number = -1;
     }
     breakable& operator=(const breakable& other) {
-        number = -2; // half of it
+        number = -2; // half-finished
         number = broken(other.number);
         return *this;
     }
@@ -118,7 +118,7 @@ struct throws_on_move {
     throws_on_move(throws_on_move&&) { throw std::runtime_error("moved"); }
 };
 
-// What value() of a result with this error throws: the name of the class, or none.
+// Returns the name of the exception that value() throws with this error; none if it does not throw.
 template <class R> std::string thrown_by_value(const R& r, errc code) {
     try {
         r.value();
@@ -151,14 +151,14 @@ TEST_CASE("result: holds a value") {
     CHECK(taken == "abcd");
 }
 
-TEST_CASE("result: holds why there is no value") {
+TEST_CASE("result: holds an error") {
     const result<std::string> r(unexpected{errc::timeout});
     CHECK_FALSE(r.has_value());
     CHECK_FALSE(static_cast<bool>(r));
     CHECK(r.error() == errc::timeout);
 }
 
-TEST_CASE("result: is what std::expected is, to templates") {
+TEST_CASE("result: has the member types of std::expected") {
     STATIC_REQUIRE(std::is_same_v<result<int>::value_type, int>);
     STATIC_REQUIRE(std::is_same_v<result<int>::error_type, errc>);
     STATIC_REQUIRE(std::is_same_v<result<void, refused>::error_type, refused>);
@@ -180,7 +180,7 @@ TEST_CASE("result: is what std::expected is, to templates") {
 
 namespace {
 
-// What an expression on an R, in each of its four value categories, is.
+// The type of an expression on an R in each of the four value categories.
 template <class R, template <class> class Of>
 constexpr bool is_qualified_as =
     std::is_same_v<typename Of<R&>::type, typename Of<R>::value&> &&
@@ -222,7 +222,7 @@ TEST_CASE("result: value(), * and error() have the four overloads of std::expect
     STATIC_REQUIRE(noexcept(std::declval<boxed&>().error()));
 }
 
-TEST_CASE("result: the item in an error is moved out through the error of a named result") {
+TEST_CASE("result: an item moves out of the error of a named result") {
     result<void, refused> r(unexpected(refused{errc::closed, std::make_unique<int>(5)}));
     const std::unique_ptr<int> back = std::move(r.error().value);
     CHECK(*back == 5);
@@ -255,7 +255,7 @@ TEST_CASE("unexpected: has the members of std::unexpected") {
     STATIC_REQUIRE(constant.error() == 5);
 }
 
-TEST_CASE("result: is made in place, of a value, of an error, and of nothing") {
+TEST_CASE("result: is made in place, of a value, of an error, and by default") {
     CHECK(result<std::string>(std::in_place, 3U, 'x').value() == "xxx");
     CHECK(result<std::vector<int>>(std::in_place, {1, 2, 3}).value().size() == 3);
     CHECK(result<int, std::string>(bide::unexpect, 3U, 'x').error() == "xxx");
@@ -270,7 +270,7 @@ TEST_CASE("result: is made in place, of a value, of an error, and of nothing") {
     STATIC_REQUIRE_FALSE(std::is_move_assignable_v<result<immovable>>);
 }
 
-TEST_CASE("result: converts implicitly where the value and the error do, and else explicitly") {
+TEST_CASE("result: converts implicitly if the value and the error do, else explicitly") {
     STATIC_REQUIRE(std::is_convertible_v<const char*, result<std::string>>);
     STATIC_REQUIRE_FALSE(std::is_convertible_v<int, result<asked_for>>);
     STATIC_REQUIRE(std::is_constructible_v<result<asked_for>, int>);
@@ -303,7 +303,7 @@ TEST_CASE("result: converts implicitly where the value and the error do, and els
     CHECK(result<void, std::error_code>(nothing).error() == errc::lagged);
 }
 
-TEST_CASE("result: what can be made of a result is made of it, and copied as what it is") {
+TEST_CASE("result: a value that can be made of a result is made of it, and a copy is a copy") {
     result<greedy> of_int(5);
     CHECK(of_int->made_of == 1);
     const result<greedy> of_result(result<int>(5));
@@ -329,7 +329,7 @@ TEST_CASE("result: what can be made of a result is made of it, and copied as wha
     CHECK(any_copy.has_value());
 }
 
-TEST_CASE("result: of an optional, of a result and of bool, inside and outside stay apart") {
+TEST_CASE("result: results of an optional, a result and a bool do not confuse inner and outer") {
     using maybe = result<std::optional<int>>;
     CHECK_FALSE(maybe(std::nullopt)->has_value());
     CHECK(maybe(4).value() == 4);
@@ -373,7 +373,7 @@ TEST_CASE("result: of an optional, of a result and of bool, inside and outside s
     STATIC_REQUIRE_FALSE(std::is_assignable_v<truth&, result<std::string>>);
 }
 
-TEST_CASE("result: operators that an element has overloaded are not called") {
+TEST_CASE("result: overloaded comma and address-of operators are not called") {
     result<overloads_operators, overloads_operators> r(overloads_operators{1});
     result<overloads_operators, overloads_operators> e(
         unexpected<overloads_operators>(overloads_operators{2}));
@@ -412,14 +412,14 @@ TEST_CASE("result: is assigned values and errors, and emplaces") {
     CHECK(nothing.has_value());
 }
 
-TEST_CASE("result: a value that can be moved and not assigned is replaced") {
+TEST_CASE("result: a value that cannot be assigned is replaced") {
     using fixed = result<has_const_member>;
     fixed r(has_const_member(1));
     r = fixed(has_const_member(2));
     CHECK(*r->value == 2);
     r = has_const_member(3);
     CHECK(*r->value == 3);
-    r = std::move(*r); // of itself
+    r = std::move(*r); // of its own value
     CHECK(*r->value == 3);
     r = unexpected{errc::full};
     r = fixed(has_const_member(4));
@@ -448,7 +448,7 @@ template <bool Values, bool Errors> void change_while_copies_throw() {
         CHECK_THROWS_AS(e = other_e, std::runtime_error);
         break_both(false);
         REQUIRE(v.has_value());
-        CHECK(v->number == (Values ? 1 : -2)); // of a type whose move throws, its own guarantee
+        CHECK(v->number == (Values ? 1 : -2)); // the type's move throws: its own guarantee holds
         REQUIRE_FALSE(e.has_value());
         CHECK(e.error().number == (Errors ? 2 : -2));
         v = other_e;
@@ -475,7 +475,7 @@ template <bool Values, bool Errors> void change_while_copies_throw() {
 
 } // namespace
 
-TEST_CASE("result: an assignment or a swap that throws leaves what there was") {
+TEST_CASE("result: an assignment or a swap that throws leaves both sides unchanged") {
     change_while_copies_throw<true, true>();
     change_while_copies_throw<true, false>();
     change_while_copies_throw<false, true>();
@@ -539,7 +539,7 @@ TEST_CASE("result: is equal to a result, a value and an error") {
     CHECK(result<result<int>>(1) == one);
 }
 
-TEST_CASE("result: value_or and error_or give what there is, or what is given") {
+TEST_CASE("result: value_or and error_or return their own content or the argument") {
     const result<int, std::string> good(1);
     const result<int, std::string> bad(bide::unexpect, "bad");
     CHECK(good.error_or("fine") == "fine");
@@ -553,7 +553,7 @@ TEST_CASE("result: value_or and error_or give what there is, or what is given") 
 
 namespace {
 
-// What f(value) got: 1 for T&, 2 for const T&, 3 for T&&, 4 for const T&&.
+// The argument that f() got: 1 for T&, 2 for const T&, 3 for T&&, 4 for const T&&.
 struct category {
     int operator()(std::string&) const { return 1; }
     int operator()(const std::string&) const { return 2; }
@@ -575,7 +575,7 @@ template <class R, bool Error> struct category_result {
 
 } // namespace
 
-TEST_CASE("result: each chain passes the value on, or the error, in its own value category") {
+TEST_CASE("result: each chain passes the value or the error in the result's value category") {
     using text = result<std::string, std::string>;
     text good("value");
     text bad(bide::unexpect, "error");
@@ -611,7 +611,7 @@ TEST_CASE("result: each chain passes the value on, or the error, in its own valu
     CHECK(std::move(same_bad).transform_error(category()).error() == 4);
     CHECK(*good.transform_error(category()) == "value");
 
-    // A chain of values that move takes them along.
+    // A chain moves a move-only value along.
     using once = result<std::unique_ptr<int>>;
     const auto taken =
         once(std::make_unique<int>(5)).transform([](std::unique_ptr<int> p) { return *p + 1; });
@@ -630,7 +630,7 @@ TEST_CASE("result: each chain passes the value on, or the error, in its own valu
               .number == 3);
 }
 
-TEST_CASE("result<void>: each chain goes on without a value, or with the error") {
+TEST_CASE("result<void>: each chain continues without a value or with the error") {
     using nothing = result<void, std::string>;
     nothing good;
     nothing bad(bide::unexpect, "error");
@@ -657,7 +657,7 @@ TEST_CASE("result<void>: each chain goes on without a value, or with the error")
     CHECK(good.transform_error(category()).has_value());
 }
 
-TEST_CASE("result: of trivial types it is trivial, and small") {
+TEST_CASE("result: it is trivial and small if its types are trivial") {
     using plain = result<int>;
     STATIC_REQUIRE(std::is_trivially_copyable_v<plain>);
     STATIC_REQUIRE(std::is_trivially_copyable_v<result<void>>);
@@ -682,9 +682,9 @@ constexpr int constant() {
 
 } // namespace
 
-TEST_CASE("result: is there at compile time") { STATIC_REQUIRE(constant() == 4 + 3 + 2 + 5); }
+TEST_CASE("result: works at compile time") { STATIC_REQUIRE(constant() == 4 + 3 + 2 + 5); }
 
-TEST_CASE("result: value() without one throws what the error says") {
+TEST_CASE("result: value() without a value throws the exception of the error") {
     CHECK(thrown_by_value(result<int>(unexpected{errc::closed}), errc::closed) == "closed_error");
     CHECK(thrown_by_value(result<int>(unexpected{errc::stopped}), errc::stopped) ==
           "stopped_error");
@@ -701,7 +701,7 @@ TEST_CASE("result: value() without one throws what the error says") {
     CHECK_THROWS_AS(std::move(r).value(), bide::closed_error);
 }
 
-TEST_CASE("result: an error may carry its code and the value that comes back") {
+TEST_CASE("result: an error may carry a code and a value") {
     result<int, refused> r(unexpected<refused>{refused{errc::closed, std::make_unique<int>(5)}});
     CHECK(thrown_by_value(r, errc::closed) == "closed_error");
     CHECK(r.error().code == errc::closed);
@@ -714,7 +714,7 @@ TEST_CASE("result: an error may carry its code and the value that comes back") {
     CHECK(*out.value == 6);
 }
 
-TEST_CASE("result: moves what can only be moved") {
+TEST_CASE("result: holds a move-only value") {
     result<std::unique_ptr<int>> r(std::make_unique<int>(7));
     result<std::unique_ptr<int>> moved(std::move(r));
     CHECK(*moved.value() == 7);
@@ -724,7 +724,7 @@ TEST_CASE("result: moves what can only be moved") {
     CHECK(*out == 7);
 }
 
-TEST_CASE("result: assigned to itself it stays what it is") {
+TEST_CASE("result: an assignment to itself changes nothing") {
     result<std::unique_ptr<int>, refused> value(std::make_unique<int>(7));
     auto& same_value = value;
     value = std::move(same_value);
@@ -738,7 +738,7 @@ TEST_CASE("result: assigned to itself it stays what it is") {
     CHECK(*error.error().value == 8);
 }
 
-TEST_CASE("result: value_or gives the value, or what is given") {
+TEST_CASE("result: value_or returns the value or the argument") {
     CHECK(result<int>(3).value_or(9) == 3);
     CHECK(result<int>(unexpected{errc::empty}).value_or(9) == 9);
     CHECK(result<std::string>(unexpected{errc::empty}).value_or("none") == "none");
@@ -749,7 +749,7 @@ TEST_CASE("result: value_or gives the value, or what is given") {
     CHECK(*p == 1);
 }
 
-TEST_CASE("result: a value needs no default constructor, and may hide its address") {
+TEST_CASE("result: a value needs no default constructor and may overload address-of") {
     CHECK(result<no_default>(no_default(4))->number == 4);
     CHECK_FALSE(result<no_default>(unexpected{errc::empty}).has_value());
     const result<hides_its_address> r(hides_its_address{8});
@@ -758,7 +758,7 @@ TEST_CASE("result: a value needs no default constructor, and may hide its addres
     CHECK((*copy).number == 8);
 }
 
-TEST_CASE("result: copies, moves and assignments keep value and error apart, and lose none") {
+TEST_CASE("result: copies, moves and assignments neither mix up nor lose values and errors") {
     using counted = test::counted;
     test::tally values;
     test::tally errors;
@@ -822,14 +822,14 @@ TEST_CASE("result<void>: copies, moves and assignments lose no error") {
     CHECK(errors.alive() == 0);
 }
 
-TEST_CASE("result: a move that throws lets it through and leaves nothing behind") {
+TEST_CASE("result: a move that throws passes the exception on and leaks nothing") {
     const auto make = [] { return result<throws_on_move>(throws_on_move()); };
     CHECK_THROWS_AS(make(), std::runtime_error);
 }
 
 namespace elsewhere {
 
-// Names that bide uses, too, in the namespace of a value and an error.
+// Names that bide also uses, in the namespace of a value and an error.
 struct value {
     int i = 0;
 };
@@ -845,7 +845,7 @@ template <class T> int code_of(const T&) = delete;
 
 } // namespace elsewhere
 
-TEST_CASE("result: functions of the same names beside its types are not called") {
+TEST_CASE("result: functions of the same names in the namespace of its types are not called") {
     using result = bide::result<elsewhere::value, elsewhere::error>;
     result r(elsewhere::value{1});
     CHECK(r.transform([](const elsewhere::value& v) { return v.i + 1; }).value() == 2);

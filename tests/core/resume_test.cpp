@@ -17,7 +17,7 @@ using scope = bide::wake_scope<native>;
 
 namespace {
 
-// What ran, in order; each step may do something when it runs.
+// The steps that ran, in order. Each step may call a function when it runs.
 struct script {
     std::vector<int> ran;
     int depth = 0;
@@ -49,7 +49,7 @@ struct script {
 
 using numbers = std::vector<int>;
 
-// Where a scope sends its catch.
+// The executor that takes the runnables of a scope.
 test::manual_executor& elsewhere() {
     static test::manual_executor e;
     return e;
@@ -62,13 +62,13 @@ executor_ref name_elsewhere() noexcept {
 
 } // namespace
 
-TEST_CASE("wake_scope: where none is open, a runnable runs at once") {
+TEST_CASE("wake_scope: without an open scope a runnable runs at once") {
     script s;
     scope::run(s.add(1));
     CHECK(s.ran == numbers{1});
 }
 
-TEST_CASE("wake_scope: what becomes runnable inside runs when it closes, first come first") {
+TEST_CASE("wake_scope: runnables run in order when the scope closes") {
     script s;
     {
         scope open;
@@ -82,7 +82,7 @@ TEST_CASE("wake_scope: what becomes runnable inside runs when it closes, first c
     CHECK(s.ran == numbers{1, 2, 3, 4});
 }
 
-TEST_CASE("wake_scope: an inner one leaves its catch to the outermost") {
+TEST_CASE("wake_scope: the outermost scope runs the runnables of inner scopes") {
     script s;
     {
         scope outer;
@@ -98,10 +98,10 @@ TEST_CASE("wake_scope: an inner one leaves its catch to the outermost") {
     CHECK(s.ran == numbers{1, 2, 3});
 }
 
-TEST_CASE("wake_scope: what a runnable makes runnable runs after it, not inside it") {
+TEST_CASE("wake_scope: a runnable that another one makes runnable runs after it, not inside it") {
     script s;
     scope::run(s.add(0, [](script& in) {
-        scope nested; // as a release opens it
+        scope nested; // opened by a release
         for (int i = 1; i <= 3; ++i) {
             scope::run(in.add(i, [](script& again) {
                 if (again.steps.size() < 100) {
@@ -114,14 +114,14 @@ TEST_CASE("wake_scope: what a runnable makes runnable runs after it, not inside 
     CHECK(s.deepest == 1);
 }
 
-TEST_CASE("wake_scope: a thread's scope is its own") {
+TEST_CASE("wake_scope: a scope is open on its own thread only") {
     script s;
     scope open;
     test::run_threads(1, [&](int) { scope::run(s.add(1)); });
     CHECK(s.ran == numbers{1});
 }
 
-TEST_CASE("wake_scope: one with a destination runs nothing here") {
+TEST_CASE("wake_scope: a scope with a destination runs no runnable on this thread") {
     script s;
     asked_where = 0;
     {
@@ -141,12 +141,12 @@ TEST_CASE("wake_scope: one with a destination runs nothing here") {
     {
         scope away(&name_elsewhere);
     }
-    CHECK(asked_where == 0); // nothing was caught
+    CHECK(asked_where == 0); // there was no runnable
     scope::run(s.add(3));
     CHECK(s.ran == numbers{1, 2, 3});
 }
 
-TEST_CASE("wake_scope: one with a destination leaves alone what an outer one holds") {
+TEST_CASE("wake_scope: a scope with a destination does not post the runnables of an outer one") {
     script s;
     {
         scope outer;
@@ -164,7 +164,7 @@ TEST_CASE("wake_scope: one with a destination leaves alone what an outer one hol
     CHECK(s.ran == numbers{1, 3, 2});
 }
 
-TEST_CASE("wake_scope: who is forgotten does not run, the others do") {
+TEST_CASE("wake_scope: a forgotten runnable does not run, and the rest run") {
     for (int forgotten = 0; forgotten < 3; ++forgotten) {
         script s;
         numbers expected = {0, 1, 2, 3};
@@ -194,7 +194,8 @@ TEST_CASE("wake_scope: a runnable may forget the next") {
     CHECK(s.ran == numbers{0, 2});
 }
 
-TEST_CASE("wake_scope: one that an outer scope holds is forgotten inside one with a destination") {
+TEST_CASE(
+    "wake_scope: a runnable of an outer scope is forgotten inside a scope with a destination") {
     script s;
     {
         scope open;
@@ -209,7 +210,7 @@ TEST_CASE("wake_scope: one that an outer scope holds is forgotten inside one wit
     CHECK(elsewhere().run_all() == 0);
 }
 
-TEST_CASE("wake_scope: to forget does not get slower with the number that waits to run") {
+TEST_CASE("wake_scope: forget takes constant time") {
     const test::watchdog guard;
     constexpr int many = 200'000;
     script s;
@@ -227,13 +228,13 @@ TEST_CASE("wake_scope: to forget does not get slower with the number that waits 
     CHECK(s.ran == numbers{0});
 }
 
-TEST_CASE("current_worker: a thread that is nobody's worker has no executor") {
+TEST_CASE("current_worker: a thread outside of a scheduler has no executor") {
     CHECK_FALSE(static_cast<bool>(bide::current_worker<native>()));
 }
 
 namespace {
 
-// Hands the thread to another coroutine by transfer().
+// Transfers the thread to another coroutine by transfer().
 struct hand_over {
     explicit hand_over(std::coroutine_handle<>& where, bide::detail::transfer_node& by) noexcept
         : to(where), node(by) {}
@@ -278,7 +279,7 @@ player play(std::coroutine_handle<>& partner, bide::detail::transfer_node& node,
 
 } // namespace
 
-TEST_CASE("transfer: two coroutines pass the thread on a million times on a bounded stack") {
+TEST_CASE("transfer: two coroutines transfer a million times on a bounded stack") {
     constexpr int strokes = 500'000;
     int ping_played = 0;
     int pong_played = 0;
@@ -294,7 +295,7 @@ TEST_CASE("transfer: two coroutines pass the thread on a million times on a boun
     SECTION("resumed by foreign code") { ping.resume(); }
     CHECK(ping_played == strokes);
     CHECK(pong_played == strokes);
-    CHECK(ping.done()); // pong handed over to it for the last time
+    CHECK(ping.done()); // pong has transferred to it for the last time
     CHECK_FALSE(pong.done());
 }
 
@@ -320,7 +321,7 @@ player note_and_hand_over(std::vector<int>& order, int number, std::coroutine_ha
 
 } // namespace
 
-TEST_CASE("transfer: what is resumed inside a coroutine runs to its end before that goes on") {
+TEST_CASE("transfer: a coroutine that is resumed inside another one ends before that continues") {
     std::vector<int> order;
     std::coroutine_handle<> second;
     std::coroutine_handle<> third;

@@ -9,7 +9,7 @@ namespace {
 
 using native = bide::native_platform;
 
-// Platforms of which each test case has its own, for what a thread remembers is kept by platform.
+// Each test case has a platform of its own, because a thread keeps a history for each platform.
 template <class Tag> struct fresh : native {};
 
 template <class Tag> struct modelled : native {
@@ -20,7 +20,7 @@ template <class Tag> struct single : native {
     static bool single_cpu() noexcept { return true; }
 };
 
-// Time goes on by a fixed step with each look at the clock, and each pause is counted.
+// Each read of the clock advances it by a fixed step. Each pause is counted.
 template <class Tag> struct stepping : native {
     inline static std::int64_t time = 0;
     inline static std::int64_t step = 1;
@@ -30,7 +30,7 @@ template <class Tag> struct stepping : native {
     static bool single_cpu() noexcept { return false; }
 };
 
-// How often one look asks that never sees what it waits for.
+// Returns how often a spin that fails calls done().
 template <class Platform> int questions_of_a_failure() {
     int asked = 0;
     const bool seen = bide::basic_spin<Platform>::until([&]() noexcept {
@@ -42,14 +42,14 @@ template <class Platform> int questions_of_a_failure() {
 
 } // namespace
 
-TEST_CASE("spin: what is there already is seen by the first question") {
+TEST_CASE("spin: if done() is true already, it is called once") {
     struct tag {};
     int asked = 0;
     CHECK(bide::basic_spin<fresh<tag>>::until([&]() noexcept { return ++asked == 1; }));
     CHECK(asked == 1);
 }
 
-TEST_CASE("spin: what comes while it looks is seen") {
+TEST_CASE("spin: a change during the spin is seen") {
     struct tag {};
     int asked = 0;
     CHECK(bide::basic_spin<stepping<tag>>::until([&]() noexcept { return ++asked == 20; }));
@@ -57,7 +57,7 @@ TEST_CASE("spin: what comes while it looks is seen") {
     CHECK(stepping<tag>::pauses == 19);
 }
 
-TEST_CASE("spin: a look ends by itself, and not before its budget is spent") {
+TEST_CASE("spin: a spin that fails ends when its budget is spent, not before") {
     struct tag {};
     using platform = stepping<tag>;
     platform::step = 100;
@@ -68,7 +68,7 @@ TEST_CASE("spin: a look ends by itself, and not before its budget is spent") {
     CHECK(took <= bide::basic_spin<platform>::budget_ns() + 500);
 }
 
-TEST_CASE("spin: looks that fail again and again are left out more and more, but never all") {
+TEST_CASE("spin: after repeated failures more and more spins are skipped, but never all") {
     struct tag {};
     using platform = stepping<tag>;
     platform::step = 1'000;
@@ -86,7 +86,7 @@ TEST_CASE("spin: looks that fail again and again are left out more and more, but
     CHECK(late <= 4'096 / 64);
 }
 
-TEST_CASE("spin: a look that succeeds makes the failures before it forgotten") {
+TEST_CASE("spin: a spin that succeeds resets the count of failures") {
     struct tag {};
     using platform = stepping<tag>;
     platform::step = 1'000;
@@ -94,7 +94,7 @@ TEST_CASE("spin: a look that succeeds makes the failures before it forgotten") {
         questions_of_a_failure<platform>();
     }
     int asked = 0;
-    do { // until one is not left out, and succeeds
+    do { // until one is not skipped and succeeds
         asked = 0;
         bide::basic_spin<platform>::until([&]() noexcept { return ++asked == 2; });
     } while (asked != 2);
@@ -102,7 +102,7 @@ TEST_CASE("spin: a look that succeeds makes the failures before it forgotten") {
     CHECK(questions_of_a_failure<platform>() > 1);
 }
 
-TEST_CASE("spin: one thread's failures are not another's") {
+TEST_CASE("spin: each thread counts its own failures") {
     struct tag {};
     using platform = fresh<tag>;
     for (int i = 0; i < 4'096; ++i) {
@@ -113,7 +113,7 @@ TEST_CASE("spin: one thread's failures are not another's") {
     CHECK((asked > 1 || native::single_cpu()));
 }
 
-TEST_CASE("spin: on a single processor, and in a model, it asks once") {
+TEST_CASE("spin: on a single processor and in a model, done() is called once") {
     struct tag {};
     CHECK(questions_of_a_failure<single<tag>>() == 1);
     CHECK(questions_of_a_failure<modelled<tag>>() == 1);
@@ -125,7 +125,7 @@ TEST_CASE("spin: on a single processor, and in a model, it asks once") {
     CHECK(asked == 0);
 }
 
-TEST_CASE("spin: a brief look is bounded by a count") {
+TEST_CASE("spin: briefly() is bounded by a count") {
     struct tag {};
     using platform = stepping<tag>;
     int asked = 0;
@@ -138,7 +138,7 @@ TEST_CASE("spin: a brief look is bounded by a count") {
     CHECK(asked <= 5 + 64);
 }
 
-TEST_CASE("spin: each wake is made exactly once, whether it is timed or not") {
+TEST_CASE("spin: each wake is made exactly once, measured or not") {
     struct tag {};
     int calls = 0;
     for (int i = 0; i < 100; ++i) {
@@ -148,7 +148,7 @@ TEST_CASE("spin: each wake is made exactly once, whether it is timed or not") {
     CHECK(calls == 200);
 }
 
-TEST_CASE("spin: the budget follows what a wake costs, between 2 and 20 us") {
+TEST_CASE("spin: the budget follows the cost of a wake, between 2 and 20 us") {
     struct tag {};
     using platform = stepping<tag>;
     using spin = bide::basic_spin<platform>;

@@ -24,7 +24,7 @@ using test::basic_tokens;
 #define BIDE_THREAD_WAIT_TEST_CASE(name)                                                           \
     TEMPLATE_TEST_CASE(name, "", test::native, test::portable, test::jittery)
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what can complete when it is queued is not waited for") {
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     const test::watchdog guard;
     basic_tokens<TestType> t(2);
     CHECK(t.take_until(deadline::never()) == wait_status::granted);
@@ -34,14 +34,15 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what can complete when it is queued is 
     CHECK(t.take(std::stop_token()) == wait_status::closed);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a deadline that has passed is not waited for") {
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a past deadline does not block") {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     CHECK(t.take_until(deadline::poll()) == wait_status::timed_out);
     CHECK(t.waiters() == 0);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a wait ends at its deadline, not before, and is gone") {
+BIDE_THREAD_WAIT_TEST_CASE(
+    "thread_wait: a wait ends at its deadline, not before, and leaves the queue") {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     const deadline end = deadline::after(2ms);
@@ -76,7 +77,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a grant and a close end the wait of a s
     }
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop ends the wait, whenever it is requested") {
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop before or during the wait ends it") {
     const test::watchdog guard;
     basic_tokens<TestType> t(0);
     std::stop_source before = test::new_stop();
@@ -104,7 +105,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop ends the wait, whenever it is re
     CHECK(t.available() == 1);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what is ready is granted with a stop requested") {
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a ready wait is granted in spite of a stop") {
     const test::watchdog guard;
     basic_tokens<TestType> t(1);
     std::stop_source stop = test::new_stop();
@@ -112,7 +113,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: what is ready is granted with a stop re
     CHECK(t.take(stop.get_token()) == wait_status::granted);
 }
 
-BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait finds nothing of it") {
+BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait does not access it") {
     const test::watchdog guard;
     basic_tokens<TestType> t(1);
     std::stop_source stop = test::new_stop();
@@ -122,7 +123,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: a stop after the wait finds nothing of 
     CHECK(t.available() == 1);
 }
 
-// The head's removal may let a coroutine through that is queued behind: see semaphore.
+// If the head of a queue is removed, a coroutine behind it may be granted, as in the semaphore.
 namespace {
 
 // Hands its token on when a wait is cancelled: the removal lets another waiter through.
@@ -142,7 +143,7 @@ struct passing : test::tokens {
 
 } // namespace
 
-TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere") {
+TEST_CASE("thread_wait: a coroutine that a stop lets through resumes on another thread") {
     passing t(0);
     test::outcome out;
     std::stop_source stop = test::new_stop();
@@ -164,7 +165,7 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through goes on elsewhere")
     CHECK(out.is_granted());
     CHECK(out.on_resumer);
     CHECK(out.on != stopper);
-    test::service_thread(); // it has left the coroutine
+    test::service_thread(); // the service has left the coroutine
 }
 
 BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and time-outs that race end each wait once") {
@@ -228,7 +229,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: grants and stops that race end each wai
 
 namespace {
 
-// A primitive that waits in its own way.
+// A primitive with its own await().
 struct own_way : test::tokens {
     using test::tokens::tokens;
     int awaited = 0;
@@ -242,8 +243,8 @@ struct own_way : test::tokens {
 
 namespace {
 
-// One side of a primitive that is gone as soon as the wait is over, while its owner has not
-// returned yet: then a stop is requested.
+// The waiting side of a primitive that is destroyed as soon as the wait is over, before the owner
+// has returned. Then a stop is requested.
 struct vanishing {
     std::stop_source stop = test::new_stop();
     bide::wait_status outcome;
@@ -266,7 +267,7 @@ struct vanishing {
 
 } // namespace
 
-TEST_CASE("thread_wait: a stop that finds the wait over does not touch the primitive") {
+TEST_CASE("thread_wait: a stop after the outcome does not access the primitive") {
     const test::watchdog guard;
     for (const wait_status what : {wait_status::granted, wait_status::closed}) {
         vanishing q(what);
@@ -277,7 +278,7 @@ TEST_CASE("thread_wait: a stop that finds the wait over does not touch the primi
     }
 }
 
-TEST_CASE("thread_wait: a primitive may wait in its own way") {
+TEST_CASE("thread_wait: a primitive's own await() replaces park()") {
     const test::watchdog guard;
     own_way t(0);
     using waits = bide::thread_wait<own_way, test::native>;
@@ -326,7 +327,7 @@ BIDE_THREAD_WAIT_TEST_CASE("thread_wait: errno stays as it was and nothing is al
     basic_tokens<TestType> t(0);
     std::stop_source stop = test::new_stop();
     stop.request_stop();
-    t.take_until(deadline::after(1us)); // the portable table is made once
+    t.take_until(deadline::after(1us)); // the first use makes the portable table
     const std::size_t before = test::allocations();
     errno = 4711;
     t.take_until(deadline::after(1us));

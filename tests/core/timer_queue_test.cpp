@@ -29,7 +29,7 @@ namespace {
 constexpr std::int64_t never = queue::never_ns;
 constexpr std::int64_t tick = 1024;
 
-// A timer that writes itself into a log when it fires.
+// A timer that records its number in a log when it fires.
 struct note {
     timer t;
     std::vector<note*>* log = nullptr;
@@ -54,7 +54,7 @@ struct note {
     std::int64_t at() const { return t.when.steady_ns(); }
 };
 
-// Timers at random times, and what is known of those that have fired.
+// Timers at random times, and a record of those that have fired.
 struct crowd {
     std::vector<note*> log;
     std::deque<note> all;
@@ -67,7 +67,8 @@ struct crowd {
         }
     }
 
-    // Just those have fired, once, that are due by `now`, and since the last look in order.
+    // Checks that exactly the timers that are due at `now` have fired, once each, and in order
+    // since the last check.
     bool fired_up_to(std::int64_t now) {
         const auto earlier = [](const note* a, const note* b) { return a->at() < b->at(); };
         const auto right = [now](const note& n) { return n.fired == (n.at() <= now ? 1 : 0); };
@@ -86,12 +87,12 @@ void fire_all_due(queue& q, std::int64_t now) {
 
 } // namespace
 
-TEST_CASE("timer_queue: at any time just those have fired whose time has come, in order") {
+TEST_CASE("timer_queue: at any time exactly the due timers have fired, in order") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
-    // Sparse, so that few share a tick: then times are exact. From ticks to seconds off, at
-    // starts where the digits of many levels are about to turn. Others come on the way, some of
-    // them late.
+    // The timers are sparse, so that few share a tick: then times are exact. They are due after
+    // ticks to seconds. The wheel starts where the digits of many levels are about to change.
+    // Further timers are added on the way, some of them late.
     for (const std::uint32_t span : {1'000'000u, 30'000'000u, 4'000'000'000u}) {
         for (const std::int64_t start :
              {std::int64_t{0}, (std::int64_t{1} << 52) - span / 2, std::int64_t{987'654'321}}) {
@@ -114,7 +115,7 @@ TEST_CASE("timer_queue: at any time just those have fired whose time has come, i
     }
 }
 
-TEST_CASE("timer_queue: many of one tick are never early, and late by less than a tick") {
+TEST_CASE("timer_queue: many timers of one tick are never early, and late by less than a tick") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
@@ -136,7 +137,7 @@ TEST_CASE("timer_queue: many of one tick are never early, and late by less than 
     CHECK(late <= tick + 16);
 }
 
-TEST_CASE("timer_queue: the next time is never past the earliest, and few lead to nothing") {
+TEST_CASE("timer_queue: next_ns is never later than the earliest timer, and rarely too early") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     for (const int n : {1, 2, 16, 1'000}) {
@@ -153,13 +154,12 @@ TEST_CASE("timer_queue: the next time is never past the earliest, and few lead t
         }
         CHECK(right);
         CHECK(c.fired_up_to(never));
-        // A slot that holds more than a few is opened before its first timer is due.
+        // A slot with more than 16 timers is searched before its first timer is due.
         CHECK(in_vain <= (n <= 16 ? 0 : n / 8));
     }
 }
 
-TEST_CASE("timer_queue: one that is alone ends one sleep, however far off, and one without end "
-          "none") {
+TEST_CASE("timer_queue: a single timer ends one sleep, and a timer at never() ends none") {
     queue q;
     std::vector<note*> log;
     for (const std::int64_t at : {std::int64_t{1}, std::int64_t{1'023}, std::int64_t{1'024},
@@ -181,7 +181,7 @@ TEST_CASE("timer_queue: one that is alone ends one sleep, however far off, and o
     CHECK(other.cancel(n.t));
 }
 
-TEST_CASE("timer_queue: what has passed when it is added is due at once, in the order of times") {
+TEST_CASE("timer_queue: timers that are added late are due at once, in the order of times") {
     queue q;
     std::vector<note*> log;
     q.fire_due(1'000'000);
@@ -198,8 +198,8 @@ TEST_CASE("timer_queue: what has passed when it is added is due at once, in the 
     CHECK(q.fire_due(1'000'500) == 1);
 }
 
-// As workers do whose looks at the clock overtake each other.
-TEST_CASE("timer_queue: a time before the last one is no harm") {
+// Two workers may read the clock in one order and call fire_due() in the other.
+TEST_CASE("timer_queue: fire_due with an earlier time than before fires no timer early") {
     queue q;
     std::vector<note*> log;
     q.fire_due(1'000'000);
@@ -212,13 +212,13 @@ TEST_CASE("timer_queue: a time before the last one is no harm") {
     q.add(past.t);
     q.fire_due(2 * tick);
     q.add(near.t);
-    q.fire_due(600'000); // that late may one be whose clock is behind
+    q.fire_due(600'000); // the clock of a second worker, which is late
     q.fire_due(1'000'000);
     CHECK((past.fired == 2 && near.fired == 1 && far.fired == 0));
     CHECK(q.fire_due(far.at()) == 1);
 }
 
-TEST_CASE("timer_queue: it fires no more than it may, and says that there is more") {
+TEST_CASE("timer_queue: fire_due fires at most `most` timers, and next_ns stays due") {
     queue q;
     std::vector<note*> log;
     std::deque<note> all;
@@ -235,7 +235,7 @@ TEST_CASE("timer_queue: it fires no more than it may, and says that there is mor
     CHECK(q.next_ns() == never);
 }
 
-TEST_CASE("timer_queue: a cancelled one does not fire, nor does another instead") {
+TEST_CASE("timer_queue: a cancelled timer does not fire, and all other timers do") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
@@ -253,8 +253,8 @@ TEST_CASE("timer_queue: a cancelled one does not fire, nor does another instead"
     CHECK(right);
 }
 
-// More timers in one far slot than a call moves to nearer ones.
-TEST_CASE("timer_queue: between two calls of a long move timers come and go as ever") {
+// One far slot holds more timers than a call moves to nearer slots.
+TEST_CASE("timer_queue: during a long move, timers are added and cancelled as usual") {
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
     queue q;
@@ -263,7 +263,7 @@ TEST_CASE("timer_queue: between two calls of a long move timers come and go as e
     c.add(q, 3'000, start + 1'000, 50'000'000, chance);
     const std::int64_t now = start + 20'000'000;
     CHECK(q.fire_due(now) == 0);
-    CHECK(q.next_ns() <= now); // not at the end
+    CHECK(q.next_ns() <= now); // the move goes on
     std::vector<note*> late;
     note early(start, late);
     note due(now, late);
@@ -290,7 +290,8 @@ TEST_CASE("timer_queue: between two calls of a long move timers come and go as e
     CHECK(q.next_ns() == never);
 }
 
-TEST_CASE("timer_queue: who sleeps is told of a nearer time, outside the lock, and of no other") {
+TEST_CASE(
+    "timer_queue: a nearer timer wakes `earlier` outside the lock, and a later one does not") {
     const test::watchdog guard;
     struct sleeper {
         queue q{waker(
@@ -298,7 +299,7 @@ TEST_CASE("timer_queue: who sleeps is told of a nearer time, outside the lock, a
                 auto& me = *static_cast<sleeper*>(self);
                 ++me.told;
                 me.next = me.q.next_ns();
-                me.q.add(me.other.t); // takes the lock
+                me.q.add(me.other.t); // acquires the lock
                 me.q.cancel(me.other.t);
             },
             this)};
@@ -318,7 +319,7 @@ TEST_CASE("timer_queue: who sleeps is told of a nearer time, outside the lock, a
     s.q.add(between.t);
     s.q.add(same.t);
     CHECK(s.told == 2);
-    // Who sleeps until 8 ms wakes then in any case.
+    // A sleeper until 8 ms wakes at 8 ms in any case.
     CHECK((s.q.cancel(nearer.t) && s.q.cancel(same.t)));
     CHECK(s.q.next_ns() == 8'000'000);
     s.q.add(same.t);
@@ -331,8 +332,8 @@ TEST_CASE("timer_queue: who sleeps is told of a nearer time, outside the lock, a
     CHECK(s.q.fire_due(9'000'000) == 3);
 }
 
-// An outer call that comes to its end after an inner one, which said when to look again.
-TEST_CASE("timer_queue: the next time does not go back without a word") {
+// An outer call of fire_due() ends after an inner call has moved next_ns() forward.
+TEST_CASE("timer_queue: next_ns does not move back without a wake of `earlier`") {
     struct nested {
         queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
         int told = 0;
@@ -349,7 +350,7 @@ TEST_CASE("timer_queue: the next time does not go back without a word") {
             me.q.add(me.many.emplace_back(far, me.log).t);
             me.q.fire_due(5'000);
             me.next = me.q.next_ns();
-            for (int i = 0; i < 20; ++i) { // the slot's times are not looked at one by one any more
+            for (int i = 0; i < 20; ++i) { // too many timers for a search of the slot
                 me.q.add(me.many.emplace_back(far + 1, me.log).t);
             }
         },
@@ -365,7 +366,7 @@ TEST_CASE("timer_queue: the next time does not go back without a word") {
     CHECK(n.log.size() == 22);
 }
 
-TEST_CASE("timer_queue: a timer finds the queue that it was added to") {
+TEST_CASE("timer_queue: cancel_timer cancels in the queue that the timer was added to") {
     queue a;
     queue b;
     std::vector<note*> log;
@@ -413,7 +414,7 @@ TEST_CASE("timer_queue: a timer may be cancelled, added again and destroyed by i
     CHECK(s.q.fire_due(1) == 0);
 }
 
-TEST_CASE("timer_queue: one that is early by its own clock stands in the queue again") {
+TEST_CASE("timer_queue: a timer that is early by its own clock is queued again") {
     struct tag;
     using clock = test::fake_clock<tag>;
     clock::set(0s);
@@ -441,8 +442,8 @@ TEST_CASE("timer_queue: one that is early by its own clock stands in the queue a
 
 namespace {
 
-// A clock that was set back: it stands an hour before whatever is asked for. `look` is what happens
-// while it is read.
+// A clock that was set back: it is an hour before each deadline. `look` runs while the clock is
+// read.
 struct slow_clock {
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;
@@ -460,7 +461,7 @@ struct slow_clock {
 
 } // namespace
 
-TEST_CASE("timer_queue: one that is early is news again where another call has said that none is") {
+TEST_CASE("timer_queue: an early timer wakes `earlier` if another call has moved next_ns past it") {
     struct both {
         queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
         int told = 0;
@@ -474,7 +475,7 @@ TEST_CASE("timer_queue: one that is early is news again where another call has s
     slow_clock::look = waker(
         [](void* p) noexcept {
             auto& mine = *static_cast<both*>(p);
-            mine.q.fire_due(mine.at); // no lock is held
+            mine.q.fire_due(mine.at); // this thread holds no lock
             mine.between = mine.q.next_ns();
         },
         &b);
@@ -485,7 +486,7 @@ TEST_CASE("timer_queue: one that is early is news again where another call has s
     CHECK(b.q.cancel(b.t));
 }
 
-TEST_CASE("timer_queue: one that is cancelled while its clock is read does not come back") {
+TEST_CASE("timer_queue: a timer that is cancelled while its clock is read is not queued again") {
     const test::watchdog guard;
     struct one {
         timer t;
@@ -536,9 +537,9 @@ TEST_CASE("timer_queue: nothing is allocated") {
     CHECK(log.size() == 99);
 }
 
-TEMPLATE_TEST_CASE("timer_queue: who cancels one that fires on one of several threads waits for "
-                   "that one alone",
-                   "", test::native, test::jittery) {
+TEMPLATE_TEST_CASE(
+    "timer_queue: cancel waits only for a firing of the same timer on another thread", "",
+    test::native, test::jittery) {
     const test::watchdog guard;
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
@@ -547,7 +548,7 @@ TEMPLATE_TEST_CASE("timer_queue: who cancels one that fires on one of several th
         std::atomic<bool> firing{false};
         std::atomic<bool> go{false};
         std::uint32_t yields = 0;
-        int over = 0; // plain: cancel() brings it
+        int over = 0; // plain: cancel() orders it
     };
     const auto fire = [](void* p) noexcept {
         auto& me = *static_cast<slow*>(p);
@@ -568,7 +569,8 @@ TEMPLATE_TEST_CASE("timer_queue: who cancels one that fires on one of several th
             s.yields = chance.below(20);
             q.add(s.t);
         }
-        // Three fire at once, begun one after the other; the fourth waits for one of them.
+        // Three timers fire at once, begun one after the other. The fourth thread waits for one of
+        // them.
         for (int i = 0; i < 3; ++i) {
             threads.emplace_back(1, [&](int) { q.fire_due(1, 1); });
             REQUIRE(test::eventually([&] { return all[i].firing.load(); }));
@@ -585,8 +587,9 @@ TEMPLATE_TEST_CASE("timer_queue: who cancels one that fires on one of several th
     }
 }
 
-// Firing ends, for cancellers, before the coroutines that it let go on run: they may run for long.
-TEST_CASE("timer_queue: what firing makes runnable runs when the call is over for all others") {
+// For cancellers, the firing ends before the coroutines run that it made runnable: these may run
+// for long.
+TEST_CASE("timer_queue: runnables of a firing run after the call has ended for cancellers") {
     const test::watchdog guard;
     struct one {
         queue q;

@@ -35,7 +35,7 @@ using bide::waker;
 
 namespace {
 
-// A timer that says when, where and how often it fired.
+// A timer that records when, where and how often it fired.
 template <class P> struct bell {
     std::atomic<int> fired{0};
     std::int64_t at = 0;
@@ -64,7 +64,7 @@ template <class P> struct bell {
 
 } // namespace
 
-BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on a thread of its own") {
+BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on the timer thread") {
     const test::watchdog guard;
     bell<TestType> a(deadline::after(2ms));
     a.add();
@@ -76,7 +76,7 @@ BIDE_TIMER_TEST_CASE("timer: fires once, not before its time, on a thread of its
     CHECK_FALSE(a.on_resumer);
 }
 
-BIDE_TIMER_TEST_CASE("timer: however short its time, it does not fire before it") {
+BIDE_TIMER_TEST_CASE("timer: a timer with a short time does not fire early") {
     for (int us = 1; us < 1'500; us = us * 3 / 2 + 1) {
         bell<TestType> a(deadline::after(std::chrono::microseconds(us)));
         a.add();
@@ -86,7 +86,7 @@ BIDE_TIMER_TEST_CASE("timer: however short its time, it does not fire before it"
     }
 }
 
-BIDE_TIMER_TEST_CASE("timer: one whose time has passed fires at once, one without end never") {
+BIDE_TIMER_TEST_CASE("timer: a past timer fires at once, and a timer at never() does not fire") {
     bell<TestType> past(deadline::poll());
     bell<TestType> never(deadline::never());
     never.add();
@@ -98,7 +98,8 @@ BIDE_TIMER_TEST_CASE("timer: one whose time has passed fires at once, one withou
     CHECK(never.fired == 0);
 }
 
-BIDE_TIMER_TEST_CASE("timer: they fire in the order of their times, whatever the order of adding") {
+BIDE_TIMER_TEST_CASE(
+    "timer: timers fire in the order of their times, in whatever order they were added") {
     struct one {
         timer t;
         std::vector<const one*>* order;
@@ -111,7 +112,7 @@ BIDE_TIMER_TEST_CASE("timer: they fire in the order of their times, whatever the
     order.reserve(n);
     std::atomic<int> count{0};
     std::deque<one> all;
-    // Far enough off that the last is added before the first fires.
+    // Late enough that the last timer is added before the first one fires.
     const std::int64_t start = bide::native_platform::now() + 30'000'000;
     for (int i = 0; i < n; ++i) {
         one& o = all.emplace_back();
@@ -138,12 +139,12 @@ BIDE_TIMER_TEST_CASE("timer: they fire in the order of their times, whatever the
     CHECK((!in_time || std::is_sorted(order.begin(), order.end(), earlier)));
 }
 
-BIDE_TIMER_TEST_CASE("timer: an earlier one ends the service's sleep for a later one") {
+BIDE_TIMER_TEST_CASE("timer: an earlier timer ends the service's sleep for a later one") {
     bell<TestType> later(deadline::after(1h));
     bell<TestType> sooner(deadline::after(30min));
     bell<TestType> now(deadline::after(1ms));
     later.add();
-    test::service_thread<TestType>(); // it has seen it
+    test::service_thread<TestType>(); // the service has seen the timer
     sooner.add();
     test::service_thread<TestType>();
     now.add();
@@ -154,7 +155,8 @@ BIDE_TIMER_TEST_CASE("timer: an earlier one ends the service's sleep for a later
     CHECK(later.fired + sooner.fired == 0);
 }
 
-BIDE_TIMER_TEST_CASE("timer: one that is cancelled in time does not fire, and may be added again") {
+BIDE_TIMER_TEST_CASE(
+    "timer: a timer that is cancelled in time does not fire, and may be added again") {
     const test::watchdog guard;
     bell<TestType> a(deadline::after(1h));
     for (int i = 0; i < 3; ++i) {
@@ -169,7 +171,7 @@ BIDE_TIMER_TEST_CASE("timer: one that is cancelled in time does not fire, and ma
     CHECK_FALSE(a.cancel());
 }
 
-BIDE_TIMER_TEST_CASE("timer: with the earliest cancelled the others still fire") {
+BIDE_TIMER_TEST_CASE("timer: if the earliest timer is cancelled, the later ones fire") {
     const test::watchdog guard;
     bell<TestType> first(deadline::after(50ms));
     bell<TestType> second(deadline::after(51ms));
@@ -181,13 +183,13 @@ BIDE_TIMER_TEST_CASE("timer: with the earliest cancelled the others still fire")
     second.cancel();
 }
 
-BIDE_TIMER_TEST_CASE("timer: who cancels one that is firing waits until that is over") {
+BIDE_TIMER_TEST_CASE("timer: cancel of a firing timer blocks until the firing ends") {
     const test::watchdog guard;
     struct slow {
         timer t;
         std::atomic<bool> firing{false};
         std::atomic<bool> about{false};
-        int over = 0; // plain: cancel() brings it
+        int over = 0; // plain: cancel() orders it
         std::uint32_t seed = 0;
     };
     CAPTURE(test::run_seed());
@@ -220,7 +222,7 @@ BIDE_TIMER_TEST_CASE("timer: who cancels one that is firing waits until that is 
     CHECK(late == rounds);
 }
 
-BIDE_TIMER_TEST_CASE("timer: one may be cancelled by its own firing") {
+BIDE_TIMER_TEST_CASE("timer: a firing may cancel its own timer") {
     const test::watchdog guard;
     struct self {
         timer t;
@@ -241,8 +243,9 @@ BIDE_TIMER_TEST_CASE("timer: one may be cancelled by its own firing") {
     CHECK_FALSE(bide::timer_service<TestType>().cancel(s.t));
 }
 
-// A coroutine that goes on after its time-out cancels it first: nobody may wait for it meanwhile.
-BIDE_TIMER_TEST_CASE("timer: what a firing makes runnable runs when the firing is over") {
+// A coroutine that resumes after its time-out cancels the timer first. No canceller may wait for
+// that coroutine meanwhile.
+BIDE_TIMER_TEST_CASE("timer: runnables of a firing run after the firing has ended") {
     struct one {
         timer t;
         runnable r;
@@ -253,7 +256,7 @@ BIDE_TIMER_TEST_CASE("timer: what a firing makes runnable runs when the firing i
         [](void* p) noexcept {
             auto& me = *static_cast<one*>(p);
             me.step = 1;
-            test::eventually([&] { return me.step == 2; }); // while the other cancels
+            test::eventually([&] { return me.step == 2; }); // while another thread cancels
         },
         &o);
     o.t.when = deadline::poll();
@@ -266,10 +269,10 @@ BIDE_TIMER_TEST_CASE("timer: what a firing makes runnable runs when the firing i
         o.step = 2;
     });
     CHECK_FALSE(o.cancelled_by_another);
-    test::service_thread<TestType>(); // it has left the runnable
+    test::service_thread<TestType>(); // the service has left the runnable
 }
 
-BIDE_TIMER_TEST_CASE("timer: of ten thousand each fires or is cancelled, and not both") {
+BIDE_TIMER_TEST_CASE("timer: each of ten thousand timers either fires or is cancelled") {
     constexpr int n = 10'000;
     CAPTURE(test::run_seed());
     test::jitter chance(test::run_seed());
@@ -306,7 +309,7 @@ BIDE_TIMER_TEST_CASE("timer: of ten thousand each fires or is cancelled, and not
     CHECK(both == 0);
 }
 
-BIDE_TIMER_TEST_CASE("timer: all of ten thousand fire that nobody cancels") {
+BIDE_TIMER_TEST_CASE("timer: all of ten thousand timers fire") {
     const test::watchdog guard;
     constexpr int n = 10'000;
     test::jitter chance(test::run_seed());
@@ -324,13 +327,13 @@ BIDE_TIMER_TEST_CASE("timer: all of ten thousand fire that nobody cancels") {
     CHECK(fired == n);
 }
 
-BIDE_TIMER_TEST_CASE("timer: one on another clock fires by that clock") {
+BIDE_TIMER_TEST_CASE("timer: a timer on another clock fires by that clock") {
     using clock = test::fake_clock<TestType>;
     clock::set(0s);
     clock::reads = 0;
     bell<TestType> a(deadline::at(typename clock::time_point(1ms)));
     a.add();
-    REQUIRE(test::eventually([] { return clock::reads > 9; })); // looked at again and again
+    REQUIRE(test::eventually([] { return clock::reads > 9; })); // the service reads it repeatedly
     CHECK(a.fired == 0);
     clock::set(1ms);
     CHECK(a.fires());
@@ -364,7 +367,7 @@ template <class P, class F> std::unique_ptr<job<P, F>> post(F f) {
     return made;
 }
 
-// Where a thread sleeps that bide sees, until the test opens it.
+// A place where a thread sleeps in bide, until the test opens it.
 template <class P> class bide_barrier {
 public:
     void pass() noexcept {
@@ -409,7 +412,8 @@ template <class P, class Barrier> void check_that_none_is_held_up() {
 
 } // namespace
 
-BIDE_TIMER_TEST_CASE("timer: what blocks a resumer in bide holds up no time-out and no other") {
+BIDE_TIMER_TEST_CASE(
+    "timer: a runnable that blocks in bide delays no time-out and no other runnable") {
     check_that_none_is_held_up<TestType, bide_barrier<TestType>>();
 }
 
@@ -418,7 +422,8 @@ BIDE_TIMER_TEST_CASE(
     check_that_none_is_held_up<TestType, test::barrier>();
 }
 
-BIDE_TIMER_TEST_CASE("timer: what is posted before its resumer blocks runs elsewhere") {
+BIDE_TIMER_TEST_CASE(
+    "timer: a runnable that was posted before its resumer blocks runs on another one") {
     const test::watchdog guard;
     bide_barrier<TestType> middle;
     test::barrier begin;
@@ -434,7 +439,7 @@ BIDE_TIMER_TEST_CASE("timer: what is posted before its resumer blocks runs elsew
     test::service_thread<TestType>();
 }
 
-TEST_CASE("timer: where the most resumers are blocked, what is posted runs when one comes back") {
+TEST_CASE("timer: with 256 blocked resumers, a posted runnable runs when one of them unblocks") {
     const test::watchdog guard;
     constexpr unsigned most = bide::detail::basic_resumers<test::native>::most_threads;
     std::deque<bide_barrier<test::native>> barriers(most);
@@ -464,9 +469,9 @@ TEST_CASE("timer: where the most resumers are blocked, what is posted runs when 
 
 namespace {
 
-// Counts the service's threads, and those that sleep without an end. One for each Tag.
+// Counts the threads of the service, and those that sleep without a deadline. Each Tag has its own.
 template <class Tag> struct watched : test::native {
-    inline static std::atomic<unsigned> fails{0}; // the lowest bit: the next cannot be started
+    inline static std::atomic<unsigned> fails{0}; // the lowest bit: the next start fails
     inline static std::atomic<int> started{0};
     inline static std::atomic<int> asleep{0};
 
@@ -491,7 +496,7 @@ template <class Tag> struct watched : test::native {
 
 } // namespace
 
-TEST_CASE("timer: without time-outs and stops no thread is started") {
+TEST_CASE("timer: without time-outs and stops the service starts no thread") {
     using platform = watched<struct no_limits>;
     test::basic_tokens<platform> t(1);
     test::outcome outs[2];
@@ -514,7 +519,7 @@ TEST_CASE("timer: an idle service sleeps until it is woken") {
 }
 
 #if BIDE_EXCEPTIONS
-TEST_CASE("timer: a service that cannot be started throws, and is started the next time") {
+TEST_CASE("timer: if the service cannot be started it throws, and the next use starts it") {
     using platform = watched<struct throws>;
     platform::fails = 0b1;
     CHECK_THROWS_AS(bide::timer_service<platform>(), std::system_error);
@@ -527,7 +532,7 @@ TEST_CASE("timer: a service that cannot be started throws, and is started the ne
 }
 #endif
 
-TEST_CASE("timer: where no resumer can be started nothing is lost, and it is tried again") {
+TEST_CASE("timer: if no resumer can be started, no runnable is lost and the start is retried") {
     const test::watchdog guard;
     using platform = watched<struct later>;
     test::barrier outside;
@@ -566,7 +571,7 @@ TEST_CASE("timer: nothing is allocated once the service runs") {
 
 #if defined(__linux__)
 
-TEST_CASE("timer: the service thread takes none of the program's signals, its starter keeps his") {
+TEST_CASE("timer: the service threads block all signals, and the starter's mask stays") {
     struct : runnable {
         sigset_t mask;
         std::atomic<bool> done{false};

@@ -17,7 +17,7 @@ using wake_list = bide::basic_wake_list<test::native>;
 
 namespace {
 
-// Their numbers in the order of the queue, which is empty afterwards.
+// Pops all waiters and returns their numbers in order.
 std::vector<int> drain(waiter_queue& queue) {
     std::vector<int> order;
     while (!queue.empty() && order.size() < 100) {
@@ -36,7 +36,7 @@ std::deque<waiter> numbered(int n) {
     return all;
 }
 
-// Writes its number down when it is woken.
+// Records its number when it is woken.
 struct scribe {
     std::vector<int>* order;
     int number;
@@ -48,7 +48,7 @@ struct scribe {
 
 } // namespace
 
-TEST_CASE("waiter_queue: first come, first out") {
+TEST_CASE("waiter_queue: first in, first out") {
     const test::watchdog guard;
     for (int n = 0; n <= 5; ++n) {
         CAPTURE(n);
@@ -66,7 +66,7 @@ TEST_CASE("waiter_queue: first come, first out") {
     }
 }
 
-TEST_CASE("waiter_queue: one is taken out of any place, and the order of the others stays") {
+TEST_CASE("waiter_queue: remove takes a waiter out of any place and keeps the order of the rest") {
     const test::watchdog guard;
     for (int n = 1; n <= 5; ++n) {
         for (int out = 0; out < n; ++out) {
@@ -89,7 +89,7 @@ TEST_CASE("waiter_queue: one is taken out of any place, and the order of the oth
     }
 }
 
-TEST_CASE("waiter_queue: all are taken out in every possible order") {
+TEST_CASE("waiter_queue: waiters are removed in every possible order") {
     const test::watchdog guard;
     std::vector<int> order(5);
     std::iota(order.begin(), order.end(), 0);
@@ -114,7 +114,7 @@ TEST_CASE("waiter_queue: all are taken out in every possible order") {
     SUCCEED();
 }
 
-TEST_CASE("waiter_queue: removal does not get slower with the length of the queue") {
+TEST_CASE("waiter_queue: remove takes constant time") {
     auto all = numbered(200'000);
     waiter_queue queue;
     for (waiter& w : all) {
@@ -129,7 +129,7 @@ TEST_CASE("waiter_queue: removal does not get slower with the length of the queu
     CHECK(queue.empty());
 }
 
-TEST_CASE("wake_list: what it holds is published in order, once, and it is empty afterwards") {
+TEST_CASE("wake_list: publish publishes each waiter once, in order, and empties the list") {
     std::vector<int> order;
     std::deque<scribe> scribes;
     std::deque<waiter> all;
@@ -141,7 +141,7 @@ TEST_CASE("wake_list: what it holds is published in order, once, and it is empty
         list.push(all.back());
         CHECK_FALSE(list.empty());
     }
-    CHECK(order.empty()); // no wake before
+    CHECK(order.empty()); // no waker has run yet
     list.publish(wait_status::closed);
     CHECK(order == std::vector<int>{0, 1, 2, 3, 4});
     CHECK(list.empty());
@@ -153,7 +153,7 @@ TEST_CASE("wake_list: what it holds is published in order, once, and it is empty
     CHECK(all.front().outcome() == wait_status::closed);
 }
 
-TEST_CASE("wake_list: all of a queue go into it in order, however many there are") {
+TEST_CASE("wake_list: pop_all moves any number of waiters into it in order") {
     auto all = numbered(10'000);
     std::vector<int> order;
     std::deque<scribe> scribes;
@@ -171,7 +171,7 @@ TEST_CASE("wake_list: all of a queue go into it in order, however many there are
     CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_CASE("wake_list: coroutines go on when all are published, before publish returns") {
+TEST_CASE("wake_list: coroutines resume after all are published, before publish returns") {
     struct one_of_two {
         waiter* other;
         bool other_was_complete;
@@ -202,8 +202,8 @@ TEST_CASE("wake_list: coroutines go on when all are published, before publish re
     CHECK(second.other_was_complete);
 }
 
-TEMPLATE_TEST_CASE("wake_list: an owner that sees its outcome may free its node", "", test::native,
-                   test::portable, test::jittery) {
+TEMPLATE_TEST_CASE("wake_list: an owner may free its node when it sees the outcome", "",
+                   test::native, test::portable, test::jittery) {
     constexpr int rounds = 200;
     constexpr int sleepers = 3;
     using node = bide::basic_waiter<TestType>;
@@ -232,13 +232,13 @@ TEMPLATE_TEST_CASE("wake_list: an owner that sees its outcome may free its node"
 
 namespace {
 
-// Looks at others of its release when it is woken.
-struct onlooker {
+// Reads other waiters of its release when it is woken.
+struct observer {
     std::vector<waiter*> at{};
     std::vector<wait_status> seen{};
     int woken = 0;
     static void look(void* self) noexcept {
-        auto& me = *static_cast<onlooker*>(self);
+        auto& me = *static_cast<observer*>(self);
         ++me.woken;
         for (waiter* w : me.at) {
             me.seen.push_back(w->await_outcome());
@@ -249,9 +249,9 @@ struct onlooker {
 
 } // namespace
 
-TEST_CASE("wake_list: every outcome is there before the first waker runs") {
+TEST_CASE("wake_list: every outcome is visible before the first waker runs") {
     const test::watchdog guard;
-    onlooker eyes[3];
+    observer eyes[3];
     waiter first(1, eyes[0].waker());
     waiter thread;
     waiter second(1, eyes[1].waker());
@@ -265,19 +265,19 @@ TEST_CASE("wake_list: every outcome is there before the first waker runs") {
     CHECK(list.empty());
     CHECK(eyes[0].seen == std::vector{wait_status::closed, wait_status::closed});
     CHECK(eyes[0].woken == 1);
-    CHECK(eyes[1].woken == 0); // it was told before
+    CHECK(eyes[1].woken == 0); // the first waker has taken it out
     CHECK(eyes[2].woken == 1);
     for (const waiter* w : {&first, &second, &third}) {
         CHECK(w->outcome() == wait_status::closed);
     }
 }
 
-TEST_CASE("wake_list: the outcomes of two lists are there before the first waker runs") {
+TEST_CASE("wake_list: the outcomes of two lists are visible before the first waker runs") {
     const test::watchdog guard;
     for (const bool first_looks : {true, false}) {
-        onlooker eyes[4];
+        observer eyes[4];
         std::deque<waiter> all;
-        for (onlooker& o : eyes) {
+        for (observer& o : eyes) {
             all.emplace_back(1, o.waker());
         }
         wake_list granted;

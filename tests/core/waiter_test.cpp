@@ -25,7 +25,7 @@ void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
 
 } // namespace
 
-BIDE_WAITER_TEST_CASE("waiter: a new one is open, not queued, and lacks all that it asks for") {
+BIDE_WAITER_TEST_CASE("waiter: a new waiter is waiting, is not queued, and misses all units") {
     const basic_waiter<TestType> w(3);
     CHECK(w.outcome() == wait_status::waiting);
     CHECK_FALSE(w.is_complete());
@@ -36,7 +36,7 @@ BIDE_WAITER_TEST_CASE("waiter: a new one is open, not queued, and lacks all that
     CHECK(w.missing == 3);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: every fate that is published is an outcome, and ends park at once") {
+BIDE_WAITER_TEST_CASE("waiter: each published outcome ends park at once") {
     const test::watchdog guard;
     for (const wait_status what : {wait_status::granted, wait_status::closed, wait_status::stopped,
                                    wait_status::timed_out}) {
@@ -50,7 +50,7 @@ BIDE_WAITER_TEST_CASE("waiter: every fate that is published is an outcome, and e
     }
 }
 
-BIDE_WAITER_TEST_CASE("waiter: a park whose deadline passes leaves the wait open") {
+BIDE_WAITER_TEST_CASE("waiter: a park that times out leaves the wait open") {
     const test::watchdog guard;
     basic_waiter<TestType> w;
     const deadline end = deadline::after(2ms);
@@ -58,13 +58,13 @@ BIDE_WAITER_TEST_CASE("waiter: a park whose deadline passes leaves the wait open
     CHECK(bide::native_platform::now() >= end.steady_ns());
     CHECK_FALSE(w.is_complete());
     CHECK_FALSE(w.park(deadline::poll()));
-    CHECK_FALSE(w.park(deadline::after(1us))); // from `parked`, where the last one left it
+    CHECK_FALSE(w.park(deadline::after(1us))); // begins with `parked`, left by the last park
     w.publish(wait_status::granted);
     CHECK(w.park(deadline::never()));
     CHECK(w.outcome() == wait_status::granted);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: publication ends park, and brings what was done before it") {
+BIDE_WAITER_TEST_CASE("waiter: the publication ends park, and earlier writes are visible") {
     constexpr int rounds = 1'000;
     std::atomic<basic_waiter<TestType>*> current{nullptr};
     int data = 0;
@@ -89,7 +89,8 @@ BIDE_WAITER_TEST_CASE("waiter: publication ends park, and brings what was done b
     CHECK(wrong == 0);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: who spins for a decided outcome gets it, and may free the node") {
+BIDE_WAITER_TEST_CASE(
+    "waiter: an owner that spins for a decided outcome gets it and may free the node") {
     constexpr int rounds = 100;
     std::atomic<basic_waiter<TestType>*> current{nullptr};
     std::atomic<int> woken{0};
@@ -115,7 +116,7 @@ BIDE_WAITER_TEST_CASE("waiter: who spins for a decided outcome gets it, and may 
     CHECK(woken == rounds);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: publication runs the waker once, when the outcome can be seen") {
+BIDE_WAITER_TEST_CASE("waiter: the publication runs the waker once, after the outcome is visible") {
     struct context {
         basic_waiter<TestType>* w;
         wait_status seen;
@@ -136,7 +137,7 @@ BIDE_WAITER_TEST_CASE("waiter: publication runs the waker once, when the outcome
     CHECK(c.seen == wait_status::closed);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: an outcome that was settled wakes nobody") {
+BIDE_WAITER_TEST_CASE("waiter: settle wakes no thread") {
     int calls = 0;
     basic_waiter<TestType> w(1, bide::waker(&count, &calls));
     w.settle(wait_status::granted);
@@ -144,19 +145,20 @@ BIDE_WAITER_TEST_CASE("waiter: an outcome that was settled wakes nobody") {
     CHECK(calls == 0);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: its fate is decided once, by who takes it out of the queue") {
+BIDE_WAITER_TEST_CASE(
+    "waiter: the wait is decided once, by the thread that takes it out of the queue") {
     basic_waiter_queue<TestType> queue;
     basic_waiter<TestType> w;
     queue.push(w);
     CHECK(w.is_queued());
     queue.remove(w);
-    CHECK_FALSE(w.is_queued()); // whoever comes next sees that it is too late
+    CHECK_FALSE(w.is_queued()); // a later decider sees that it is decided
     CHECK_FALSE(w.is_complete());
     w.publish(wait_status::granted);
     CHECK(w.outcome() == wait_status::granted);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: a stop before it is queued is remembered, later ones are not") {
+BIDE_WAITER_TEST_CASE("waiter: a stop before queueing is recorded, a stop after queueing is not") {
     basic_waiter<TestType> early;
     early.forbid(wait_status::stopped);
     CHECK(early.forbidden() == wait_status::stopped);
@@ -172,7 +174,7 @@ BIDE_WAITER_TEST_CASE("waiter: a stop before it is queued is remembered, later o
     CHECK(late.forbidden() == wait_status::waiting);
 }
 
-BIDE_WAITER_TEST_CASE("waiter: after a reset it is as new") {
+BIDE_WAITER_TEST_CASE("waiter: after reset it is in the state of a new waiter") {
     basic_waiter_queue<TestType> queue;
     basic_waiter<TestType> w(2);
     w.forbid(wait_status::stopped);
@@ -185,7 +187,7 @@ BIDE_WAITER_TEST_CASE("waiter: after a reset it is as new") {
     CHECK(w.forbidden() == wait_status::waiting);
     CHECK(w.amount == 7);
     CHECK(w.missing == 7);
-    w.forbid(wait_status::timed_out); // it counts as not queued yet
+    w.forbid(wait_status::timed_out); // it is not queued yet
     CHECK(w.forbidden() == wait_status::timed_out);
     queue.push(w);
     CHECK(w.is_queued());
@@ -219,7 +221,7 @@ BIDE_WAITER_TEST_CASE("waiter: a rouse ends one sleep without an outcome, and on
     CHECK(w.outcome() == wait_status::granted);
 }
 
-TEST_CASE("waiter: a publication that nobody sleeps for is no system call") {
+TEST_CASE("waiter: a publication without a sleeper makes no system call") {
     struct tag {};
     using platform = test::counting<tag>;
     basic_waiter<platform> w;
@@ -229,7 +231,7 @@ TEST_CASE("waiter: a publication that nobody sleeps for is no system call") {
 }
 
 BIDE_WAITER_TEST_CASE("waiter: errno stays as it was and nothing is allocated") {
-    basic_waiter<TestType>().park(deadline::after(1us)); // the portable table is made once
+    basic_waiter<TestType>().park(deadline::after(1us)); // the first use makes the portable table
     const std::size_t before = test::allocations();
     errno = 4711;
     basic_waiter<TestType> w;

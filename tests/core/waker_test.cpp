@@ -9,7 +9,7 @@ void count(void* calls) noexcept { ++*static_cast<int*>(calls); }
 
 } // namespace
 
-TEST_CASE("waker: two words, copied like plain data, made at compile time") {
+TEST_CASE("waker: it has two words, is trivially copyable, and is made at compile time") {
     STATIC_REQUIRE(std::is_trivially_copyable_v<bide::waker>);
     STATIC_REQUIRE(sizeof(bide::waker) == 2 * sizeof(void*));
     STATIC_REQUIRE(noexcept(bide::waker().wake()));
@@ -20,14 +20,14 @@ TEST_CASE("waker: two words, copied like plain data, made at compile time") {
     STATIC_REQUIRE_FALSE(std::is_convertible_v<bide::waker, bool>);
 }
 
-TEST_CASE("waker: an empty one does nothing") {
+TEST_CASE("waker: wake() of an empty waker does nothing") {
     bide::waker().wake();
     const bide::waker no_function(nullptr, nullptr);
     CHECK_FALSE(static_cast<bool>(no_function));
     no_function.wake();
 }
 
-TEST_CASE("waker: each wake is one call with its context") {
+TEST_CASE("waker: each wake() calls the function once with the context") {
     int one = 0;
     int other = 0;
     const bide::waker w(&count, &one);
@@ -42,7 +42,7 @@ TEST_CASE("waker: each wake is one call with its context") {
     CHECK(other == 1);
 }
 
-TEST_CASE("waker: a lambda without captures is a function") {
+TEST_CASE("waker: a lambda without captures is accepted as a function") {
     int calls = 0;
     const bide::waker w([](void* c) noexcept { *static_cast<int*>(c) += 5; }, &calls);
     w.wake();

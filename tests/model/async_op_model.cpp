@@ -14,10 +14,10 @@
 #include <optional>
 #include <utility>
 
-// Coroutines that wait for a token: resumed once, on the thread that gave it or where they asked to
-// be, and nothing of a frame is touched by who resumed it or queued it. A frame that is left over
-// is a leak, its atomics that are touched afterwards a lifetime failure. The primitive is the
-// smallest that there is: support/tokens.hpp.
+// Coroutines that wait for a token. Each is resumed once, on the giver's thread or on its executor.
+// The giver and the thread that queued the wait do not access the frame afterwards. The checker
+// reports a remaining frame as a leak, and an access to a destroyed atomic as a lifetime failure.
+// The primitive is minimal: support/tokens.hpp.
 
 namespace {
 
@@ -31,11 +31,11 @@ template <class T> using var = platform::var<T>;
 template <class P> using tokens = test::basic_tokens<P>;
 template <class P> using ready_queue = bide::basic_ready_queue<P>;
 
-// Past as soon as somebody looks.
+// Has passed at the first check.
 constexpr deadline now = deadline::at_ns(1);
 constexpr deadline soon = deadline::at_ns(1'000'000);
 
-// What a giver did before, and how often it was seen by who got the token.
+// What a giver wrote before, and how often the receiver of a token has seen it.
 struct notes {
     var<int> news{0};
     var<int> seen{0};
@@ -52,7 +52,7 @@ template <class P> detached take_and_keep(tokens<P>& from, notes& n) {
     token.keep();
 }
 
-// The token goes back when the frame does, on the thread that runs it.
+// Gives the token back when the frame is destroyed, on the thread that runs it.
 template <class P> detached take_and_give(tokens<P>& from, notes& n) {
     const auto token = co_await from.async_take();
     n.see();
@@ -65,7 +65,7 @@ template <class P> void give(tokens<P>& to, notes& n) noexcept {
 
 } // namespace
 
-TEST_CASE("async_op: a coroutine goes on once, on the giver's thread or its own", "[async_op]") {
+TEST_CASE("async_op: a coroutine resumes once, on the giver's thread or on its own", "[async_op]") {
     model::check("one coroutine", {}, [] {
         tokens<platform> t(0);
         notes n;
@@ -98,7 +98,7 @@ template <class P> detached take_and_destroy(std::unique_ptr<tokens<P>>& from, n
 
 } // namespace
 
-TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it goes on", "[async_op]") {
+TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it resumes", "[async_op]") {
     model::check("the primitive is destroyed", {}, [] {
         auto t = std::make_unique<tokens<platform>>(0);
         notes n;
@@ -110,7 +110,7 @@ TEST_CASE("async_op: the coroutine may destroy the primitive as soon as it goes 
     });
 }
 
-TEST_CASE("async_op: a token goes through two coroutines", "[async_op]") {
+TEST_CASE("async_op: a token passes through two coroutines", "[async_op]") {
     model::check("two coroutines on one thread", {}, [] {
         tokens<awake> t(0);
         notes n;
@@ -135,7 +135,7 @@ TEST_CASE("async_op: a token goes through two coroutines", "[async_op]") {
     });
 }
 
-TEST_CASE("async_op: coroutines of two threads go on once each", "[async_op][.long]") {
+TEST_CASE("async_op: coroutines of two threads resume once each", "[async_op][.long]") {
     model::check("two threads and a giver", {}, [] {
         tokens<awake> t(0);
         notes n;
@@ -150,7 +150,7 @@ TEST_CASE("async_op: coroutines of two threads go on once each", "[async_op][.lo
     });
 }
 
-// ---- Where it goes on
+// ---- Where it resumes
 
 namespace {
 
@@ -162,14 +162,14 @@ template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, note
 
 } // namespace
 
-TEST_CASE("async_op: one with an executor goes on there, and may take that along", "[async_op]") {
+TEST_CASE("async_op: a coroutine resumes on its executor and may destroy it", "[async_op]") {
     const auto body = [] {
         tokens<awake> t(0);
         auto mine = std::make_unique<ready_queue<awake>>();
         notes n;
         model::thread giver([&] { give(t, n); });
         take_on(*mine, t, n);
-        if (n.seen == 0) { // by this thread only
+        if (n.seen == 0) { // this thread alone has run it
             mine->pop(deadline::never())->run.wake();
         }
         mine.reset();
@@ -181,7 +181,7 @@ TEST_CASE("async_op: one with an executor goes on there, and may take that along
 
 namespace {
 
-// Runs when it is started; at its end it unparks who waits for it and may destroy it.
+// Runs when it is started. At its end it unparks its owner, which may destroy it.
 struct [[nodiscard]] awaited {
     struct promise_type {
         parker* owner = nullptr;
@@ -193,7 +193,7 @@ struct [[nodiscard]] awaited {
         struct final_awaiter {
             bool await_ready() noexcept { return false; }
             void await_suspend(std::coroutine_handle<promise_type> h) noexcept {
-                h.promise().owner->unpark(); // the frame may be gone when this returns
+                h.promise().owner->unpark(); // the frame may be destroyed when this returns
             }
             void await_resume() noexcept {}
         };
@@ -203,7 +203,7 @@ struct [[nodiscard]] awaited {
     };
     std::coroutine_handle<promise_type> frame;
 
-    // Runs it to its end, on whatever threads, and destroys it.
+    // Waits until it has ended, on any thread, and destroys it.
     void wait() const {
         parker p;
         frame.promise().owner = &p;
@@ -221,7 +221,7 @@ template <class P> awaited take_awaited(tokens<P>& from, notes& n) {
 
 } // namespace
 
-TEST_CASE("async_op: a thread waits for a coroutine that ends elsewhere, and destroys it",
+TEST_CASE("async_op: a thread waits for a coroutine that ends on another one, and destroys it",
           "[async_op]") {
     const auto body = [] {
         tokens<platform> t(0);
@@ -236,7 +236,7 @@ TEST_CASE("async_op: a thread waits for a coroutine that ends elsewhere, and des
 
 namespace {
 
-// A child that its parent awaits, both of them handing the thread to each other.
+// A child that its parent awaits. Each transfers the thread to the other.
 struct [[nodiscard]] child {
     struct promise_type {
         std::coroutine_handle<> parent;
@@ -291,7 +291,7 @@ template <class P> awaited parent(tokens<P>& from, notes& n) {
 
 } // namespace
 
-TEST_CASE("async_op: a child that goes on elsewhere takes its parent along", "[async_op]") {
+TEST_CASE("async_op: the parent continues on the thread that resumed the child", "[async_op]") {
     model::check("a parent and two children", {}, [] {
         tokens<platform> t(1);
         notes n;
@@ -328,7 +328,7 @@ template <class P> held take_and_kill(tokens<P>& from, std::optional<held>& vict
 
 } // namespace
 
-TEST_CASE("async_op: one that is destroyed leaves the queue while others come and go",
+TEST_CASE("async_op: a destroyed coroutine leaves the queue while other waits begin and end",
           "[async_op]") {
     const auto body = [] {
         tokens<awake> t(0);
@@ -338,7 +338,7 @@ TEST_CASE("async_op: one that is destroyed leaves the queue while others come an
             held h = take_held(t, n);
             h.start();
         }
-        t.give(); // to the other, if it has not timed out
+        t.give(); // to the other coroutine, if that has not timed out
         other.join();
         MODEL_REQUIRE(n.seen == 0);
         MODEL_REQUIRE(t.waiters() == 0);
@@ -347,11 +347,11 @@ TEST_CASE("async_op: one that is destroyed leaves the queue while others come an
     model::check("destroyed beside another wait that times out", {.timeouts = 1}, body);
 }
 
-TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes back",
+TEST_CASE("async_op: a coroutine that is destroyed before it sees its grant gives it back",
           "[async_op]") {
     model::check("destroyed with a grant", {}, [] {
         tokens<platform> t(0);
-        ready_queue<platform> mine; // which is dropped with what is inside
+        ready_queue<platform> mine; // destroyed with its runnables, which do not run
         notes n;
         {
             held h = take_held_on(mine, t, n);
@@ -359,7 +359,7 @@ TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes b
             h.start();
             giver.join(); // its release has returned
         }
-        MODEL_REQUIRE(n.seen <= 1); // it may have found the token at once
+        MODEL_REQUIRE(n.seen <= 1); // the attempt may have found the token
         MODEL_REQUIRE(t.available() == 1);
         MODEL_REQUIRE(t.waiters() == 0);
     });
@@ -381,7 +381,7 @@ TEST_CASE("async_op: a grant that was on its way to one that is destroyed goes b
 
 namespace {
 
-// Runs what is posted at once.
+// Runs each runnable inside post().
 struct inline_executor {
     void post(bide::waker w) noexcept { w.wake(); }
 };
@@ -394,7 +394,7 @@ held take_inline_and_kill(inline_executor& here, tokens<P>& from, std::optional<
 
 } // namespace
 
-TEST_CASE("async_op: one that goes on inside a release destroys another, granted there or not yet",
+TEST_CASE("async_op: a coroutine that resumes in a release destroys another, granted or not",
           "[async_op]") {
     const auto body = [](int given, int by_other) {
         return [given, by_other] {
@@ -439,7 +439,7 @@ template <class P> held wait_for(event_on<P>& e, notes& n) {
 
 } // namespace
 
-TEST_CASE("async_op: one that is destroyed after its grant leaves the primitive alone",
+TEST_CASE("async_op: a coroutine destroyed after its grant does not access the primitive",
           "[async_op]") {
     model::check("the primitive is gone when the second is destroyed", {}, [] {
         auto e = std::make_unique<bide::basic_event<awake>>();
@@ -456,7 +456,7 @@ TEST_CASE("async_op: one that is destroyed after its grant leaves the primitive 
     });
 }
 
-// ---- Time-outs, by the service. It never ends, so its threads are daemons.
+// ---- Time-outs. The service never ends, so its threads are daemons.
 
 namespace {
 
@@ -545,12 +545,12 @@ namespace {
 void destroyed_against_time_out() {
     start_service<awake>();
     tokens<awake> t(0);
-    ready_queue<awake> mine; // which is dropped with what is inside
+    ready_queue<awake> mine; // destroyed with its runnables, which do not run
     notes n;
     {
         held h = take_held_until(now, mine, t, n);
         h.start();
-        MODEL_REQUIRE(n.seen == (h.done() ? 1 : 0)); // refused, where the time-out came first
+        MODEL_REQUIRE(n.seen == (h.done() ? 1 : 0)); // refused if the time-out came first
     }
     MODEL_REQUIRE(t.waiters() == 0);
     t.give();
@@ -559,13 +559,13 @@ void destroyed_against_time_out() {
 
 } // namespace
 
-TEST_CASE("async_op: one that is destroyed is not touched by its time-out", "[async_op]") {
+TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[async_op]") {
     model::options random;
     random.how = model::options::method::pct;
     model::check("destroyed against time-out, at random", random, destroyed_against_time_out);
 }
 
-TEST_CASE("async_op: one that is destroyed is not touched by its time-out, in any execution",
+TEST_CASE("async_op: a time-out does not access a destroyed coroutine, in any execution",
           "[async_op][.long]") {
     model::check("destroyed against time-out", {}, destroyed_against_time_out);
 }

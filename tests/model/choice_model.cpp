@@ -1,6 +1,5 @@
-// choice: of several waits one is granted, the others take nothing along; whoever settles a wait
-// whose choice another is about to make waits for it rather than pass the wait over; nobody waits
-// in a circle.
+// choice: exactly one of several waits is granted, and the rest take nothing. A releaser that meets
+// the claim of another waits for it and does not skip the wait. No cycle of waiters arises.
 
 #include <bide/core/choice.hpp>
 #include <bide/sync/detail/gate.hpp>
@@ -20,7 +19,7 @@ using core = basic_core<platform>;
 using receiving = basic_receiving<platform>;
 using sending = basic_sending<platform>;
 
-// For three threads, and for two with much to do.
+// For three threads, and for two threads with long programs.
 using awake_choice = bide::basic_choice<awake>;
 using awake_core = basic_core<awake>;
 using awake_receiving = basic_receiving<awake>;
@@ -31,12 +30,12 @@ using gate = bide::detail::basic_gate<awake>;
 
 void nothing(void*) noexcept {}
 
-// Hangs waits on a choice.
+// Makes waits cases of a choice.
 template <class Choice, class... Waits> void contest(Choice& of, Waits&... waits) {
     (waits.w.contest(&nothing, of), ...);
 }
 
-// Queues them one after the other, until one has happened or the choice fell on one.
+// Queues the waits one after the other, until one has happened or the choice is decided.
 template <class Choice, class First, class Second>
 void queue_both(Choice& of, auto& first_in, First& first, auto& second_in, Second& second) {
     if (first.enqueue(first_in) == wait_status::waiting && !of.is_decided()) {
@@ -44,7 +43,7 @@ void queue_both(Choice& of, auto& first_in, First& first, auto& second_in, Secon
     }
 }
 
-// Waits until one of them has happened; the other is taken out.
+// Waits until one of them has happened, and takes the other out.
 template <class First, class Second>
 void await_either(auto& first_in, First& first, auto& second_in, Second& second) {
     while (!first.w.is_complete() && !second.w.is_complete()) {
@@ -57,7 +56,7 @@ void await_either(auto& first_in, First& first, auto& second_in, Second& second)
     }
 }
 
-// A wait of sync/.
+// A wait for a permit.
 template <class Queue> struct waiting {
     explicit waiting(std::ptrdiff_t n = 1) noexcept : w(n) {}
     wait_status enqueue(Queue& q) noexcept { return q.enqueue(w); }
@@ -72,16 +71,16 @@ using passing = waiting<gate>;
 
 // ---- Alone
 
-TEST_CASE("choice: is made once", "[choice]") {
+TEST_CASE("choice: exactly one of two releasers decides it", "[choice]") {
     model::check("choice: two claim it", {}, [] {
         choice c;
         var<int> by{0};
         bool other = false;
-        const auto decide = [&](int who) {
+        const auto decide = [&](int releaser) {
             if (!c.claim()) {
                 return false;
             }
-            by = who;
+            by = releaser;
             c.commit();
             return true;
         };
@@ -101,7 +100,7 @@ TEST_CASE("choice: is made once", "[choice]") {
                 c.abandon();
             }
         });
-        MODEL_REQUIRE(c.claim()); // though another may have claimed it for a while
+        MODEL_REQUIRE(c.claim()); // another releaser may hold the claim for a while
         by = 2;
         c.commit();
         abandoning.join();
@@ -109,12 +108,13 @@ TEST_CASE("choice: is made once", "[choice]") {
     });
 }
 
-// ---- Two who settle
+// ---- Two releasers
 
-TEST_CASE("choice: of two waits on two channels one gets an item, the other's stays", "[choice]") {
+TEST_CASE("choice: of two waits on two channels one gets an item, and the other item stays",
+          "[choice]") {
     for (const std::size_t n : {0U, 1U}) {
-        model::check(n == 0 ? "choice: two sends to one who receives from either, capacity 0"
-                            : "choice: two sends to one who receives from either",
+        model::check(n == 0 ? "choice: two senders and one receiver on either, capacity 0"
+                            : "choice: two senders and one receiver on either",
                      {}, [n] {
                          core left(n);
                          core right(n);
@@ -139,8 +139,8 @@ TEST_CASE("choice: of two waits on two channels one gets an item, the other's st
                                        (mine == wait_status::granted ? 2 : 0) +
                                            (other == wait_status::granted ? 1 : 0));
                      });
-        model::check(n == 0 ? "choice: two receive from one who sends to either, capacity 0"
-                            : "choice: two receive from one who sends to either",
+        model::check(n == 0 ? "choice: two receivers and one sender on either, capacity 0"
+                            : "choice: two receivers and one sender on either",
                      {}, [n] {
                          core left(n);
                          core right(n);
@@ -167,8 +167,8 @@ TEST_CASE("choice: of two waits on two channels one gets an item, the other's st
     }
 }
 
-// The wait that is passed over is not the last in its queue.
-TEST_CASE("choice: what a decided wait would have got goes to the next", "[choice]") {
+// The wait that is not chosen is not the last in its queue.
+TEST_CASE("choice: the next waiter gets the item of a wait that was not chosen", "[choice]") {
     for (const std::size_t n : {0U, 1U}) {
         model::check(n == 0 ? "choice: an item for the one behind, capacity 0"
                             : "choice: an item for the one behind",
@@ -201,7 +201,7 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
         acquiring behind(1);
         passing opened;
         contest(c, both, opened);
-        both.enqueue(q); // has one of the two
+        both.enqueue(q); // gets one of the two permits
         opened.enqueue(g);
         behind.enqueue(q);
         model::thread opening([&] { g.arrive(1); });
@@ -226,10 +226,10 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
         opened.enqueue(g);
         behind.enqueue(q);
         model::thread opening([&] { g.arrive(1); });
-        q.give(1); // in part, or on to the one behind
+        q.give(1); // granted in part, or to the next waiter
         opening.join();
         q.give(1);
-        MODEL_REQUIRE(opened.is_granted() && behind.is_granted()); // though it was not taken out
+        MODEL_REQUIRE(opened.is_granted() && behind.is_granted()); // although it was not taken out
         many.cancel(q);
         MODEL_REQUIRE(q.available() == 2 && q.waiters() == 0);
     });
@@ -251,7 +251,7 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
         MODEL_REQUIRE(a.is_granted() != b.is_granted());
         MODEL_REQUIRE(q.available() + p.available() == 1);
     });
-    model::check("choice: close and open for one who waits for either", {}, [] {
+    model::check("choice: close and open for a wait on either", {}, [] {
         permit_queue q(0);
         gate g(1);
         awake_choice c;
@@ -273,8 +273,8 @@ TEST_CASE("choice: what a decided wait would have got goes to the next", "[choic
     });
 }
 
-// While it queues its second wait the first is settled, and the other way round.
-TEST_CASE("choice: a wait that is queued while another of its choice is settled", "[choice]") {
+// The first wait is decided while the second is queued, and the other way round.
+TEST_CASE("choice: a wait is queued while another wait of its choice is decided", "[choice]") {
     model::check("choice: an item while permits are asked for", {}, [] {
         awake_core from(1);
         permit_queue q(1);
@@ -327,7 +327,8 @@ TEST_CASE("choice: a wait that is queued while another of its choice is settled"
 
 namespace {
 
-// Each sends on one channel and receives on the other. Its waits are queued in an order of its own.
+// Each choice sends on one channel and receives on the other, and queues its waits in its own
+// order.
 class meeting {
 public:
     struct one {
@@ -335,11 +336,11 @@ public:
             : value(v), of(c), to(out), from(in), s(v) {
             contest(c, s, r);
         }
-        // Both, or the second, where the first is queued.
+        // Queues both waits, or the second one if the first is queued.
         void queue(bool sends_first) {
             sends_first ? queue_both(of, to, s, from, r) : queue_both(of, from, r, to, s);
         }
-        // True: it has sent.
+        // Returns true if it has sent.
         bool end() {
             await_either(to, s, from, r);
             MODEL_REQUIRE(s.is_gone() != r.got.has_value());
@@ -358,7 +359,7 @@ public:
     one yours() { return one(2, choices_[1 - first_], b_, a_); }
 
 private:
-    std::array<awake_choice, 2> choices_; // so one has the lower address
+    std::array<awake_choice, 2> choices_; // an array: one has the lower address
     std::size_t first_ = static_cast<std::size_t>(model::choose(2));
     awake_core a_{0};
     awake_core b_{0};
@@ -385,7 +386,7 @@ void two_that_queue_both() {
 
 namespace {
 
-// One wait of each is queued, then the other one, at once.
+// One wait of each choice is queued first, and then the other waits, on two threads.
 void two_that_queue_the_second(bool sends) {
     meeting m;
     auto mine = m.mine();
@@ -404,13 +405,14 @@ void two_that_queue_the_second(bool sends) {
 
 } // namespace
 
-TEST_CASE("choice: two that could meet in two places meet in one", "[choice]") {
+TEST_CASE("choice: two choices that could meet on two channels meet on one", "[choice]") {
     model::check("choice: the sends are queued, then the receives", {},
                  [] { two_that_queue_the_second(false); });
     model::check("choice: two that queue both", random(5'000), two_that_queue_both);
 }
 
-TEST_CASE("choice: two that could meet in two places meet in one, for long", "[choice][.long]") {
+TEST_CASE("choice: two choices that could meet on two channels meet on one, for long",
+          "[choice][.long]") {
     model::check("choice: the receives are queued, then the sends", {},
                  [] { two_that_queue_the_second(true); });
     model::options o = random(200'000);
@@ -418,7 +420,7 @@ TEST_CASE("choice: two that could meet in two places meet in one, for long", "[c
     model::check("choice: two that queue both, long", o, two_that_queue_both);
 }
 
-TEST_CASE("choice: does not meet itself", "[choice]") {
+TEST_CASE("choice: it does not match its own two cases", "[choice]") {
     model::check("choice: sends and receives on one channel", {}, [] {
         awake_core c(0);
         awake_choice mine;
@@ -440,7 +442,7 @@ TEST_CASE("choice: does not meet itself", "[choice]") {
         other.join();
         MODEL_REQUIRE(sends ? r.got && r.take() == 2 : s.is_gone() && got == 1);
     });
-    // Who takes the item serves those who wait to send, itself among them.
+    // The receiver serves the waiting senders, and its own case is one of them.
     model::check("choice: sends and receives on one channel, capacity 1", {}, [] {
         awake_core c(1);
         offer(c, 1);
@@ -459,8 +461,8 @@ TEST_CASE("choice: does not meet itself", "[choice]") {
     });
 }
 
-// Two settle it at once: one is the queue that it could have and does not.
-TEST_CASE("choice: a claim that is abandoned hides no wait from another", "[choice]") {
+// Two releasers decide at once. One of them finds no item and abandons its claim.
+TEST_CASE("choice: an abandoned claim hides no wait from another releaser", "[choice]") {
     model::check("choice: claimed in vain by one, in earnest by the other", {}, [] {
         awake_core left(0);
         awake_core right(1);
@@ -471,7 +473,7 @@ TEST_CASE("choice: a claim that is abandoned hides no wait from another", "[choi
         a.enqueue(left);
         b.enqueue(right);
         awake_receiving behind;
-        // Looks whether the first in the queue can be served, which it cannot.
+        // Checks whether the first waiter can be served: it cannot.
         model::thread looking([&] { behind.enqueue(left); });
         MODEL_REQUIRE(offer(right, 1) == wait_status::granted);
         looking.join();

@@ -2,8 +2,8 @@
 #include <model/check.hpp>
 #include <support/catch.hpp>
 
-// Sleeping for a condition that is somebody else's: a second look between prepare() and wait() is
-// enough, whatever the order of the condition itself.
+// Waits for a condition of another structure: a second check between prepare() and wait() is
+// enough, with any memory order of the condition.
 
 namespace {
 
@@ -17,22 +17,22 @@ constexpr deadline soon = deadline::at_ns(1'000'000);
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-// Sleeps until done() is true, as every user does.
+// Sleeps until done() is true, as each user does.
 template <class Done>
 void await(event_count& changes, Done done, deadline until = deadline::never()) {
     while (!done()) {
         const auto epoch = changes.prepare();
-        if (done()) { // the second look
+        if (done()) { // the second check
             changes.cancel();
             return;
         }
         if (!changes.wait(epoch, until)) {
-            until = deadline::never(); // timed out once, patient from now on
+            until = deadline::never(); // after one time-out, waits without a deadline
         }
     }
 }
 
-// Things that are counted in and taken out, each by one.
+// Items that are added and taken one by one.
 class items {
 public:
     void put() noexcept { count_.fetch_add(1, std::memory_order_release); }
@@ -52,7 +52,7 @@ private:
 
 } // namespace
 
-TEST_CASE("event_count: a notification reaches the one who waits", "[event_count]") {
+TEST_CASE("event_count: a notification reaches the waiter", "[event_count]") {
     const auto body = [] {
         event_count changes;
         atomic<int> ready{0};
@@ -69,7 +69,7 @@ TEST_CASE("event_count: a notification reaches the one who waits", "[event_count
     model::check("one waiter, spurious returns", {.spurious = 2}, body);
 }
 
-TEST_CASE("event_count: the epoch brings the condition, however weakly that is written",
+TEST_CASE("event_count: the epoch publishes the condition, even if that is written relaxed",
           "[event_count]") {
     model::check("a relaxed condition", {.spurious = 1}, [] {
         event_count changes;
@@ -80,7 +80,7 @@ TEST_CASE("event_count: the epoch brings the condition, however weakly that is w
         });
         await(changes, [&] { return ready.load(relaxed) != 0; });
     });
-    // The epoch is the only thing that orders the two.
+    // Only the epoch orders the two accesses.
     model::check("an epoch that has changed brings plain data", {}, [] {
         event_count changes;
         var<int> message{0};
@@ -95,7 +95,7 @@ TEST_CASE("event_count: the epoch brings the condition, however weakly that is w
     });
 }
 
-TEST_CASE("event_count: who does not look again sleeps on", "[event_count]") {
+TEST_CASE("event_count: a waiter without a second check sleeps for ever", "[event_count]") {
     model::find("no second look", model::failure::lost_wakeup, {}, [] {
         event_count changes;
         atomic<int> ready{0};
@@ -109,8 +109,7 @@ TEST_CASE("event_count: who does not look again sleeps on", "[event_count]") {
     });
 }
 
-TEST_CASE("event_count: an announcement that was taken back disturbs no later wait",
-          "[event_count]") {
+TEST_CASE("event_count: a withdrawn announcement does not affect a later wait", "[event_count]") {
     const auto body = [] {
         event_count changes;
         items left;
@@ -130,7 +129,7 @@ TEST_CASE("event_count: an announcement that was taken back disturbs no later wa
     model::check("two waits of one, spurious returns", {.spurious = 1}, body);
 }
 
-TEST_CASE("event_count: a wait that timed out disturbs no later one", "[event_count]") {
+TEST_CASE("event_count: a wait that timed out does not affect a later one", "[event_count]") {
     const auto body = [] {
         event_count changes;
         atomic<int> ready{0};
@@ -162,7 +161,7 @@ TEST_CASE("event_count: the items of two notifiers reach one waiter", "[event_co
     model::check("two notifiers", {}, body);
 }
 
-TEST_CASE("event_count: notify_all reaches all", "[event_count]") {
+TEST_CASE("event_count: notify_all reaches all waiters", "[event_count]") {
     const auto body = [](auto notify) {
         return [notify] {
             event_count changes;

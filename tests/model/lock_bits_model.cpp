@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
-// The lock in two bits of somebody's word: one at a time holds it, nobody who sleeps for it is
-// forgotten, and what else is in the word is nobody's business here.
+// The lock in two bits of a word: one thread at a time holds it, each sleeping waiter is woken, and
+// the other bits stay unchanged.
 
 namespace {
 
@@ -34,7 +34,7 @@ template <class Lock = lock> struct counter {
 
 } // namespace
 
-TEST_CASE("lock_bits: of two threads one at a time holds it", "[lock_bits]") {
+TEST_CASE("lock_bits: two threads never hold it at once", "[lock_bits]") {
     const auto body = [] {
         counter<> c;
         model::thread other([&] {
@@ -56,7 +56,7 @@ TEST_CASE("lock_bits: of two threads one at a time holds it", "[lock_bits]") {
         other.join();
         MODEL_REQUIRE(c.value == 3);
     });
-    model::check("two threads, two rounds, letting go of the whole word", {}, [] {
+    model::check("two threads, two rounds, release of the whole word", {}, [] {
         counter<lock64> c;
         model::thread other([&] {
             c.step_as();
@@ -70,8 +70,7 @@ TEST_CASE("lock_bits: of two threads one at a time holds it", "[lock_bits]") {
     });
 }
 
-TEST_CASE("lock_bits: of three threads one at a time holds it, and none is forgotten",
-          "[lock_bits]") {
+TEST_CASE("lock_bits: three threads never hold it at once, and each acquires it", "[lock_bits]") {
     model::check("three threads", {}, [] {
         counter<> c;
         model::thread second([&] { c.step(); });
@@ -82,7 +81,7 @@ TEST_CASE("lock_bits: of three threads one at a time holds it, and none is forgo
         MODEL_REQUIRE(c.value == 3);
         MODEL_REQUIRE(c.word.load() == 0);
     });
-    model::check("three threads, letting go of the whole word", {}, [] {
+    model::check("three threads, release of the whole word", {}, [] {
         counter<> c;
         model::thread second([&] { c.step_as(); });
         model::thread third([&] { c.step(); });
@@ -94,7 +93,7 @@ TEST_CASE("lock_bits: of three threads one at a time holds it, and none is forgo
     });
 }
 
-TEST_CASE("lock_bits: of three threads none is forgotten, whatever wakes them",
+TEST_CASE("lock_bits: three threads each acquire it, also with spurious wakes",
           "[lock_bits][.long]") {
     model::check("three threads, spurious", {.spurious = 1}, [] {
         counter<> c;
@@ -131,7 +130,7 @@ TEST_CASE("lock_bits: four threads at random", "[lock_bits]") {
     });
 }
 
-TEST_CASE("lock_bits: what others change in the word stays, and comes with what they did",
+TEST_CASE("lock_bits: changes of other threads to the word stay and publish their writes",
           "[lock_bits]") {
     constexpr std::uint32_t flag = 4;
     model::check("a flag set beside the lock", {.weak_failures = 1}, [] {
@@ -155,7 +154,7 @@ TEST_CASE("lock_bits: what others change in the word stays, and comes with what 
     });
 }
 
-TEST_CASE("lock_bits: the word that is left behind is found by the next", "[lock_bits]") {
+TEST_CASE("lock_bits: the next holder finds the word that release_as stored", "[lock_bits]") {
     constexpr std::uint32_t one = 4;
     model::check("a number in the word", {.spurious = 1}, [] {
         lock::atomic word{0};
@@ -176,9 +175,9 @@ TEST_CASE("lock_bits: the word that is left behind is found by the next", "[lock
     });
 }
 
-// A fast path's release into the word, a holder who takes it out again by release_as(), and one who
-// learns of both from the holder.
-TEST_CASE("lock_bits: letting go passes on what was released into the word", "[lock_bits]") {
+// A fast path releases data into the word. A holder takes that data out by release_as(). A third
+// thread sees both through the holder.
+TEST_CASE("lock_bits: release_as keeps the releases of other threads visible", "[lock_bits]") {
     constexpr std::uint32_t posted = 4;
     constexpr std::uint32_t taken = 8;
     model::check("released into the word, passed on", {}, [] {
@@ -201,8 +200,9 @@ TEST_CASE("lock_bits: letting go passes on what was released into the word", "[l
     });
 }
 
-// As the owners of such words do it: one CAS of theirs changes the rest and lets go.
-TEST_CASE("lock_bits: a step of the owner's own that lets go wakes who sleeps", "[lock_bits]") {
+// The primitives do this: one CAS changes their bits and releases the lock.
+TEST_CASE("lock_bits: a primitive's own step that releases wakes a sleeping waiter",
+          "[lock_bits]") {
     constexpr std::uint32_t one = 4;
     model::check("let go by a CAS", {.spurious = 1, .weak_failures = 1}, [] {
         lock::atomic word{0};
@@ -227,7 +227,7 @@ TEST_CASE("lock_bits: a step of the owner's own that lets go wakes who sleeps", 
     });
 }
 
-TEST_CASE("lock_bits: letting go is the last touch of the word", "[lock_bits]") {
+TEST_CASE("lock_bits: the release is the last access to the word", "[lock_bits]") {
     const auto body = [](auto let_go) {
         return [let_go] {
             auto c = std::make_unique<counter<>>();
@@ -244,17 +244,16 @@ TEST_CASE("lock_bits: letting go is the last touch of the word", "[lock_bits]") 
     };
     model::check("the next holder destroys the word", {.spurious = 1},
                  body([](lock::atomic& word) { lock::release(word); }));
-    model::check("the next holder destroys the word left behind", {.spurious = 1},
+    model::check("the next holder destroys the word stored by release_as", {.spurious = 1},
                  body([](lock::atomic& word) { lock::release_as(word, 4); }));
-    model::find("a look at the word after letting go", model::failure::lifetime, {},
+    model::find("a read of the word after the release", model::failure::lifetime, {},
                 body([](lock::atomic& word) {
                     lock::release(word);
                     lock::wake_after(&word, word.load(std::memory_order_relaxed));
                 }));
 }
 
-TEST_CASE("lock_bits: where it is waited for without a sleep, it excludes the same",
-          "[lock_bits]") {
+TEST_CASE("lock_bits: waiters that do not sleep exclude each other too", "[lock_bits]") {
     using awake = bide::lock_bits<model::platform_without_lock_sleep, std::uint32_t>;
     model::check("three threads that do not sleep", {.weak_failures = 1}, [] {
         counter<awake> c;

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-// One thread's token: no token is lost, none is invented, each brings what was done before it, and
-// unpark()'s last touch is its exchange.
+// The token of one thread: no token is lost or doubled, each publishes the notifier's writes, and
+// the exchange is the last access of unpark().
 
 namespace {
 
@@ -22,7 +22,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 
 } // namespace
 
-TEST_CASE("parker: an unpark that comes before, during or after the park ends it", "[parker]") {
+TEST_CASE("parker: an unpark before or during the park ends it", "[parker]") {
     const auto body = [] {
         parker p;
         var<int> done{0};
@@ -37,10 +37,10 @@ TEST_CASE("parker: an unpark that comes before, during or after the park ends it
     model::check("one unpark, spurious returns", {.spurious = 3}, body);
 }
 
-TEST_CASE("parker: what several unparked with is seen, also behind a token that was there",
+TEST_CASE("parker: the writes of each unpark are seen, also if a token was there already",
           "[parker]") {
-    // Each item is looked for by a park of its own at most: whoever leaves the second of two tokens
-    // that become one must have its item seen by the park that takes them.
+    // There is at most one park for each item. If two tokens become one, the park that takes them
+    // must see the items of both notifiers.
     const auto body = [] {
         parker p;
         atomic<int> left{0};
@@ -61,7 +61,7 @@ TEST_CASE("parker: what several unparked with is seen, also behind a token that 
     model::check("two unparkers, spurious returns", {.spurious = 1}, body);
 }
 
-TEST_CASE("parker: a token on top of another brings what came between them", "[parker]") {
+TEST_CASE("parker: a token on top of another publishes the writes between them", "[parker]") {
     const auto body = [] {
         parker p;
         var<int> first{0};
@@ -82,7 +82,7 @@ TEST_CASE("parker: a token on top of another brings what came between them", "[p
     model::check("two unparks of one notifier, spurious returns", {.spurious = 1}, body);
 }
 
-TEST_CASE("parker: several tokens count once", "[parker]") {
+TEST_CASE("parker: several tokens count as one", "[parker]") {
     model::check("two unparks, then three polls", {}, [] {
         parker p;
         var<int> left{0};
@@ -108,7 +108,7 @@ TEST_CASE("parker: several tokens count once", "[parker]") {
     });
 }
 
-TEST_CASE("parker: a token that comes with the time-out is either taken or stays", "[parker]") {
+TEST_CASE("parker: a token that arrives with the time-out is taken or stays", "[parker]") {
     const auto body = [] {
         parker p;
         var<int> done{0};
@@ -170,7 +170,7 @@ TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[park
     };
     model::check("destroyed after park", {}, body);
     model::check("destroyed after a park that timed out", {.spurious = 1, .timeouts = 1}, body);
-    // Not after a time-out: the unpark may still come.
+    // Not after a time-out: the unpark may still follow.
     model::find("destroyed without a token", model::failure::lifetime, {.timeouts = 1}, [] {
         auto p = std::make_unique<parker>();
         model::thread notifier([mine = p.get()] { mine->unpark(); });
@@ -179,7 +179,7 @@ TEST_CASE("parker: the owner may destroy it as soon as it has the token", "[park
     });
 }
 
-TEST_CASE("parker: a token goes to and fro", "[parker]") {
+TEST_CASE("parker: two threads pass a token to and fro", "[parker]") {
     const auto body = [] {
         parker mine;
         parker theirs;

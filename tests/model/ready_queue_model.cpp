@@ -4,8 +4,9 @@
 
 #include <memory>
 
-// Runnables that many post to one owner: each comes out once, each poster's in order, the owner
-// sleeps only while there is none, and a post's last touch of the queue is its CAS.
+// Many threads post runnables to one owner. Each runnable is popped once, those of one poster in
+// order. The owner sleeps only while there is none. The CAS is the last access of a post to the
+// queue.
 
 namespace {
 
@@ -31,7 +32,7 @@ void post(ready_queue& queue, numbered& r, int number) {
 
 } // namespace
 
-TEST_CASE("ready_queue: a post reaches the owner, asleep or awake", "[ready_queue]") {
+TEST_CASE("ready_queue: a post reaches the owner, sleeping or awake", "[ready_queue]") {
     const auto body = [] {
         ready_queue queue;
         numbered r;
@@ -45,7 +46,7 @@ TEST_CASE("ready_queue: a post reaches the owner, asleep or awake", "[ready_queu
     model::check("one post, spurious", {.spurious = 2, .weak_failures = 1}, body);
 }
 
-TEST_CASE("ready_queue: two of one poster come in its order", "[ready_queue]") {
+TEST_CASE("ready_queue: two runnables of one poster are popped in order", "[ready_queue]") {
     const auto body = [] {
         ready_queue queue;
         numbered all[2];
@@ -85,7 +86,7 @@ void three_posts() {
     int before = 0;
     int sum = 0;
     for (int i = 0; i < 3; ++i) {
-        if (i == 2) { // what comes after adds nothing but executions
+        if (i == 2) { // later steps add executions only
             first.join();
             second.join();
         }
@@ -102,7 +103,8 @@ void three_posts() {
 
 } // namespace
 
-TEST_CASE("ready_queue: two posters' come out once each, each poster's in order", "[ready_queue]") {
+TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster",
+          "[ready_queue]") {
     model::check("two posters", {}, two_posters);
     model::options random;
     random.how = model::options::method::pct;
@@ -111,7 +113,7 @@ TEST_CASE("ready_queue: two posters' come out once each, each poster's in order"
     model::check("two posters, three posts, at random", random, three_posts);
 }
 
-TEST_CASE("ready_queue: two posters' come out once each, in every execution",
+TEST_CASE("ready_queue: runnables of two posters are popped once, in every execution",
           "[ready_queue][.long]") {
     model::check("two posters, three posts", {}, three_posts);
     model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1}, two_posters);
@@ -134,7 +136,8 @@ TEST_CASE("ready_queue: two posters' come out once each, in every execution",
     });
 }
 
-TEST_CASE("ready_queue: a post that comes with the time-out is taken or stays", "[ready_queue]") {
+TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays",
+          "[ready_queue]") {
     const auto body = [] {
         ready_queue queue;
         numbered r;
@@ -161,7 +164,7 @@ TEST_CASE("ready_queue: a post that comes with the time-out is taken or stays", 
           }) == "at_once in_time never");
 }
 
-TEST_CASE("ready_queue: the owner's own posts mix with others'", "[ready_queue]") {
+TEST_CASE("ready_queue: the owner and another thread post", "[ready_queue]") {
     model::check("the owner posts, too", {.weak_failures = 1}, [] {
         ready_queue queue;
         numbered mine;
@@ -174,7 +177,7 @@ TEST_CASE("ready_queue: the owner's own posts mix with others'", "[ready_queue]"
     });
 }
 
-TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word",
+TEST_CASE("ready_queue: a popped runnable may be posted again when the owner allows it",
           "[ready_queue]") {
     model::check("one runnable to and fro", {}, [] {
         ready_queue there;
@@ -194,7 +197,7 @@ TEST_CASE("ready_queue: what was popped may be posted again, by its owner's word
     });
 }
 
-TEST_CASE("ready_queue: the owner may be told to destroy it, and the runnable with it",
+TEST_CASE("ready_queue: a runnable may make the owner destroy the queue and the runnable",
           "[ready_queue]") {
     const auto body = [] {
         auto queue = std::make_unique<ready_queue>();
@@ -222,7 +225,7 @@ TEST_CASE("ready_queue: the owner may be told to destroy it, and the runnable wi
         left.reset();
         right.reset();
     });
-    // Not after the first: the other poster has still to come.
+    // Not after the first: the other poster has not posted yet.
     model::find("destroyed too early", model::failure::lifetime, {}, [] {
         auto queue = std::make_unique<ready_queue>();
         numbered all[2];

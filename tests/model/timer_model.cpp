@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-// The timer queue and the service: a timer fires once or is cancelled, never both; after cancel() it
-// may be destroyed; one that is added reaches who sleeps for it, without any time-out's help. What is
-// posted runs, whatever blocks the resumers; only one that blocks where bide does not see it is
+// The timer queue and the service. A timer fires once or is cancelled, never both. After cancel()
+// it may be destroyed. A timer that is added wakes the sleeper, without the help of a time-out.
+// Each posted runnable runs, even if resumers block. Only a resumer that blocks outside of bide is
 // replaced after a time-out. The service never ends, so its threads are daemons, and it is never
 // destroyed.
 
@@ -23,7 +23,7 @@ using queue = bide::basic_timer_queue<platform>;
 using parker = bide::basic_parker<platform>;
 template <class T> using var = platform::var<T>;
 
-// Past as soon as somebody looks; and never, but for a clock that moves.
+// Has passed at the first check; passes only if the clock moves.
 constexpr deadline now = deadline::at_ns(1);
 constexpr deadline soon = deadline::at_ns(500'000);
 constexpr deadline later = deadline::at_ns(900'000);
@@ -37,7 +37,7 @@ service& start_service() {
     return *made;
 }
 
-// A timer that counts how often it fired, and says so.
+// A timer that counts its firings and announces them.
 struct bell {
     bide::timer timer;
     var<int> fired{0};
@@ -68,7 +68,7 @@ void fires_once() {
     MODEL_REQUIRE(b.fired == 1);
 }
 
-// cancel() says whether it fired, and nothing touches it afterwards.
+// cancel() returns whether it fired, and no thread accesses it afterwards.
 void cancelled_or_fired(bool added_first) {
     auto& s = *new service;
     auto b = std::make_unique<bell>(now);
@@ -85,7 +85,7 @@ void cancelled_or_fired(bool added_first) {
     b.reset();
 }
 
-// Two who cancel the same timer; both may free what it touches.
+// Two threads cancel the same timer. Both may free the data that it accesses.
 void cancelled_by_two() {
     auto& s = *new service;
     bell b(now);
@@ -100,7 +100,7 @@ void cancelled_by_two() {
     MODEL_REQUIRE(b.fired == 1 - cancels);
 }
 
-// The service may sleep for the later one already: the earlier one must reach it.
+// The service may sleep for the later timer already. The earlier timer must wake it.
 void earlier_one_is_heard() {
     auto& s = *new service;
     parker p;
@@ -114,7 +114,7 @@ void earlier_one_is_heard() {
     MODEL_REQUIRE(near.fired == 1 && far.fired == 0);
 }
 
-// By the service's own sleep: its clock moves where that times out.
+// The service's own sleep ends in time: the clock moves if that sleep times out.
 void sleeps_until_it_is_time() {
     auto& s = *new service;
     parker p;
@@ -128,7 +128,7 @@ void sleeps_until_it_is_time() {
     MODEL_REQUIRE(b.fired == (in_time ? 0 : 1));
 }
 
-// One of two is cancelled, and the other fires.
+// One of two timers is cancelled, and the other fires.
 void the_other_fires() {
     auto& s = *new service;
     parker p;
@@ -144,7 +144,7 @@ void the_other_fires() {
     MODEL_REQUIRE(second.fired == 1);
 }
 
-// Two threads' timers, each cancelled by its owner.
+// Timers of two threads, each cancelled by its owner.
 void two_owners() {
     service& s = start_service();
     const auto own = [&] {
@@ -158,7 +158,7 @@ void two_owners() {
     own();
 }
 
-// A firing that cancels its own timer does not wait for itself; one that adds it again is heard.
+// A firing that cancels its own timer does not wait for itself. A firing may add its timer again.
 struct rearmed {
     bide::timer timer;
     service& at;
@@ -192,7 +192,7 @@ void cancels_and_adds_itself() {
     MODEL_REQUIRE(r.fired == 2);
 }
 
-// What is posted runs there, once, and may be destroyed by what it says.
+// A posted runnable runs on the service once. It may be destroyed when it has announced its run.
 struct errand : bide::runnable {
     parker& done;
     var<int> ran{0};
@@ -235,7 +235,7 @@ void posted_between_timers() {
 
 // ---- The resumers
 
-// Those of a service, with a thread that does nothing but look after them.
+// The resumers of a service, and a thread that only serves their calls for attention.
 struct watched {
     parker bed; // of that thread
     queue timers;
@@ -246,7 +246,7 @@ struct watched {
         auto& made = *new watched;
         model::daemon([&made] {
             for (;;) {
-                const std::int64_t next = made.resumers.look(platform::now());
+                const std::int64_t next = made.resumers.start_needed(platform::now());
                 made.bed.park_until(deadline::at_ns(next));
             }
         });
@@ -254,7 +254,7 @@ struct watched {
     }
 };
 
-// What runs on a resumer: sleeps until `before` has a token, leaves one in `after`.
+// Runs on a resumer: sleeps until `before` has a token, and leaves one in `after`.
 struct job : bide::runnable {
     parker* before = nullptr;
     parker* after;
@@ -275,7 +275,7 @@ struct job : bide::runnable {
     }
 };
 
-// The second meets a resumer that runs, becomes idle or is idle.
+// The second runnable meets a resumer that runs, becomes idle or is idle.
 template <class Place> void posted_twice(Place& to, bool by_two) {
     parker done[2];
     auto first = std::make_unique<job>(nullptr, done[0]);
@@ -295,7 +295,7 @@ template <class Place> void posted_twice(Place& to, bool by_two) {
     second.reset();
 }
 
-// The second is what the first sleeps for.
+// The first runnable sleeps until the second has run.
 template <class Place> void first_blocks(Place& to, bool by_two) {
     parker done;
     parker between;
@@ -312,7 +312,7 @@ template <class Place> void first_blocks(Place& to, bool by_two) {
     MODEL_REQUIRE(first.ran == 1 && second.ran == 1);
 }
 
-// There may be no more resumers, and both sleep: the third runs when one of them comes back.
+// No more resumers may start, and both sleep: the third runnable runs when one of them wakes.
 void all_blocked() {
     auto& w = watched::start();
     parker middle[2];
@@ -331,8 +331,8 @@ void all_blocked() {
     done[0].park();
 }
 
-// The first blocks where bide does not see it: its resumer becomes late, by the sleep of the
-// thread that looks after them.
+// The first runnable blocks outside of bide. The second becomes late when the serving thread's
+// sleep times out.
 template <class Place> void first_is_late(Place& to) {
     struct spins : bide::runnable {
         platform::atomic<int> go{0};
@@ -363,7 +363,7 @@ template <class Place> void first_is_late(Place& to) {
     done.park();
 }
 
-// A surplus resumer whose time is over meets a post.
+// A surplus resumer times out while a runnable is posted.
 void surplus_leaves() {
     auto& w = watched::start();
     first_blocks(w.resumers, false);
@@ -374,9 +374,9 @@ void surplus_leaves() {
     MODEL_REQUIRE(last.ran == 1);
 }
 
-// ---- The queue, fired by several
+// ---- The queue, fired by several workers
 
-// A worker that fires its own queue's timers and sleeps in between, as a scheduler's do.
+// A worker that fires the timers of its queue and sleeps in between, as a scheduler's worker does.
 struct worker {
     platform::atomic<std::int64_t> until{0}; // when its sleep ends; 0: it is awake
     parker bed;
@@ -392,15 +392,15 @@ struct worker {
     void sleep() noexcept {
         const std::int64_t next = timers.next_ns();
         until.store(next, std::memory_order_seq_cst);
-        if (next > platform::now() && timers.next_ns() >= next) { // the second look
+        if (next > platform::now() && timers.next_ns() >= next) { // the second check
             bed.park_until(deadline::at_ns(next));
         }
         until.store(0, std::memory_order_relaxed);
     }
 };
 
-// One worker sleeps until the earliest, or for ever; the other adds a nearer one and does not look
-// again.
+// One worker sleeps until the earliest timer, or for ever. The other adds a nearer timer and does
+// not check the queue again.
 void handed_over(deadline earliest, int nearer) {
     worker w;
     bell far(earliest);
@@ -423,7 +423,7 @@ void handed_over(deadline earliest, int nearer) {
     MODEL_REQUIRE(w.timers.cancel(far.timer));
 }
 
-// Two workers fire a queue of two timers at once, and the owner of one cancels and destroys it.
+// Two workers fire a queue of two timers at once. The owner of one timer cancels and destroys it.
 void fired_by_two(bool owner_comes) {
     queue q;
     auto b = std::make_unique<bell>(now);
@@ -456,7 +456,7 @@ void fired_by_two(bool owner_comes) {
     MODEL_REQUIRE(q.next_ns() == queue::never_ns);
 }
 
-// The owner of the only timer, and a worker.
+// The owner of the only timer and a worker.
 void fired_by_one() {
     queue q;
     auto b = std::make_unique<bell>(now);
@@ -468,8 +468,8 @@ void fired_by_one() {
     model::record(in_time ? "cancelled" : "fired");
 }
 
-// Its firing adds it again while another cancels it: that one waits for the firing, and takes it out
-// again afterwards. It is the firing's again only if it was cancelled before.
+// A firing adds its timer again while another thread cancels it. The canceller waits for the firing
+// and then takes the timer out. The timer fires again only if it was cancelled before the firing.
 struct returning {
     bide::timer timer;
     queue& at;
@@ -508,36 +508,35 @@ model::options at_random() {
 
 } // namespace
 
-TEST_CASE("timer: one that is added fires once or is cancelled, and may be destroyed", "[timer]") {
+TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed", "[timer]") {
     model::check("cancelled or fired, added before the service starts", {},
                  [] { cancelled_or_fired(true); });
     CHECK(model::outcomes({}, [] { cancelled_or_fired(true); }) == "cancelled fired");
     model::check("fires once, at random", at_random(), fires_once);
     model::check("cancelled or fired, at random", at_random(), [] { cancelled_or_fired(false); });
-    model::check("two who cancel, at random", at_random(), cancelled_by_two);
+    model::check("two cancellers, at random", at_random(), cancelled_by_two);
     model::check("two owners, at random", at_random(), two_owners);
 }
 
-TEST_CASE("timer: one that is added fires once or is cancelled, in every execution",
-          "[timer][.long]") {
+TEST_CASE("timer: a timer fires once or is cancelled, in every execution", "[timer][.long]") {
     model::check("fires once", {}, fires_once);
     model::check("cancelled or fired", {}, [] { cancelled_or_fired(false); });
     model::check("the other of two fires", {}, the_other_fires);
 }
 
-TEST_CASE("timer: an earlier one and an errand reach a service that sleeps", "[timer]") {
-    model::check("an errand", {}, posted);
-    model::check("an errand between timers, at random", at_random(), posted_between_timers);
-    model::check("an earlier one, at random", at_random(), earlier_one_is_heard);
+TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service", "[timer]") {
+    model::check("a runnable", {}, posted);
+    model::check("a runnable between timers, at random", at_random(), posted_between_timers);
+    model::check("an earlier timer, at random", at_random(), earlier_one_is_heard);
 }
 
-TEST_CASE("timer: an earlier one reaches a service that sleeps, in every execution",
+TEST_CASE("timer: an earlier timer wakes a sleeping service, in every execution",
           "[timer][.long]") {
-    model::check("an earlier one", {}, earlier_one_is_heard);
-    model::check("an errand between timers", {}, posted_between_timers);
+    model::check("an earlier timer", {}, earlier_one_is_heard);
+    model::check("a runnable between timers", {}, posted_between_timers);
 }
 
-TEST_CASE("timer: what is posted to resumers runs, whatever blocks them", "[timer]") {
+TEST_CASE("timer: each posted runnable runs, even if resumers block", "[timer]") {
     model::check("posted twice, at random", at_random(),
                  [] { posted_twice(watched::start().resumers, false); });
     model::check("posted by two, at random", at_random(),
@@ -556,7 +555,7 @@ TEST_CASE("timer: what is posted to resumers runs, whatever blocks them", "[time
                  [] { first_blocks(start_service(), true); });
 }
 
-TEST_CASE("timer: what is posted to resumers runs, in many more schedules", "[timer][.long]") {
+TEST_CASE("timer: each posted runnable runs, in many more schedules", "[timer][.long]") {
     model::options many = at_random();
     many.runs = 300'000;
     many.depth = 4;
@@ -568,24 +567,25 @@ TEST_CASE("timer: what is posted to resumers runs, in many more schedules", "[ti
     model::check("a surplus one leaves", many, surplus_leaves);
 }
 
-TEST_CASE("timer: it may be cancelled and added again by its own firing", "[timer]") {
+TEST_CASE("timer: a firing may cancel its timer and add it again", "[timer]") {
     model::check("cancels and adds itself", {.max_executions = 500'000}, cancels_and_adds_itself);
 }
 
-TEST_CASE("timer: the service's sleep ends when it is time", "[timer]") {
+TEST_CASE("timer: the service's sleep ends when the timer is due", "[timer]") {
     model::check("sleeps until it is time", {.timeouts = 1, .max_executions = 500'000},
                  sleeps_until_it_is_time);
     CHECK(model::outcomes({.timeouts = 1}, sleeps_until_it_is_time) == "cancelled fired");
 }
 
-TEST_CASE("timer: a worker that sleeps fires what another one added", "[timer]") {
-    model::check("hand-over to one who sleeps for ever", {},
+TEST_CASE("timer: a sleeping worker fires a timer that another worker added", "[timer]") {
+    model::check("an earlier timer for a worker that sleeps for ever", {},
                  [] { handed_over(deadline::never(), 1); });
-    model::check("hand-over to one who sleeps until later", {}, [] { handed_over(later, 1); });
+    model::check("an earlier timer for a worker that sleeps until later", {},
+                 [] { handed_over(later, 1); });
     model::check("two, at random", at_random(), [] { handed_over(later, 2); });
 }
 
-TEST_CASE("timer: fired by workers, it fires once or is cancelled, and may be destroyed",
+TEST_CASE("timer: fired by two workers, it fires once or is cancelled, and may be destroyed",
           "[timer]") {
     model::check("fired by one or cancelled", {}, fired_by_one);
     CHECK(model::outcomes({}, fired_by_one) == "cancelled fired");

@@ -10,8 +10,9 @@
 #include <memory>
 #include <string>
 
-// One wait: decided once, under the primitive's lock, published once, after it; the publication is
-// the last touch of the node. The primitive is the smallest that there is: support/tokens.hpp.
+// One wait: decided once, under the primitive's lock, and published once, after that lock is
+// released. The publication is the last access to the node. The primitive is minimal:
+// support/tokens.hpp.
 
 namespace {
 
@@ -30,7 +31,7 @@ constexpr deadline soon = deadline::at_ns(1'000'000);
 
 // ---- Publication
 
-TEST_CASE("waiter: a publication ends the park, and brings what was done before it", "[waiter]") {
+TEST_CASE("waiter: a publication ends the park, and earlier writes are visible", "[waiter]") {
     const auto body = [] {
         waiter w;
         var<int> done{0};
@@ -46,7 +47,7 @@ TEST_CASE("waiter: a publication ends the park, and brings what was done before 
     model::check("publish against park, spurious", {.spurious = 2}, body);
 }
 
-TEST_CASE("waiter: a publication that comes with the time-out ends the next park", "[waiter]") {
+TEST_CASE("waiter: a publication that arrives with the time-out ends the next park", "[waiter]") {
     const auto body = [] {
         waiter w;
         var<int> done{0};
@@ -55,7 +56,8 @@ TEST_CASE("waiter: a publication that comes with the time-out ends the next park
             w.publish(wait_status::closed);
         });
         if (!w.park(soon)) {
-            MODEL_REQUIRE(w.park(deadline::never())); // from `parked`, where the first left it
+            MODEL_REQUIRE(
+                w.park(deadline::never())); // begins with `parked`, left by the first park
         }
         MODEL_REQUIRE(w.outcome() == wait_status::closed);
         MODEL_REQUIRE(done == 1);
@@ -71,7 +73,7 @@ TEST_CASE("waiter: a publication that comes with the time-out ends the next park
           }) == "00 01 11");
 }
 
-TEST_CASE("waiter: the publication is the last touch of the node", "[waiter]") {
+TEST_CASE("waiter: the publication is the last access to the node", "[waiter]") {
     const auto body = [](auto end) {
         return [end] {
             auto w = std::make_unique<waiter>();
@@ -102,7 +104,7 @@ TEST_CASE("waiter: the publication is the last touch of the node", "[waiter]") {
     });
 }
 
-TEST_CASE("waiter: a waker runs once, behind the outcome, and with nothing of the node",
+TEST_CASE("waiter: a waker runs once, after the outcome, and needs nothing of the node",
           "[waiter]") {
     model::check("a foreign waker", {}, [] {
         struct context {
@@ -116,13 +118,13 @@ TEST_CASE("waiter: a waker runs once, behind the outcome, and with nothing of th
                                                  &c));
         model::thread publisher([mine = w.get()] { mine->publish(wait_status::granted); });
         MODEL_REQUIRE(w->await_outcome() == wait_status::granted);
-        w.reset(); // the waker may still be to run
+        w.reset(); // the waker may not have run yet
         publisher.join();
         MODEL_REQUIRE(c.calls == 1);
     });
 }
 
-TEST_CASE("waiter: it may be used again after a reset", "[waiter]") {
+TEST_CASE("waiter: it may wait again after a reset", "[waiter]") {
     model::check("two waits of one node", {.spurious = 1}, [] {
         waiter w;
         atomic<int> again{0};
@@ -145,11 +147,11 @@ TEST_CASE("waiter: it may be used again after a reset", "[waiter]") {
     });
 }
 
-// ---- Rousing
+// ---- rouse()
 
 namespace {
 
-// A queue of at most one, whose head may be roused, granted, or ended by its owner.
+// A queue of at most one waiter, which may be roused, granted, or withdrawn by its owner.
 template <class Platform> struct place {
     using node = bide::basic_waiter<Platform>;
     using lock = bide::lock_bits<Platform, std::uint32_t>;
@@ -170,7 +172,7 @@ template <class Platform> struct place {
             w->publish(wait_status::granted);
         }
     }
-    // The waiter may be granted and gone between the two halves.
+    // The waiter may be granted and destroyed between the two steps.
     void rouse() noexcept {
         lock::acquire(word);
         typename node::address sleeper = nullptr;
@@ -182,7 +184,7 @@ template <class Platform> struct place {
             node::rouse_by(sleeper);
         }
     }
-    // The owner's end. False: it was granted.
+    // The owner withdraws. Returns false if the wait was granted.
     bool leave(node& w) noexcept {
         lock::acquire(word);
         const bool mine = w.is_queued();
@@ -210,9 +212,9 @@ TEST_CASE("waiter: a rouse ends a sleep without an outcome", "[waiter]") {
     });
 }
 
-TEST_CASE("waiter: who is not roused is granted, who is roused finds out why", "[waiter]") {
-    // As an adaptive mutex: a head that sleeps is roused and finds the mutex left for it, another
-    // is handed it.
+TEST_CASE("waiter: a waiter is granted, or roused and then finds the reason", "[waiter]") {
+    // As in an adaptive mutex: a sleeping head is roused and finds the mutex free. A head that is
+    // awake is granted the mutex.
     const auto body = [] {
         auto p = std::make_unique<place<platform>>();
         auto w = std::make_unique<waiter>();
@@ -298,7 +300,7 @@ TEST_CASE("waiter: a time-out and a grant decide a wait once", "[waiter]") {
           }) == "granted timed_out");
 }
 
-TEST_CASE("waiter: who is granted may destroy the primitive", "[waiter]") {
+TEST_CASE("waiter: the granted owner may destroy the primitive", "[waiter]") {
     const auto body = [](deadline until) {
         return [until] {
             auto t = std::make_unique<tokens<platform>>(0);
@@ -313,9 +315,9 @@ TEST_CASE("waiter: who is granted may destroy the primitive", "[waiter]") {
     model::check("destroyed after a grant or a time-out", {.timeouts = 1}, body(soon));
 }
 
-TEST_CASE("waiter: the outcome of a wait is published when its time-out comes too late",
+TEST_CASE("waiter: if the time-out comes after the decision, the outcome is published",
           "[waiter]") {
-    // thread_wait's way, by hand and with a primitive that dies at once.
+    // Does what thread_wait does, with a primitive that is destroyed at once.
     model::check("cancel against grant", {.timeouts = 1}, [] {
         auto p = std::make_unique<place<platform>>();
         auto w = std::make_unique<waiter>();
@@ -341,7 +343,7 @@ TEST_CASE("waiter: the outcome of a wait is published when its time-out comes to
 
 namespace {
 
-void hasty_and_patient() {
+void timed_and_untimed() {
     tokens<awake> t(0);
     var<int> holders{0};
     const auto take = [&](deadline until) {
@@ -379,23 +381,23 @@ void three_takers() {
 
 } // namespace
 
-TEST_CASE("waiter: a token goes from hand to hand, and a wait that ends early is no dead end",
+TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early",
           "[waiter]") {
     model::options random;
     random.how = model::options::method::pct;
     random.spurious = random.timeouts = 1;
-    model::check("two waiters, one of them timed, at random", random, hasty_and_patient);
+    model::check("two waiters, one of them timed, at random", random, timed_and_untimed);
     model::check("three takers of one token, at random", random, three_takers);
 }
 
-TEST_CASE("waiter: a token goes from hand to hand in every execution", "[waiter][.long]") {
-    model::check("two waiters, one of them timed", {.timeouts = 1}, hasty_and_patient);
+TEST_CASE("waiter: a token passes through three threads in every execution", "[waiter][.long]") {
+    model::check("two waiters, one of them timed", {.timeouts = 1}, timed_and_untimed);
     model::check("three takers of one token", {}, three_takers);
 }
 
-// As thread_wait::stoppable, whose stop token is a thread here: the join of that thread stands for
-// the callback's destructor.
-TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]") {
+// Does what thread_wait::stoppable() does. A thread stands for the stop token here, and its join
+// for the destructor of the callback.
+TEST_CASE("waiter: a stop before, during or after the wait ends it once", "[waiter]") {
     const auto body = [](bool grants) {
         return [grants] {
             using node = bide::basic_waiter<awake>;
@@ -435,7 +437,8 @@ TEST_CASE("waiter: a stop before, in and after the wait ends it once", "[waiter]
 
 // ---- Lists
 
-TEST_CASE("waiter: all of a list are published in order, each gone as soon as it is", "[waiter]") {
+TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once",
+          "[waiter]") {
     model::check("two of one list", {}, [] {
         bide::basic_waiter_queue<platform> queue;
         auto first = std::make_unique<waiter>();
@@ -460,7 +463,7 @@ TEST_CASE("waiter: all of a list are published in order, each gone as soon as it
         second.reset();
         MODEL_REQUIRE(done == 1);
     });
-    // Whoever sees the second's outcome sees the first's.
+    // A thread that sees the second outcome also sees the first.
     model::check("the first before the second", {}, [] {
         bide::basic_wake_list<platform> list;
         waiter first;
@@ -476,7 +479,7 @@ TEST_CASE("waiter: all of a list are published in order, each gone as soon as it
 
 namespace {
 
-// Two waiters with wakers; the first one's asks for the outcome of the second, and frees it.
+// Two waiters with wakers. The waker of the first awaits the outcome of the second and frees it.
 struct two_of_one_release {
     std::unique_ptr<waiter> second;
     waiter first{1,
@@ -499,7 +502,7 @@ struct two_of_one_release {
 
 } // namespace
 
-TEST_CASE("waiter: the waker of one may end another of the same release", "[waiter]") {
+TEST_CASE("waiter: a waker may end another wait of the same release", "[waiter]") {
     model::check("a waker against a thread of the release", {}, [] {
         var<int> woken{0};
         two_of_one_release both(woken);
@@ -509,12 +512,13 @@ TEST_CASE("waiter: the waker of one may end another of the same release", "[wait
         list.push(*both.second);
         list.push(thread);
         model::thread publisher([&] { list.publish(wait_status::granted); });
-        MODEL_REQUIRE(thread.park(deadline::never())); // before any waker has run, or after
+        MODEL_REQUIRE(thread.park(deadline::never())); // before or after the wakers run
         publisher.join();
         MODEL_REQUIRE(both.found == wait_status::granted && !both.second && woken == 0);
         MODEL_REQUIRE(both.first.outcome() == wait_status::granted);
     });
-    // Another thread's await_outcome() ends when the node is published, which is its last touch.
+    // await_outcome() on another thread ends when the node is published, the last access to the
+    // node.
     model::check("a waker and another thread", {}, [] {
         var<int> woken{0};
         two_of_one_release both(woken);
@@ -550,7 +554,7 @@ TEST_CASE("waiter: the waker of one may end another of the same release", "[wait
     });
 }
 
-TEST_CASE("waiter: a close ends all who wait, and refuses who comes", "[waiter]") {
+TEST_CASE("waiter: a close ends all waits and refuses new ones", "[waiter]") {
     const auto body = [] {
         tokens<awake> t(0);
         const auto take = [&] {

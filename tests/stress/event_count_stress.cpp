@@ -14,8 +14,8 @@ using bide::deadline;
 
 namespace {
 
-// The window itself: a waiter on its way to sleep, a notifier with its one notification. Whichever
-// misses the other leaves the waiter asleep for good.
+// A waiter that is about to sleep, and a notifier with one notification. If they miss each other,
+// the waiter sleeps for ever.
 template <class P> void one_notification(int waiters) {
     CAPTURE(test::run_seed(), waiters);
     basic_event_count<P> events;
@@ -65,7 +65,7 @@ template <class P> void one_notification(int waiters) {
     }
 }
 
-// Items and consumers that come and go, some of them with time-outs: all items are taken.
+// Producers and consumers, some of them with time-outs: all items are taken.
 template <class P> void items(int producers, int consumers) {
     CAPTURE(test::run_seed());
     basic_event_count<P> events;
@@ -87,7 +87,7 @@ template <class P> void items(int producers, int consumers) {
                 events.notify_one();
                 ++made[static_cast<std::size_t>(me)];
                 chance();
-                while (there.load() > 64) { // so that consumers do sleep
+                while (there.load() > 64) { // so that consumers sleep
                     chance();
                 }
             }
@@ -108,7 +108,7 @@ template <class P> void items(int producers, int consumers) {
             } else if (chance.below(4) == 0) {
                 events.wait(epoch, deadline::after(std::chrono::microseconds(chance.below(50))));
                 if (there.load() > 0) {
-                    events.notify_one(); // it may have been meant for the one that timed out
+                    events.notify_one(); // a consumer that timed out may have used one up
                 }
             } else {
                 events.wait(epoch);

@@ -15,7 +15,7 @@ using bide::deadline;
 
 namespace {
 
-// One parks with random time-outs, the other sends a token when the last one was counted.
+// The owner parks with random time-outs. The notifier sends a token when the last one was counted.
 template <class P> void tokens_against_timeouts() {
     CAPTURE(test::run_seed());
     basic_parker<P> p;
@@ -28,7 +28,7 @@ template <class P> void tokens_against_timeouts() {
         if (me == 0) {
             while (!over || taken != sent) {
                 if (chance.below(8) == 0 && !over && taken == sent) {
-                    p.park(); // ended by the token that is still to come, or by the last
+                    p.park(); // ends with the next token or with the last one
                     ++taken;
                 } else if (p.park_for(chance.rest(17))) {
                     ++taken;
@@ -44,7 +44,7 @@ template <class P> void tokens_against_timeouts() {
                     chance();
                 }
             }
-            ++sent; // for a park without end that came in between
+            ++sent; // for a park without a deadline in between
             over = true;
             p.unpark();
         }
@@ -53,7 +53,7 @@ template <class P> void tokens_against_timeouts() {
     CHECK_FALSE(left_over);
 }
 
-// A token goes round a ring of threads.
+// A token passes round a ring of threads.
 template <class P> void ring(int threads) {
     std::deque<basic_parker<P>> parkers(static_cast<std::size_t>(threads));
     std::vector<long> passed(static_cast<std::size_t>(threads));
@@ -69,7 +69,7 @@ template <class P> void ring(int threads) {
             last = over.load();
             if (me == 0 && !time.is_left()) {
                 last = true;
-                over = true; // it goes round once more, and ends each thread
+                over = true; // the token passes round once more and ends each thread
             }
             if (!last || me + 1 < threads) {
                 parkers[next].unpark();
@@ -86,7 +86,7 @@ template <class P> void ring(int threads) {
     CHECK(most == least);
 }
 
-// The parker is gone as soon as park returned.
+// The owner destroys the parker as soon as park() has returned.
 template <class P> void short_lives() {
     CAPTURE(test::run_seed());
     std::atomic<basic_parker<P>*> current{nullptr};

@@ -19,11 +19,11 @@ namespace {
 struct ball : runnable {
     int poster = 0;
     long number = 0;              // plain: the post publishes it
-    std::atomic<bool> out{false}; // it is in the queue
+    std::atomic<bool> out{false}; // the runnable is in the queue
 };
 
-// Each poster has a few runnables that it posts as they come back; the owner pops with and without
-// time-outs.
+// Each poster has a few runnables and posts each again when it was popped. The owner pops with and
+// without time-outs.
 template <class P> void posters_and_owner(int posters) {
     CAPTURE(test::run_seed());
     constexpr std::size_t balls = 4;
@@ -76,7 +76,7 @@ template <class P> void posters_and_owner(int posters) {
     CHECK(queue.pop(deadline::poll()) == nullptr);
 }
 
-// The queue is gone as soon as its runnable was popped.
+// The owner destroys the queue as soon as its runnable is popped.
 template <class P> void short_lives() {
     CAPTURE(test::run_seed());
     using queue = basic_ready_queue<P>;

@@ -22,13 +22,13 @@ namespace {
 
 struct one {
     timer t;
-    int fired = 0; // plain: cancel() brings it
+    int fired = 0; // plain: cancel() orders it
 };
 
 void fire(void* p) noexcept { ++static_cast<one*>(p)->fired; }
 
-// Threads arm and cancel timers of all kinds; each firing and each cancellation is counted, and a
-// timer is freed as soon as it was cancelled.
+// Threads arm and cancel timers of all kinds. Each firing and each cancellation is counted. A timer
+// is freed as soon as it is cancelled.
 template <class P> void arm_and_cancel(int threads) {
     CAPTURE(test::run_seed());
     struct tally {
@@ -79,7 +79,7 @@ template <class P> void arm_and_cancel(int threads) {
     }
 }
 
-// A timer that is nearer than all others, again and again: each nudge counts.
+// Each timer is nearer than all earlier ones, so each must wake the service.
 template <class P> void always_nearer() {
     auto& service = bide::timer_service<P>();
     std::vector<std::unique_ptr<timer>> later;
@@ -106,8 +106,8 @@ template <class P> void always_nearer() {
     CHECK(fired == rounds);
 }
 
-// Workers as a scheduler's: each has a queue and fires both, and sleeps until the earliest of all.
-// `earlier` wakes one, unless somebody is awake or will be in time.
+// Workers like those of a scheduler: each has a queue, fires both queues, and sleeps until the
+// earliest timer. `earlier` wakes a worker, unless one is awake or will wake in time.
 template <class P> struct workers {
     static constexpr int n = 2;
 
@@ -164,7 +164,8 @@ template <class P> struct workers {
     }
 };
 
-// Near timers, one after the other: each fires though nobody but a sleeper could, or is cancelled.
+// Near timers, one after the other: each fires, although only a sleeper can fire it, or is
+// cancelled.
 template <class P> void kept_by_workers() {
     CAPTURE(test::run_seed());
     workers<P> all;

@@ -15,6 +15,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstddef>

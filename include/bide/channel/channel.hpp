@@ -15,6 +15,7 @@
 #include <bide/channel/detail/send_operations.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@ namespace bide::inline BIDE_ABI {
 /// The other side sends or receives several items at once. It has several cases of this channel in
 /// its select. A time-out or a stop ends its wait at that moment. It is a coroutine that is
 /// destroyed before it resumes.
-template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
+template <class T, class Platform, class Stamp>
 class basic_channel
     : public detail::send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
       public detail::receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {

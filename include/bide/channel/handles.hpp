@@ -21,6 +21,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -197,8 +198,7 @@ template <class Sender, class Receiver> struct handle_maker {
 ///
 /// A waiting operation keeps the memory of the channel, even if all handles are dropped. It counts
 /// as no handle: if the last sender is dropped, the operation ends as if by close().
-template <class T, class Platform = native_platform,
-          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+template <class T, class Platform, class Core>
 class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
                      public detail::send_operations<basic_sender<T, Platform, Core>, T, Platform> {
     using handle = detail::channel_handle<T, Platform, Core, detail::side::sending>;
@@ -219,8 +219,7 @@ private:
 /// A handle that receives from a channel.
 /// It acts as a sender does, but if the last receiver is dropped, the channel is closed and its
 /// items are destroyed. Waiting senders get their items back.
-template <class T, class Platform = native_platform,
-          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+template <class T, class Platform, class Core>
 class basic_receiver
     : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,
       public detail::receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {

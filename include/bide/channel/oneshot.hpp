@@ -14,6 +14,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <memory>

@@ -63,8 +63,8 @@ public:
     /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, memory ends
     /// first.
     static constexpr std::size_t max_capacity() noexcept {
-        constexpr Stamp most = (std::numeric_limits<Stamp>::max() >> 4) - 1;
-        constexpr std::size_t bytes = std::numeric_limits<std::ptrdiff_t>::max() / sizeof(slot);
+        constexpr Stamp most = ((std::numeric_limits<Stamp>::max)() >> 4) - 1;
+        constexpr std::size_t bytes = (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(slot);
         return most < bytes ? static_cast<std::size_t>(most) : bytes;
     }
 
@@ -283,9 +283,9 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
 }
 
 template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::~basic_ring() {
-    const std::size_t slots = capacity_ == 0 ? 1 : capacity_;
-    std::destroy_n(slots_, slots);
-    std::allocator<slot>().deallocate(slots_, slots);
+    const std::size_t count = capacity_ == 0 ? 1 : capacity_;
+    std::destroy_n(slots_, count);
+    std::allocator<slot>().deallocate(slots_, count);
 }
 
 template <class T, class Platform, class Stamp>

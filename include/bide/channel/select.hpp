@@ -33,10 +33,10 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 
 #include <chrono>
@@ -258,8 +258,8 @@ private:
     template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
         (std::get<I>(cases_).fill(entries_[I]), ...);
     }
-    template <class Out, std::size_t I, class None>
-    Out collect_from(std::size_t happened, None& none) {
+    template <class Out, std::size_t I, class OnNone>
+    Out collect_from(std::size_t happened, OnNone& none) {
         if constexpr (I < count) {
             if (happened == I) {
                 return Out(selected<Cases...>(std::in_place_index<I>,
@@ -325,8 +325,8 @@ template <class... Cases> struct select_ops {
     }
 };
 
-template <class Out, class None, class... Cases>
-Out select_now(bool may_wait, bool biased, None&& none, Cases&&... cases) {
+template <class Out, class OnNone, class... Cases>
+Out select_now(bool may_wait, bool biased, OnNone&& none, Cases&&... cases) {
     static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
     select_frame<Cases...> frame(std::tuple<Cases...>(std::move(cases)...), biased);
     if (!frame.try_all()) {

@@ -8,11 +8,12 @@
 #include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -40,7 +41,7 @@ namespace bide::inline BIDE_ABI {
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
-template <class Platform = native_platform> class basic_selector {
+template <class Platform> class basic_selector {
 public:
     /// Constructs a selector without cases.
     basic_selector() = default;

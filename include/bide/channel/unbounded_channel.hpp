@@ -9,6 +9,7 @@
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 
@@ -34,7 +35,7 @@ namespace bide::inline BIDE_ABI {
 /// the item with the operation; async_send_from() leaves it in place.) try_send_n() stops there.
 /// Destroys: a receiver that has an item may destroy the channel, even if the send has not
 /// returned.
-template <class T, class Platform = native_platform>
+template <class T, class Platform>
 class basic_unbounded_channel
     : public detail::send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
       public detail::receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {

@@ -19,6 +19,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <cstddef>

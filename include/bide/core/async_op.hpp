@@ -68,6 +68,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 
 #include <chrono>
 #include <coroutine>
@@ -80,7 +81,7 @@
 namespace bide::inline BIDE_ABI {
 
 /// A wait of a coroutine, for co_await. `Stops` is the number of its stop tokens.
-template <class T, class Platform, int Stops = 0>
+template <class T, class Platform, int Stops>
 class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;

@@ -1,20 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_BACKOFF_HPP
 #define BIDE_CORE_BACKOFF_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/futex.hpp>
+
 #include <bide/core/platform.hpp>
 
-#include <chrono>
+#include <cstdint>
 
 namespace bide::inline BIDE_ABI {
 
-// Waits for a thread that is between two steps of a few instructions and may have lost its
-// processor there: pauses at first, then yields, then, for a waiter whose priority keeps the other
-// from running, sleeps for moments. Call it again and again, looking in between.
+/// Waits for a thread that is between two steps, a few instructions apart, and may have lost its
+/// processor there. Each call waits longer: the first 6 calls pause, the next 194 yield, the later
+/// ones sleep for 50 us, because a waiter of high priority may keep the other thread from running.
+/// The caller checks its condition between the calls.
 template <class Platform> class basic_backoff {
 public:
+    /// Pauses, yields or sleeps once.
     void operator()() noexcept {
         if constexpr (Platform::model) {
             Platform::pause();
@@ -27,16 +29,17 @@ public:
             Platform::yield();
             ++count_;
         } else {
-            const typename Platform::template atomic<futex_word> nobody_wakes_this{0};
-            // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
-            const deadline until = deadline::after(std::chrono::microseconds(50));
-            Platform::futex_wait(nobody_wakes_this, futex_word{0}, until.steady_ns());
+            const typename Platform::template atomic<futex_word> never_changed{0};
+            // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
+
+            Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
         }
     }
 
 private:
     static constexpr int yields_from = 6;
     static constexpr int sleeps_from = 200;
+    static constexpr std::int64_t sleep_ns = 50'000;
     int count_ = 0;
 };
 

@@ -1,20 +1,25 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_CHOICE_HPP
 #define BIDE_CORE_CHOICE_HPP
 
-// One of several waits is to happen, and only one: what a select hangs its cases on. One word:
+/// \file
+/// Lets exactly one of several waits happen: the cases of a select share a choice.
 //
-//   bit 0, 1   claimed by one who tries to decide for its case (core/lock_bits.hpp)
-//   decided    one case has happened; never changes again
+// The state is one word:
 //
-// A primitive that could grant a case claims the choice under its own lock, before it moves
-// anything, and then commits or, where there was nothing to move after all, abandons. One that
-// meets a claim waits until it is over rather than pass the case over: were the claim abandoned,
-// the case would be left asleep beside what it waits for. So between claim and end nobody waits for
-// anything, and two choices that meet are claimed in the order of their addresses: there is no
-// circle of waiters.
+//   bit 0, 1   A releaser holds the claim (core/lock_bits.hpp).
+//   decided    One case has happened. This bit never changes again.
+//
+// A releaser that could grant a case claims the choice under the lock of its primitive, before it
+// moves any item. Then it commits, or it abandons the claim if there was no item to move. A
+// releaser that meets the claim of another waits until that claim ends. It must not skip the case:
+// if the claim were abandoned, the case would sleep although its item is there.
+//
+// No deadlock: a releaser that holds a claim waits for nothing, except for the second claim if two
+// choices meet; these two are claimed in the order of their addresses.
 
 #include <bide/core/config.hpp>
-#include <bide/core/futex.hpp>
+
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 
@@ -22,17 +27,22 @@ namespace bide::inline BIDE_ABI {
 
 template <class Platform> class basic_waiter;
 
+/// Decides which one of several waits happens.
 template <class Platform> class basic_choice {
 public:
-    // Runs when the outcome of the chosen case was published. Returns the waiter of the owner of
-    // all cases, which is granted then; nullptr if the owner does not wait yet.
+    /// Returns the waiter of the thread or coroutine that owns all cases; nullptr if that owner
+    /// does not wait yet. The releaser calls it after it has published the outcome of the chosen
+    /// case, and then grants that waiter.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
+    /// Makes an open choice. Without `found_by`, each case has a waker of its own.
     explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
     basic_choice(const basic_choice&) = delete;
     basic_choice& operator=(const basic_choice&) = delete;
 
-    // False: decided. True: nobody else decides until commit() or abandon().
+    /// Claims the choice: no other releaser decides until commit() or abandon().
+    /// Blocks: while another releaser holds the claim.
+    /// Returns: false if the choice is decided.
     bool claim() noexcept {
         if (is_decided()) {
             return false;
@@ -44,13 +54,16 @@ public:
         return open;
     }
 
-    // nullptr: each case has a waker of its own.
+    /// Returns the function that finds the owner's waiter; nullptr if each case has its own waker.
     owner_of owner() const noexcept { return owner_; }
 
+    /// Decides the choice and ends the claim.
     void commit() noexcept { lock::release_as(word_, decided); }
+    /// Ends the claim and leaves the choice open.
     void abandon() noexcept { lock::release(word_); }
 
-    // Order: relaxed; a decision brings no data along, its publication does [W1].
+    /// Returns whether the choice is decided.
+    // Order: relaxed; the decision carries no data, its publication does [waiter.outcome].
     bool is_decided() const noexcept {
         return (word_.load(std::memory_order_relaxed) & decided) != 0;
     }

@@ -1,29 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_CONFIG_HPP
 #define BIDE_CORE_CONFIG_HPP
 
-// What the compiler offers and what the user asked for; every macro of the library is listed here.
-//
-//   macro                    set by        meaning
-//   BIDE_EXCEPTIONS          compiler      1: exceptions are on; 0: what would throw terminates
-//   BIDE_SYMMETRIC_TRANSFER  user or here  1: `co_await task` tail-calls the child; 0: a trampoline
-//                                          does the same on a bounded stack (core/resume.hpp)
-//   BIDE_ABI                 here          the inline namespace: the linker does not confuse two
-//                                          translation units that differ in one of the above
-//   BIDE_NOINLINE            here          kept out of line, whatever the optimiser thinks
-//   BIDE_INLINE              here          inlined, whatever the optimiser thinks
-//   BIDE_COLD                here          out of line and seldom called
-//   BIDE_NEAR_LOCAL          here          out of line where the compiler keeps the address of what
-//                                          is thread-local over a suspension point
-//   BIDE_BRACED_AWAIT_BUG    here          1: an aggregate, or a lambda that captures by value, that
-//                                          is written inside a co_await or co_yield expression is
-//                                          destroyed twice, unless that is trivial; 0: once
-//   BIDE_RECYCLE_FRAMES      user or      1: coroutine frames are recycled; 0: each is its own
-//                            sched/...    allocation, as sanitizers want it (frame_memory.hpp); the
-//                                         two may be mixed in a program
-//   BIDE_DURABLE_OPENSSL     user or CMake defined: OpenSSL is linked, and redis_slot speaks TLS; in
-//                                          all files of a program, or in none
-//   BIDE_THROW(exception)    here          throw, or say what was thrown and terminate
-//   BIDE_VERSION_*           version.hpp   three numbers
+/// \file
+/// Lists every macro of the library and detects what the compiler offers.
+///
+/// \code
+/// macro                    set by        meaning
+/// BIDE_EXCEPTIONS          compiler      1: exceptions are on. 0: a throw terminates instead.
+/// BIDE_SYMMETRIC_TRANSFER  user or here  1: `co_await task` tail-calls the child. 0: a trampoline
+///                                        bounds the stack instead (core/resume.hpp).
+/// BIDE_ABI                 here          The inline namespace. It depends on the two macros above,
+///                                        so the linker keeps files apart that differ in them.
+/// BIDE_NOINLINE            here          The function is never inlined.
+/// BIDE_INLINE              here          The function is always inlined.
+/// BIDE_COLD                here          The function is never inlined and rarely called.
+/// BIDE_NEAR_LOCAL          here          The function is never inlined if the compiler keeps the
+///                                        address of a thread-local object over a suspension point.
+/// BIDE_BRACED_AWAIT_BUG    here          1: the compiler destroys a temporary twice if it is an
+///                                        aggregate, or a lambda with captures by value, inside a
+///                                        co_await or co_yield expression. 0: it does not.
+/// BIDE_RECYCLE_FRAMES      user or task/ 1: coroutine frames are recycled. 0: each frame is an
+///                                        allocation of its own, as sanitizers need it
+///                                        (task/detail/frame_memory.hpp). Files of one program may
+///                                        differ in it.
+/// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
+///                                        files of a program must agree on it.
+/// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
+/// BIDE_VERSION_*           version.hpp   Three numbers.
+/// \endcode
 
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
 #define BIDE_EXCEPTIONS 1
@@ -31,9 +36,9 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC turns the transfer into a tail call only at -O2 and above and not under ASan or TSan, and no
-// predefined macro tells -O1 from -O2. A loop over ready children overflows the stack where it does
-// not, so GCC gets the trampoline unless the user, who knows the flags, defines this to 1.
+// GCC makes the transfer a tail call only at -O2 and above, and not under ASan or TSan. Without the
+// tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
+// -O2. So GCC gets the trampoline, unless the user knows the flags and defines this to 1.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
 #define BIDE_SYMMETRIC_TRANSFER 1
@@ -77,8 +82,8 @@
 #define BIDE_NEAR_LOCAL
 #endif
 
-// GCC bugs 99576, 100611, 101367 and 101976. What the expression calls, and whether that takes its
-// arguments by value or by reference, makes no difference.
+// GCC bugs 99576, 100611, 101367 and 101976. The bug does not depend on the function that is
+// called, nor on how that function takes its arguments.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
 #define BIDE_BRACED_AWAIT_BUG 1
 #else
@@ -93,9 +98,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Two lines of 64 bytes: adjacent-line prefetchers make neighbours share. A constant of ours
-// because std::hardware_destructive_interference_size is missing in clang 14 and warned about by
-// g++.
+/// Keeps two objects apart that different threads write: two cache lines of 64 bytes, because an
+/// adjacent-line prefetcher fetches lines in pairs.
+// std::hardware_destructive_interference_size is missing in clang 14, and g++ warns about it.
 inline constexpr int cache_line_pair = 128;
 
 } // namespace bide::inline BIDE_ABI

@@ -1,11 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DEADLINE_HPP
 #define BIDE_CORE_DEADLINE_HPP
 
-// A point in time up to which something may wait, in absolute nanoseconds. Conversions saturate: a
-// duration of years is never(), a negative one poll(). Waits sleep on the steady clock. Another
-// clock may be set, back and forward: a wait for a deadline on one sleeps for at most a second at a
-// time (look_again_ns) and then reads that clock again. So it ends within a second after that clock
-// was set past its deadline, and never before its deadline.
+/// \file
+/// Represents the end of a wait in absolute nanoseconds.
+///
+/// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
+/// becomes poll(). Waits sleep on the steady clock. Any other clock may be set back and forward. A
+/// wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the clock
+/// again. So the wait ends within 1 s after the clock was set past the deadline, and never before
+/// the deadline.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/nanoseconds.hpp>
@@ -18,33 +22,34 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Is a point in time until which an operation may wait.
 class deadline {
 public:
-    // The one that never comes.
-    static constexpr deadline never() noexcept { return deadline(forever, nullptr); }
+    /// Returns the deadline that never passes.
+    static constexpr deadline never() noexcept { return deadline(never_ns, nullptr); }
 
-    // The one that has always passed: one attempt, no waiting.
-    static constexpr deadline poll() noexcept { return deadline(past, nullptr); }
+    /// Returns the deadline that has always passed: one attempt, no waiting.
+    static constexpr deadline poll() noexcept { return deadline(poll_ns, nullptr); }
 
-    // `steady` nanoseconds on the steady clock.
+    /// Returns the deadline at `steady` nanoseconds on the steady clock.
     static constexpr deadline at_ns(std::int64_t steady) noexcept {
         return deadline(steady, nullptr);
     }
 
-    // `rest` from now; poll() when it is zero, negative or not a number.
+    /// Returns the deadline `rest` from now; poll() if `rest` is zero, negative or not a number.
     template <class R, class P> static deadline after(const std::chrono::duration<R, P>& rest) {
         if (!(rest > std::chrono::duration<R, P>::zero())) {
             return poll();
         }
         const std::int64_t ns = saturated_ns(rest);
         const std::int64_t now = native_platform::now();
-        return deadline(ns > forever - now ? forever : now + ns, nullptr);
+        return deadline(ns > never_ns - now ? never_ns : now + ns, nullptr);
     }
 
-    // `when` on its own clock; poll() when it has passed already.
+    /// Returns the deadline at `when` on the clock of `when`; poll() if it has passed already.
     template <class C, class D> static deadline at(const std::chrono::time_point<C, D>& when) {
         const std::int64_t ns = saturated_ns(when.time_since_epoch());
-        if (ns == forever) {
+        if (ns == never_ns) {
             return never();
         }
         if (ns <= clock_now_ns<C>()) {
@@ -54,57 +59,63 @@ public:
         return deadline(ns, steady ? nullptr : &clock_now_ns<C>);
     }
 
-    constexpr bool is_never() const noexcept { return ns_ == forever; }
-    constexpr bool is_poll() const noexcept { return ns_ == past; }
+    /// Returns whether it is never().
+    constexpr bool is_never() const noexcept { return ns_ == never_ns; }
+    /// Returns whether it is poll().
+    constexpr bool is_poll() const noexcept { return ns_ == poll_ns; }
 
-    // How long a wait relies on another clock's not being set.
-    static constexpr std::int64_t look_again_ns = 1'000'000'000;
+    /// Is the longest time that a wait sleeps before it reads a clock that may be set.
+    static constexpr std::int64_t recheck_ns = 1'000'000'000;
 
-    // The steady time at which it comes, as its own clock stands now.
+    /// Returns the steady time at which the deadline passes, if its own clock is not set.
     std::int64_t steady_ns() const noexcept {
         if (other_clock_ == nullptr) {
             return ns_ < 0 ? 0 : ns_;
         }
         const std::int64_t rest = other_rest();
         const std::int64_t now = native_platform::now();
-        return rest > forever - now ? forever : now + rest;
+        return rest > never_ns - now ? never_ns : now + rest;
     }
 
-    // Whether it has come, by its own clock.
+    /// Returns whether the deadline has passed on its own clock.
     bool has_passed() const noexcept {
         return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
     }
 
-    // The steady time until which to sleep before looking again, for a caller to whom steady_ns()
-    // has said `at`.
-    std::int64_t look_ns(std::int64_t at) const noexcept {
+    /// Returns the steady time until which to sleep before the next check. `at` is what steady_ns()
+    /// returned.
+    std::int64_t next_check_ns(std::int64_t at) const noexcept {
         if (other_clock_ == nullptr) {
             return at;
         }
-        const std::int64_t latest = native_platform::now() + look_again_ns;
+        const std::int64_t latest = native_platform::now() + recheck_ns;
         return at < latest ? at : latest;
     }
-    std::int64_t look_ns() const noexcept { return look_ns(steady_ns()); }
+    /// \overload
+    std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
 
-    // True when look_ns() has passed but the deadline's own clock says not yet.
+    /// Returns whether the deadline has not passed on its own clock, for a caller that has slept
+    /// until next_check_ns(). Always false on the steady clock.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
-    // A duration in nanoseconds: rounded up, so that no wait is shorter than asked for, and never
-    // beyond what never() and poll() are made of; NaN is poll()'s. Integers of up to
-    // 64 bits are exact in every period; other counts are rounded as double, or their type, rounds.
+    /// Converts a duration to nanoseconds. Rounds up, so that no wait is too short. Saturates at
+    /// the values of never() and poll(); NaN becomes the value of poll(). Integers of up to 64 bits
+    /// are exact in every period. Other counts are rounded as double, or as their own type, rounds.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
         return detail::saturated_ns(d);
     }
 
-    // What reads its own clock, and its time there; nullptr: the steady clock.
+    /// Reads a clock in nanoseconds.
     using clock_function = std::int64_t (*)();
+    /// Returns the function that reads the deadline's own clock; nullptr for the steady clock.
     constexpr clock_function other_clock() const noexcept { return other_clock_; }
+    /// Returns the time of the deadline on its own clock.
     constexpr std::int64_t own_ns() const noexcept { return ns_; }
 
 private:
-    static constexpr std::int64_t forever = std::numeric_limits<std::int64_t>::max();
-    static constexpr std::int64_t past = std::numeric_limits<std::int64_t>::min();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
+    static constexpr std::int64_t poll_ns = (std::numeric_limits<std::int64_t>::min)();
 
     constexpr deadline(std::int64_t ns, clock_function clock) noexcept
         : ns_(ns), other_clock_(clock) {}
@@ -113,13 +124,13 @@ private:
         return saturated_ns(C::now().time_since_epoch());
     }
 
-    // What is left on the deadline's own clock; zero when it has passed.
+    // The time left on the deadline's own clock; zero if it has passed.
     std::int64_t other_rest() const noexcept {
         const std::int64_t now = other_clock_();
         if (now >= ns_) {
             return 0;
         }
-        return now < 0 && ns_ > forever + now ? forever : ns_ - now;
+        return now < 0 && ns_ > never_ns + now ? never_ns : ns_ - now;
     }
 
     std::int64_t ns_;

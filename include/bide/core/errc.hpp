@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_ERRC_HPP
 #define BIDE_CORE_ERRC_HPP
 
-// Why an operation failed: an error code, and the exceptions that carry it.
+/// \file
+/// Defines why an operation failed: an error code, and the exceptions that carry it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <new>
@@ -15,14 +18,14 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Why an operation did not do what it says.
+/// States why an operation failed.
 enum class errc {
-    closed = 1, // the primitive was closed
-    stopped,    // a stop was requested
-    timeout,    // the deadline passed
-    empty,      // nothing to receive now
-    full,       // no room to send now
-    lagged      // values were missed
+    closed = 1, ///< The primitive is closed.
+    stopped,    ///< A stop was requested.
+    timeout,    ///< The deadline has passed.
+    empty,      ///< There is no value to receive now.
+    full,       ///< There is no room to send now.
+    lagged      ///< The receiver was too slow and missed values.
 };
 
 namespace detail {
@@ -45,26 +48,31 @@ public:
 
 } // namespace detail
 
+/// Returns the category of errc.
 inline const std::error_category& error_category() noexcept {
     static constinit detail::never_destroyed<detail::error_category_type> category;
     return category.object;
 }
 
+/// Makes a std::error_code of `e`.
 inline std::error_code make_error_code(errc e) noexcept {
     return {static_cast<int>(e), error_category()};
 }
 
 } // namespace bide::inline BIDE_ABI
 
+/// Lets a std::error_code be made of an errc and compared to it.
 template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
 
 namespace bide::inline BIDE_ABI {
 
+/// Is thrown if a primitive is closed. Its code is errc::closed.
 class closed_error : public std::system_error {
 public:
     using std::system_error::system_error;
 };
 
+/// Is thrown if a stop was requested. Its code is errc::stopped.
 class stopped_error : public std::system_error {
 public:
     using std::system_error::system_error;
@@ -72,7 +80,7 @@ public:
 
 namespace detail {
 
-// errc, or something that carries one as `code`.
+// Returns the code of an error: an errc, a std::error_code, or an object with an errc as `code`.
 inline errc code_of(errc e) noexcept { return e; }
 template <class E>
     requires requires(const E& e) { static_cast<errc>(e.code); }
@@ -82,15 +90,16 @@ errc code_of(const E& e) noexcept {
 
 inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
 
-// The exception that carries `e`, made the first time and never destroyed. Its copies share its text,
-// so that throwing one needs no memory for that.
-// Throws: std::bad_alloc, the first time.
+// Returns the exception that carries `e`. The first call makes it, and it is never destroyed. Its
+// copies share its text, so a throw needs no memory for the text.
+// Throws: std::bad_alloc on the first call.
 template <class Error> const Error& error_of(errc e) {
     alignas(Error) static std::byte place[sizeof(Error)];
     static const Error& made = *::new (static_cast<void*>(place)) Error(make_error_code(e));
     return made;
 }
 
+// Throws the exception of `e`.
 [[noreturn]] BIDE_NOINLINE inline void throw_error(errc e) {
     if (e == errc::closed) {
         BIDE_THROW(closed_error(error_of<closed_error>(e)));

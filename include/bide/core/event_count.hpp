@@ -1,21 +1,31 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_EVENT_COUNT_HPP
 #define BIDE_CORE_EVENT_COUNT_HPP
 
-// Sleeping for lock-free structures: "wake me when the condition I looked at may have changed".
+/// \file
+/// Lets threads sleep until the condition of a lock-free structure may have changed.
 //
-//   waiter:   prepare: sleepers + 1, then read the epoch   notifier: make the condition true
-//             look at the condition again                            epoch + 1
-//             true: cancel()   false: wait(that epoch)               sleepers > 0: wake
+//   waiter                                            notifier
+//     prepare(): sleepers + 1, then read the epoch      make the condition true
+//     check the condition again                         epoch + 1
+//     true: cancel()   false: wait(that epoch)          if sleepers > 0: wake
 //
-// The pair [E1]: the waiter writes sleepers and reads the epoch, the notifier writes the epoch and
-// reads sleepers, all four seq_cst. If the notifier reads no sleeper, its step of the epoch comes
-// before the waiter's announcement in their single order, hence before the waiter's read of the
-// epoch, which therefore sees that step or a later one and acquires what the notifier published:
-// the second look finds it. If the notifier reads a sleeper, it wakes; a waiter that has not fallen
-// asleep yet finds the epoch changed and does not. Epoch first is essential: read after the second
-// look, it may already count the very step that should have ended the wait.
+// The pair [event_count.epoch]: the waiter writes `sleepers_` and reads the epoch; the notifier
+// writes the epoch and reads `sleepers_`. All four operations are seq_cst.
 //
-// An epoch that comes round (2^32 notifications between prepare and wait) would be missed.
+// If the notifier reads no sleeper, its increment of the epoch comes before the waiter's
+// announcement in the single order. So it also comes before the waiter's read of the epoch. That
+// read sees this increment or a later one, and acquires what the notifier published. The waiter's
+// second check then finds the condition true.
+//
+// If the notifier reads a sleeper, it wakes. A waiter that is not asleep yet finds the epoch
+// changed and does not sleep.
+//
+// The waiter must read the epoch before its second check. If it read the epoch later, the value
+// could already count the notification that should end the wait.
+//
+// If 2^32 notifications come between prepare() and wait(), the epoch has the same value again and
+// the waiter misses them.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -26,47 +36,58 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Puts waiters to sleep until a notification.
+/// Thread safety: any thread calls any function.
 template <class Platform> class basic_event_count {
 public:
+    /// Counts notifications, modulo 2^32.
     using epoch = futex_word;
 
+    /// Makes an event count without waiters.
     constexpr basic_event_count() noexcept = default;
     basic_event_count(const basic_event_count&) = delete;
     basic_event_count& operator=(const basic_event_count&) = delete;
 
-    // Announces that the caller is about to sleep. It must look at its condition again and then
-    // call wait() or cancel(), exactly one of them.
+    /// Announces that the caller is about to sleep. The caller must check its condition again and
+    /// then call exactly one of wait() and cancel().
+    /// Returns: the epoch to pass to wait().
     [[nodiscard]] epoch prepare() noexcept {
-        // Order: seq_cst [E1]; announced before the condition is looked at again.
+        // Order: seq_cst [event_count.epoch]; announced before the caller checks its condition
+        // again.
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [E1]; sees the step of every notifier that missed the announcement.
+        // Order: seq_cst [event_count.epoch]; sees the increment of each notifier that missed the
+        // announcement.
         return epoch_.load(std::memory_order_seq_cst);
     }
 
-    // Takes the announcement back.
+    /// Withdraws the announcement.
     void cancel() noexcept {
-        // Order: relaxed; a notifier that still counts us makes one wake too many.
+        // Order: relaxed; a notifier that still reads the old count makes a needless wake.
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
 
-    // Sleeps until a notification that came after prepare(), takes the announcement back.
-    // Blocks: until then or the deadline, whose passing it answers with false. May also return true
-    // early: look at the condition again.
+    /// Sleeps until a notification after the prepare() that returned `seen`, and withdraws the
+    /// announcement.
+    /// Blocks: until a notification or the deadline. May return early: the caller checks its
+    /// condition again.
+    /// Returns: false if the deadline has passed.
     bool wait(epoch seen, deadline until = deadline::never()) noexcept {
         const bool in_time = futex_wait<Platform>(epoch_, seen, until);
         cancel();
         return in_time;
     }
 
-    // To be called after the condition was made true (by a release store at least).
+    /// Wakes one waiter. The caller has made the condition true before.
+    /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
+    /// Wakes all waiters; else the same as notify_one().
     void notify_all() noexcept { notify(0x7fffffff); }
 
 private:
     void notify(int count) noexcept {
-        // Order: seq_cst [E1]; after the condition, before the look for sleepers.
+        // Order: seq_cst [event_count.epoch]; after the condition, before the check for sleepers.
         epoch_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [E1]; no sleeper seen here means that the sleeper sees our step.
+        // Order: seq_cst [event_count.epoch]; a sleeper that is not seen here sees the increment.
         if (sleepers_.load(std::memory_order_seq_cst) != 0) {
             futex_wake<Platform>(&epoch_, count);
         }
@@ -76,6 +97,7 @@ private:
     typename Platform::template atomic<std::uint32_t> sleepers_{0};
 };
 
+/// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
 
 } // namespace bide::inline BIDE_ABI

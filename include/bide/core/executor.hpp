@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_EXECUTOR_HPP
 #define BIDE_CORE_EXECUTOR_HPP
 
@@ -9,43 +10,46 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Something runnable that brings its own place in a queue.
+/// Is a job with its own place in a queue, so that a post needs no memory.
 struct runnable {
-    runnable* next = nullptr; // the queue's that it is in
-    waker run;
-    runnable* back = nullptr; // a wake_scope's, while one keeps it (core/resume.hpp)
+    runnable* next = nullptr; ///< Belongs to the queue that holds the job.
+    waker run;                ///< Runs the job.
+    runnable* back = nullptr; ///< Belongs to the wake_scope that holds the job (core/resume.hpp).
 };
 
-// An executor that takes a runnable, which stays alive until it is run: such a post cannot fail for
-// want of memory, and is preferred.
+/// Is an executor that takes a runnable by reference. Such a post cannot fail for lack of memory,
+/// so the library prefers it. The runnable lives until it is run.
 template <class S>
 concept intrusive_executor = requires(S& s, runnable& r) {
     { s.post(r) } noexcept;
 };
 
-// Something that can run a handle: post(w) makes w.wake() happen once, on a thread of its own
-// choosing, with no lock of the poster's held. It may happen before post returns.
+/// Is an executor: post(w) calls w.wake() once, on a thread that the executor chooses, possibly
+/// before post() returns. The library posts while it holds no lock.
 template <class S>
 concept executor = intrusive_executor<S> || requires(S& s, waker w) {
     { s.post(w) } noexcept;
 };
 
-// An executor by reference, its type forgotten. Empty: none.
+/// Refers to an executor of any type, or to none.
 class executor_ref {
 public:
+    /// Refers to no executor.
     constexpr executor_ref() noexcept = default;
 
+    /// Refers to `s`. If `s` has a member executor() that returns an executor_ref, refers to that
+    /// one.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
     executor_ref(S& s) noexcept {
-        if constexpr (stands_for_another<S>) {
-            *this = s.executor(); // it stands for another
+        if constexpr (refers_to_another<S>) {
+            *this = s.executor();
         } else {
             *this = to(s);
         }
     }
 
-    // `s` itself, whatever it stands for.
+    /// Returns a reference to `s` itself, even if `s` has a member executor().
     template <class S> static executor_ref to(S& s) noexcept {
         executor_ref r;
         r.object_ = &s;
@@ -53,18 +57,21 @@ public:
         return r;
     }
 
+    /// Returns whether it refers to an executor.
     explicit operator bool() const noexcept { return post_ != nullptr; }
 
-    // Requires: not empty. Nothing of `r` is touched after it may have been run.
+    /// Posts `r`. Does not access `r` after it may have run.
+    /// Requires: it refers to an executor; `r` lives until it is run.
     void post(runnable& r) const noexcept { post_(object_, r); }
 
+    /// Compares the executors by address.
     friend bool operator==(const executor_ref& a, const executor_ref& b) noexcept {
         return a.object_ == b.object_;
     }
 
 private:
     template <class S>
-    static constexpr bool stands_for_another = requires(S& s) {
+    static constexpr bool refers_to_another = requires(S& s) {
         { s.executor() } -> std::same_as<executor_ref>;
     };
 
@@ -81,8 +88,9 @@ private:
     void (*post_)(void*, runnable&) noexcept = nullptr;
 };
 
-// The executor that a promise names: promise.get_scheduler(), an executor, a pointer to one
-// (nullptr: none) or an executor_ref.
+/// Returns the executor of a coroutine's promise: promise.get_scheduler(), which returns an
+/// executor by reference, a pointer to one (nullptr: none), or an executor_ref. Refers to none if
+/// the promise has no such member.
 template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     if constexpr (requires { promise.get_scheduler(); }) {
         using named = decltype(promise.get_scheduler());

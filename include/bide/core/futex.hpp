@@ -1,14 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_FUTEX_HPP
 #define BIDE_CORE_FUTEX_HPP
 
-// Sleep until a word changes, by the system's own wait on an address: Linux futex(2), private, with
-// absolute monotonic deadlines; Windows WaitOnAddress; macOS os_sync_wait_on_address; elsewhere a
-// hashed table of mutexes and condition variables. No count of waiters is kept here: who wakes
-// always makes the call (libstdc++ 12's atomic::notify_one skips it on a hidden count, and loses
-// wakeups).
+/// \file
+/// Sleeps until a word changes, by the system's wait on an address: Linux futex(2), private, with
+/// absolute monotonic deadlines; Windows WaitOnAddress; macOS os_sync_wait_on_address; elsewhere a
+/// hashed table of mutexes and condition variables.
+///
+/// A wait may return for no reason, but no wake is lost: the waker changes the word before it calls
+/// futex_wake(), and the waiter compares the word and falls asleep in one step.
 //
-// Spurious returns are allowed, lost wakes are not: a waker changes the word first and calls wake
-// after, and the comparison and the falling asleep are one step.
+// No waiters are counted here: the waker always makes the call. atomic::notify_one of libstdc++ 12
+// skips the call on a hidden count and loses wakes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -22,14 +25,14 @@
 
 namespace bide::inline BIDE_ABI {
 
-using futex_word = std::uint32_t;
-
-// Sleeps while the word holds `expected` (of a 64-bit word, at least while its low half does).
-// Blocks: until a wake, the deadline, a change before it slept, or for no reason at all.
-// Order: none; read the word again.
-// Returns false when the deadline has passed, true otherwise.
-// A worker of a scheduler that sleeps in a task has itself replaced meanwhile, and so has a resumer
-// (core/timer.hpp). Coroutines that this thread is about to resume go on elsewhere (core/resume.hpp).
+/// Sleeps while the word holds `expected`. Of a 64-bit word, at least the low half is compared. If
+/// the caller is a worker that runs a task, or a resumer (core/timer.hpp), another thread does its
+/// work meanwhile. Coroutines that this thread is about to resume are handed over
+/// (core/resume.hpp).
+///
+/// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
+/// Returns: false if the deadline has passed, else true.
+/// Memory order: none. The caller reads the word again.
 template <class Platform = native_platform, class Word>
 bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
                 deadline until = deadline::never()) noexcept {
@@ -37,11 +40,11 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
     auto* const host = worker_local<Platform>::get().host;
     const bool is_replaced = host == nullptr || host->blocks();
     const std::int64_t retry =
-        is_replaced ? std::numeric_limits<std::int64_t>::max() : Platform::now() + host->retry_ns;
+        is_replaced ? (std::numeric_limits<std::int64_t>::max)() : Platform::now() + host->retry_ns;
     bool in_time = true;
-    while (!Platform::futex_wait(word, expected, std::min(until.look_ns(), retry))) {
+    while (!Platform::futex_wait(word, expected, (std::min)(until.next_check_ns(), retry))) {
         if (!is_replaced && Platform::now() >= retry) {
-            break; // for no reason: the caller sleeps again
+            break; // a spurious return: the caller sleeps again
         }
         if (!until.is_early()) {
             in_time = false;
@@ -54,7 +57,8 @@ bool futex_wait(const typename Platform::template atomic<Word>& word, Word expec
     return in_time;
 }
 
-// Wakes at most `count` sleepers on this address. The word itself is not touched: it may be gone.
+/// Wakes at most `count` threads that sleep on this address. Does not access the word, which may be
+/// destroyed already.
 template <class Platform = native_platform, class Word>
 void futex_wake(const typename Platform::template atomic<Word>* word, int count) noexcept {
     Platform::futex_wake(word, count);

@@ -1,42 +1,56 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_LOCK_BITS_HPP
 #define BIDE_CORE_LOCK_BITS_HPP
 
-// A lock in the two lowest bits of somebody's word: the owner keeps its own state in the others and
-// may change both in one step, which is what makes "decide and let go" or "let go as the last
-// touch" possible. (After Drepper, "Futexes Are Tricky", section 4, with the state split into two
-// bits.)
+/// \file
+/// Keeps a lock in the two lowest bits of a word. A primitive keeps its own state in the other
+/// bits. It can change its state and release the lock in one step, which may be its last access to
+/// the word.
+//
+// (After Drepper, "Futexes Are Tricky", section 4, with the state split into two bits.)
 //
 //   parked held
-//     0     0    free
-//     0     1    held, nobody sleeps for it
-//     1     1    held, somebody may sleep for it
-//     1     0    never: one step clears both
+//     0     0    The lock is free.
+//     0     1    The lock is held, and no waiter sleeps.
+//     1     1    The lock is held, and a waiter may sleep.
+//     1     0    Never: one step clears both bits.
 //
-// Whoever waits sets `parked` by CAS while the lock is held, and sleeps on that very word; whoever
-// lets go does it by a read-modify-write that returns whether `parked` was set, and wakes one then.
-// One who slept takes the lock with `parked` set, since others may sleep still. The lock is held
-// for tens of nanoseconds, so a waiter pauses a few times first; it never yields.
+// A waiter sets `parked` by CAS while the lock is held, and sleeps on the same word. The releaser
+// clears both bits by a read-modify-write that returns whether `parked` was set. If it was, the
+// releaser wakes one waiter. A waiter that has slept acquires the lock with `parked` set, because
+// other waiters may still sleep. The lock is held for tens of nanoseconds, so a waiter pauses a few
+// times before it sleeps. It never yields.
 
 #include <bide/core/config.hpp>
-#include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
+
+#include <cstdint>
+#include <limits>
 
 namespace bide::inline BIDE_ABI {
 
+/// Acquires and releases the lock in a word.
 template <class Platform, class Word> struct lock_bits {
+    /// Is the type of the word.
     using atomic = typename Platform::template atomic<Word>;
 
+    /// Is set while the lock is held.
     static constexpr Word held = 1;
+    /// Is set while a waiter may sleep.
     static constexpr Word parked = 2;
+    /// Are the two bits that belong to the lock.
     static constexpr Word both = held | parked;
 
-    // Takes the lock. Returns the word as it is now, `held` included; others may go on changing it
-    // where the owner's protocol lets them.
+    /// Acquires the lock. Other threads may go on changing the other bits if the primitive's
+    /// protocol lets them.
+    /// Blocks: until the holder releases.
+    /// Returns: the word as it is now, with `held` set.
     static Word acquire(atomic& word) noexcept {
         // Order: relaxed; the CAS decides.
         Word seen = word.load(std::memory_order_relaxed);
         if ((seen & held) == 0) {
-            // Order: acquire [L1]; what the last holder wrote. Failure relaxed: look again.
+            // Order: acquire [lock_bits.release]; what the last holder wrote. Failure: relaxed, the
+            // slow path reads again.
             if (word.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
                                            std::memory_order_relaxed)) {
                 return seen | held;
@@ -45,56 +59,60 @@ template <class Platform, class Word> struct lock_bits {
         return acquire_slow(word);
     }
 
-    // Lets go and changes nothing else.
+    /// Releases the lock and changes no other bit.
     static void release(atomic& word) noexcept {
-        // Order: release [L1]; what this holder wrote is seen by the next.
+        // Order: release [lock_bits.release]; the next holder sees what this holder wrote.
         wake_after(&word, word.fetch_and(static_cast<Word>(~both), std::memory_order_release));
     }
 
-    // Lets go, leaving `next` (without the two bits) in the word. For owners whose other bits
-    // nobody changes while the lock is held.
+    /// Releases the lock and stores `next`.
+    /// Requires: `next` has neither of the two bits; no other thread changes the other bits
+    /// meanwhile.
     static void release_as(atomic& word, Word next) noexcept {
-        // Order: release [L1]; what this holder wrote is seen by the next. So is what others
-        // released into this word before: every change of it is a read-modify-write, which
-        // continues their release sequences.
+        // Order: release [lock_bits.release]; the next holder sees what this holder wrote. It also
+        // sees what other threads released into this word before: each change of the word is a
+        // read-modify-write and continues their release sequences.
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
-    // After a step that let go and found `old`: wakes who sleeps. Uses the address alone.
+    /// Wakes one waiter if `old` has `parked`. `old` is what the step that released the lock
+    /// returned. Uses the address only.
     static void wake_after(const atomic* word, Word old) noexcept {
         if ((old & parked) != 0) {
-            futex_wake<Platform>(word, 1);
+            Platform::futex_wake(word, 1);
         }
     }
 
 private:
     BIDE_NOINLINE static Word acquire_slow(atomic& word) noexcept {
         Word mark = held;
-        for (int looked = 0;;) {
+        for (int pauses = 0;;) {
             // Order: relaxed; the CAS decides.
             Word seen = word.load(std::memory_order_relaxed);
             if ((seen & held) == 0) {
-                // Order: acquire [L1]; what the last holder wrote. Failure relaxed: look again.
+                // Order: acquire [lock_bits.release]; what the last holder wrote. Failure: relaxed,
+                // the loop reads again.
                 if (word.compare_exchange_weak(seen, seen | mark, std::memory_order_acquire,
                                                std::memory_order_relaxed)) {
                     return seen | mark;
                 }
                 continue;
             }
-            if (looked < Platform::lock_pauses) {
-                ++looked;
+            if (pauses < Platform::lock_pauses) {
+                ++pauses;
                 Platform::pause();
                 continue;
             }
-            // Order: relaxed; it asks to be woken and publishes nothing. Failure: look again.
+            // Order: relaxed; the waiter asks for a wake and publishes no data. After a failure,
+            // the loop reads again.
             if ((seen & parked) == 0 &&
                 !word.compare_exchange_weak(seen, seen | parked, std::memory_order_relaxed,
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
+            // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
-                                 deadline::never().steady_ns());
+                                 (std::numeric_limits<std::int64_t>::max)());
             mark = both;
         }
     }

@@ -1,26 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_PARKER_HPP
 #define BIDE_CORE_PARKER_HPP
 
-// One thread's token. The state is one word:
+/// \file
+/// Puts one thread to sleep until another thread gives it a token.
 //
-//   empty      no token; the owner is awake or on its way to sleep
-//   parked     no token; the owner sleeps, or has said that it is about to
-//   notified   a token waits for the owner
-//   (anything else: never)
+// The state is one word:
 //
-// Both sides decide by what their read-modify-write returned. unpark() is always an exchange, also
-// when a token is there already: it is what orders the notifier's writes before this park() and not
-// only before the one that an earlier token ended [P1]. Every way out of park() takes the token by
-// an exchange as well: a plain store could overwrite a token that arrives with the time-out, and
-// whoever unparked would believe it delivered.
+//   empty      There is no token. The owner is awake or about to sleep.
+//   parked     There is no token. The owner sleeps, or has announced that it is about to.
+//   notified   There is a token for the owner.
+//   (else)     Never.
 //
-//   owner:    CAS empty -> parked   sleep while parked   exchange -> empty
-//   notifier: exchange -> notified  wake if it was parked
+// Both sides decide by what their read-modify-write returned:
 //
-// The notifier before the CAS: the CAS fails, no sleep. After it: the exchange returns parked, and
-// the sleeper either sees the changed word before it sleeps or is woken. The exchange is unpark's
-// last touch, the wake uses the address alone: the owner may destroy the parker as soon as park()
-// returned.
+//   owner:     CAS empty -> parked    sleep while parked      exchange -> empty
+//   notifier:  exchange -> notified   wake if it was parked
+//
+// If the notifier comes before the CAS, the CAS fails and the owner does not sleep. If it comes
+// after the CAS, its exchange returns parked: then the owner sees the changed word before it
+// sleeps, or the notifier wakes it.
+//
+// unpark() is an exchange even if a token is there already. The exchange orders the notifier's
+// writes before the park() that takes the token [parker.token]; without it, they would only be
+// ordered before an earlier park(). Each return of park() also takes the token by an exchange: a
+// plain store could overwrite a token that arrives together with the time-out, and that token would
+// be lost.
+//
+// The exchange is the last access of unpark(), and the wake uses the address only. So the owner may
+// destroy the parker as soon as park() has returned.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -32,31 +40,40 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Holds at most one token for the thread that owns it.
+/// Thread safety: only the owner parks; any thread unparks.
+/// Destroys: the owner may destroy it as soon as park() has returned.
 template <class Platform> class basic_parker {
 public:
+    /// Makes a parker without a token.
     constexpr basic_parker() noexcept = default;
     basic_parker(const basic_parker&) = delete;
     basic_parker& operator=(const basic_parker&) = delete;
 
-    // Takes the token, waiting for it where there is none. Only the owner parks.
-    // Blocks: until unpark(); never returns without a token.
-    // Order: what was done before the unpark() happens-before the return.
+    /// Takes the token.
+    /// Blocks: until unpark(); never returns without a token.
+    /// Memory order: the unpark() that left the token happens before the return.
     void park() noexcept { park_until(deadline::never()); }
 
-    // As park(), for at most that long; false: timed out. One attempt where the time is not
-    // positive.
+    /// Takes the token. If `rest` is not positive, makes one attempt.
+    /// Blocks: until unpark(), for at most `rest`.
+    /// Returns: false if the time has passed without a token.
     template <class R, class P> bool park_for(const std::chrono::duration<R, P>& rest) noexcept {
         return park_until(deadline::after(rest));
     }
 
+    /// Takes the token. If the deadline has passed, makes one attempt.
+    /// Blocks: until unpark() or the deadline.
+    /// Returns: false if the deadline has passed without a token.
     template <class C, class D>
     bool park_until(const std::chrono::time_point<C, D>& when) noexcept {
         return park_until(deadline::at(when));
     }
 
+    /// \overload
     bool park_until(deadline until) noexcept;
 
-    // Leaves a token; several count once. Any thread.
+    /// Leaves a token; several tokens count as one.
     void unpark() noexcept;
 
 private:
@@ -64,19 +81,19 @@ private:
     static constexpr futex_word parked = 1;
     static constexpr futex_word notified = 2;
 
-    // Order: acquire [P1]; what the notifier did before unpark() is seen by the one who parked.
+    // Order: acquire [parker.token]; the owner sees what the notifier did before unpark().
     bool take() noexcept { return state_.exchange(empty, std::memory_order_acquire) == notified; }
 
     typename Platform::template atomic<futex_word> state_{empty};
 };
 
 template <class Platform> bool basic_parker<Platform>::park_until(deadline until) noexcept {
-    // Order: relaxed; only a reason to look, take() decides.
+    // Order: relaxed; a hint only, take() decides.
     if (state_.load(std::memory_order_relaxed) == notified || until.is_poll()) {
         return take();
     }
     futex_word seen = empty;
-    // Order: relaxed; it announces and publishes nothing; a failure is followed by take().
+    // Order: relaxed; the announcement publishes no data. After a failure, take() acquires.
     while (state_.compare_exchange_strong(seen, parked, std::memory_order_relaxed,
                                           std::memory_order_relaxed)) {
         const bool in_time = futex_wait<Platform>(state_, parked, until);
@@ -86,19 +103,20 @@ template <class Platform> bool basic_parker<Platform>::park_until(deadline until
         if (!in_time) {
             return false;
         }
-        seen = empty; // woken for no reason
+        seen = empty; // a spurious wake
     }
     return take();
 }
 
 template <class Platform> void basic_parker<Platform>::unpark() noexcept {
     const auto* const word = &state_;
-    // Order: release [P1]; pairs with the exchange that takes the token.
+    // Order: release [parker.token]; pairs with the exchange that takes the token.
     if (state_.exchange(notified, std::memory_order_release) == parked) {
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 }
 
+/// Is the parker of native threads.
 using parker = basic_parker<native_platform>;
 
 } // namespace bide::inline BIDE_ABI

@@ -1,29 +1,33 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_PLATFORM_HPP
 #define BIDE_CORE_PLATFORM_HPP
 
-// The seam between the library and the machine: atomics, fences, spinning, sleeping, the clock, and
-// thread-local state. Everything whose correctness depends on interleaving is a template on a
-// platform, written against the names below and nothing else, so that a model checker's platform
-// can take this one's place under the very same headers.
-//
-// A platform P has
-//   P::model                    true where executions are explored rather than run: loops that only
-//                               buy time (spinning) are then left out, and P::timer_service()
-//                               stands in for core/timer.hpp's own; nullptr: there is none
-//   P::lock_pauses              looks at a held lock_bits before its waiter sleeps
-//   P::atomic<T>, P::fence      std::atomic and its fence
-//   P::var<T>                   T, where races on plain shared data are to be found; T itself here
-//   P::pause()                  the only way to spin; a loop around it only reads
-//   P::yield()                  lets another thread run; for loops that pause() was not enough for
-//   P::prefetch(address)        a line that is going to be written
-//   P::now()                    steady nanoseconds
-//   P::futex_wait, futex_wake   see core/futex.hpp
-//   P::single_cpu()             the process has one processor only: spinning is in vain
-//   P::local<T>()               this thread's T, constant-initialised
-//   P::start_thread(f, x)       optional: runs f(x) on a thread of the service (core/timer.hpp), and
-//                               returns an error_code
-//   P::near_local<T>()          another one, for what takes a few nanoseconds altogether; read and
-//                               done with before the next suspension point of a coroutine
+/// \file
+/// Gives the library its machine: atomics, fences, spinning, sleeping, the clock and thread-local
+/// state. If the correctness of a class depends on interleaving, the class is a template on a
+/// platform. Such a class uses the names below and no other. So a model checker can run the same
+/// headers on its own platform.
+///
+/// \code
+/// A platform P has
+///   P::model                    true: executions are explored and not run. Loops that only spend
+///                               time are left out. P::timer_service() replaces the service of
+///                               core/timer.hpp; it returns nullptr if there is none.
+///   P::lock_pauses              How often a waiter reads a held lock_bits before it sleeps.
+///   P::atomic<T>, P::fence      std::atomic and its fence.
+///   P::var<T>                   A T that the model checker checks for data races. Here: T.
+///   P::pause()                  The only way to spin. The loop around it only reads.
+///   P::yield()                  Lets another thread run.
+///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
+///   P::now()                    Steady time in nanoseconds.
+///   P::futex_wait, futex_wake   See core/futex.hpp.
+///   P::single_cpu()             true: the process may use one processor only.
+///   P::local<T>()               The T of this thread, constant-initialised.
+///   P::near_local<T>()          A second T of this thread, cheaper to find. A coroutine uses the
+///                               reference only before its next suspension point.
+///   P::start_thread(f, x)       Optional. Runs f(x) on a thread of the service (core/timer.hpp).
+///                               Returns a std::error_code.
+/// \endcode
 
 #include <bide/core/config.hpp>
 
@@ -41,6 +45,7 @@
 #include <bide/core/detail/futex_darwin.hpp>
 #else
 #include <bide/core/detail/futex_portable.hpp>
+#include <bide/fwd.hpp>
 namespace bide::inline BIDE_ABI {
 namespace detail {
 using os_futex = portable_futex;
@@ -53,15 +58,25 @@ using os_futex = portable_futex;
 
 namespace bide::inline BIDE_ABI {
 
+/// Is the type of a word that threads sleep on (core/futex.hpp).
+using futex_word = std::uint32_t;
+
+/// Runs on the machine itself; Futex is the system's wait on an address. For the members see above.
 template <class Futex> struct basic_native_platform {
+    /// Says that executions are run and not explored.
     static constexpr bool model = false;
+    /// Counts the reads of a held lock before its waiter sleeps.
     static constexpr int lock_pauses = 64;
 
+    /// Names the atomic type.
     template <class T> using atomic = std::atomic<T>;
+    /// Names the type of plain shared data.
     template <class T> using var = T;
 
+    /// Orders as std::atomic_thread_fence() does.
     static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
+    /// Tells the processor that the caller spins.
     static void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
@@ -72,6 +87,7 @@ template <class Futex> struct basic_native_platform {
 #endif
     }
 
+    /// Lets another thread run.
     static void yield() noexcept {
 #if defined(_WIN32)
         ::SwitchToThread();
@@ -80,6 +96,7 @@ template <class Futex> struct basic_native_platform {
 #endif
     }
 
+    /// Fetches the cache line at `address` for writing.
     static void prefetch(const void* address) noexcept {
 #if defined(__GNUC__) || defined(__clang__)
         __builtin_prefetch(address, 1);
@@ -88,46 +105,55 @@ template <class Futex> struct basic_native_platform {
 #endif
     }
 
+    /// Returns the steady time in nanoseconds.
     static std::int64_t now() noexcept {
         const auto since = std::chrono::steady_clock::now().time_since_epoch();
         return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
     }
 
+    /// Sleeps while `word` holds `expected`. Returns false if `until` (steady nanoseconds) has
+    /// passed.
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
         return Futex::wait(word, expected, until);
     }
 
+    /// Wakes at most `count` threads that sleep on `word`. Uses the address only.
     template <class Word> static void futex_wake(const atomic<Word>* word, int count) noexcept {
         Futex::template wake<Word>(word, count);
     }
 
+    /// Returns whether the process may use one processor only.
     static bool single_cpu() noexcept {
 #if defined(__linux__)
         cpu_set_t mask;
-        // The process's, which is its first thread's: one that is pinned to a processor may wait
-        // for one that is pinned to another.
+        // The mask of the first thread stands for the process. A thread that is pinned to one
+        // processor may wait for a thread that is pinned to another.
         return ::sched_getaffinity(::getpid(), sizeof mask, &mask) == 0 && CPU_COUNT(&mask) == 1;
 #else
         return false;
 #endif
     }
 
-    // Out of line: a compiler that inlines it may keep the address of the old thread's object over
-    // a suspension point that continues on another thread.
+    /// Returns the T of this thread.
+    // Never inlined: the compiler could keep the address over a suspension point, after which the
+    // coroutine runs on another thread.
     template <class T> BIDE_NOINLINE static T& local() noexcept {
         static constinit thread_local T value{};
         return value;
     }
 
-    // Inlined, where the compiler knows that a coroutine may go on on another thread.
+    /// Returns a second T of this thread, cheaper to find. A coroutine uses the reference only
+    /// before its next suspension point.
+    // Inlined if the compiler knows that a coroutine may resume on another thread.
     template <class T> BIDE_NEAR_LOCAL static T& near_local() noexcept {
         static constinit thread_local T value{};
         return value;
     }
 };
 
-using native_platform = basic_native_platform<detail::os_futex>;
+/// Is the platform of all aliases for users.
+struct native_platform : basic_native_platform<detail::os_futex> {};
 
 } // namespace bide::inline BIDE_ABI
 

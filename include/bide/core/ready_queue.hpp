@@ -1,16 +1,23 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_READY_QUEUE_HPP
 #define BIDE_CORE_READY_QUEUE_HPP
 
-// Where many threads post runnables to one owner, who sleeps while there are none. One word:
+/// \file
+/// Passes runnables from many threads to one owner, which sleeps while there are none.
 //
-//   0            nothing posted, the owner is awake
-//   sleeping     nothing posted, the owner sleeps or is about to
-//   a pointer    the newest of what was posted; the rest hangs on its `next`
+// The state is one word:
 //
-// The poster puts its runnable on top by CAS, release [Q1]; what it replaced says whether to wake.
-// The owner goes to sleep by a CAS from 0 to sleeping: a runnable that came first makes it fail,
-// one that comes after finds `sleeping` and wakes. The CAS is the poster's last touch of the queue,
-// the wake uses the address alone: the owner may be told by a posted runnable to destroy the queue.
+//   0           No runnable is posted. The owner is awake.
+//   sleeping    No runnable is posted. The owner sleeps or is about to.
+//   a pointer   The newest posted runnable. Its `next` leads to the older ones.
+//
+// A poster puts its runnable on top by CAS, release [ready_queue.post]. The value that it replaced
+// tells whether to wake the owner. The owner announces its sleep by a CAS from 0 to `sleeping`: a
+// runnable that came first makes the CAS fail, and the poster of a later one finds `sleeping` and
+// wakes the owner.
+//
+// The CAS is the poster's last access to the queue, and the wake uses the address only. So a posted
+// runnable may make the owner destroy the queue.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -23,21 +30,25 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Queues runnables for one owner, first in, first out.
+/// Thread safety: any thread posts; only the owner pops.
 template <class Platform> class basic_ready_queue {
 public:
+    /// Makes an empty queue.
     constexpr basic_ready_queue() noexcept = default;
     basic_ready_queue(const basic_ready_queue&) = delete;
     basic_ready_queue& operator=(const basic_ready_queue&) = delete;
 
-    // Any thread. `r` stays alive until the owner has popped it.
+    /// Posts `r` and wakes the owner if it sleeps.
+    /// Requires: `r` lives until the owner has popped it.
     void post(runnable& r) noexcept {
         const auto* const word = &top_;
         // Order: relaxed; the CAS decides.
         std::uintptr_t seen = top_.load(std::memory_order_relaxed);
         do {
             r.next = seen == sleeping ? nullptr : reinterpret_cast<runnable*>(seen);
-            // Order: release [Q1]; the runnable and what the poster did before. Failure: look
-            // again.
+            // Order: release [ready_queue.post]; the runnable and what the poster did before. After
+            // a failure, the loop tries again.
         } while (!top_.compare_exchange_weak(seen, reinterpret_cast<std::uintptr_t>(&r),
                                              std::memory_order_release, std::memory_order_relaxed));
         if (seen == sleeping) {
@@ -45,8 +56,9 @@ public:
         }
     }
 
-    // The owner: the oldest runnable, or nullptr when there is none by the deadline.
-    // Blocks: until then.
+    /// Takes the oldest runnable out.
+    /// Blocks: until there is a runnable or the deadline has passed.
+    /// Returns: nullptr if the deadline has passed.
     runnable* pop(deadline until) noexcept {
         for (;;) {
             if (runnable* const r = taken_.pop()) {
@@ -59,8 +71,8 @@ public:
                 return nullptr;
             }
             std::uintptr_t seen = 0;
-            // Order: relaxed; it asks to be woken and publishes nothing. Failure: take_all looks
-            // again.
+            // Order: relaxed; the owner asks for a wake and publishes no data. After a failure,
+            // take_all() reads again.
             if (top_.compare_exchange_strong(seen, sleeping, std::memory_order_relaxed,
                                              std::memory_order_relaxed) &&
                 !futex_wait<Platform>(top_, sleeping, until)) {
@@ -72,9 +84,9 @@ public:
 private:
     static constexpr std::uintptr_t sleeping = 1; // no runnable has an odd address
 
-    // Moves what was posted to taken_, turned round: newest first becomes oldest first.
+    // Moves the posted runnables to `taken_` and reverses them: newest first becomes oldest first.
     bool take_all() noexcept {
-        // Order: acquire [Q1]; the runnables and what their posters did before.
+        // Order: acquire [ready_queue.post]; the runnables and what their posters did before.
         const std::uintptr_t top = top_.exchange(0, std::memory_order_acquire);
         if (top == 0 || top == sleeping) {
             return false;
@@ -95,7 +107,7 @@ private:
     }
 
     typename Platform::template atomic<std::uintptr_t> top_{0};
-    detail::run_list taken_; // the owner's
+    detail::run_list taken_; // only the owner uses it
 };
 
 } // namespace bide::inline BIDE_ABI

@@ -1,27 +1,31 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_RESULT_HPP
 #define BIDE_CORE_RESULT_HPP
 
-// A value, or the error that says why there is none. result and unexpected have the members of
-// std::expected and std::unexpected, but are always types of our own, so that C++20 and C++23
-// translation units link together. They differ in this:
-//
-//   value()      If there is no value, throws what the error says (closed_error, stopped_error, else
-//                std::system_error), not bad_expected_access. The error is an errc, a
-//                std::error_code, or has one of type errc as its member `code`; for any other
-//                error type value() does not compile.
-//   unexpect     is bide::unexpect; C++20 has no std::unexpect.
-//   assignment   If the type's own assignment is missing or may throw, and its move constructor
-//                does not throw, the value (or error) is replaced by a new one. An exception then
-//                leaves the old one unchanged.
-//   constexpr    holds for all members but swap, emplace and the assignments; copy and move
-//                assignment are constexpr for trivial types.
-//   trivial      are copies, moves and the destructor if both types are trivially copyable,
-//                movable and assignable; otherwise none of them is.
+/// \file
+/// Holds a value, or the error that explains why there is none. result and unexpected have the
+/// members of std::expected and std::unexpected. They are always types of bide, so that C++20 and
+/// C++23 translation units link together. They differ from the standard's types in these points:
+///
+/// \code
+/// value()      If there is no value, throws the exception of the error: closed_error, stopped_error
+///              or std::system_error, not bad_expected_access. The error is an errc, a
+///              std::error_code, or an object with an errc as its member `code`. For any other
+///              error type, value() does not compile.
+/// unexpect     Is bide::unexpect, because C++20 has no std::unexpect.
+/// assignment   If the type's own assignment is missing or may throw, and its move constructor does
+///              not throw, a new value (or error) replaces the old one. An exception leaves the old
+///              one unchanged.
+/// constexpr    All members except swap, emplace and the assignments. Copy and move assignment are
+///              constexpr for trivial types.
+/// trivial      Copies, moves and the destructor are trivial if both types are trivially copyable,
+///              movable and assignable; else none of them is.
+/// \endcode
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/result_chain.hpp>
-#include <bide/core/detail/result_traits.hpp>
 #include <bide/core/errc.hpp>
+#include <bide/fwd.hpp>
 
 #include <initializer_list>
 #include <type_traits>
@@ -29,38 +33,45 @@
 
 namespace bide::inline BIDE_ABI {
 
-// An error on its way to a result.
+/// Wraps an error from which a result is made.
 template <class E> class unexpected {
     static_assert(detail::is_result_part<E> && !std::is_const_v<E> && !std::is_volatile_v<E>,
                   "unexpected<E> of object types");
 
 public:
+    /// Copies or moves the error.
     constexpr unexpected(const unexpected&) = default;
     constexpr unexpected(unexpected&&) = default;
+    /// Makes the error of `e`.
     template <class G = E>
         requires(!std::is_same_v<std::remove_cvref_t<G>, unexpected> &&
                  !std::is_same_v<std::remove_cvref_t<G>, std::in_place_t> &&
                  std::is_constructible_v<E, G>)
     constexpr explicit unexpected(G&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
         : error_(std::forward<G>(e)) {}
+    /// Makes the error of the arguments.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
     constexpr explicit unexpected(std::in_place_t, Args&&... args) noexcept(
         std::is_nothrow_constructible_v<E, Args...>)
         : error_(std::forward<Args>(args)...) {}
+    /// \overload
     template <class U, class... Args>
         requires std::is_constructible_v<E, std::initializer_list<U>&, Args...>
     constexpr explicit unexpected(std::in_place_t, std::initializer_list<U> list, Args&&... args)
         : error_(list, std::forward<Args>(args)...) {}
 
+    /// Copies or moves the error.
     constexpr unexpected& operator=(const unexpected&) = default;
     constexpr unexpected& operator=(unexpected&&) = default;
 
+    /// Returns the error.
     constexpr E& error() & noexcept { return error_; }
     constexpr const E& error() const& noexcept { return error_; }
     constexpr E&& error() && noexcept { return std::move(error_); }
     constexpr const E&& error() const&& noexcept { return std::move(error_); }
 
+    /// Swaps the errors.
     constexpr void swap(unexpected& other) noexcept(std::is_nothrow_swappable_v<E>)
         requires std::is_swappable_v<E>
     {
@@ -71,9 +82,11 @@ public:
 private:
     E error_;
 };
+/// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-template <class T, class E = errc> class [[nodiscard]] result : public detail::result_chain<T, E> {
+/// Holds a T or an E.
+template <class T, class E> class [[nodiscard]] result : public detail::result_chain<T, E> {
     static_assert(detail::is_result_part<T> && detail::is_result_part<E> && !std::is_const_v<E> &&
                       !std::is_volatile_v<E>,
                   "result<T, E> of object types");
@@ -84,17 +97,19 @@ template <class T, class E = errc> class [[nodiscard]] result : public detail::r
         !std::is_convertible_v<A, T> || !std::is_convertible_v<B, E>;
 
 public:
-    // A value-initialised T.
+    /// Holds a value-initialised T.
     constexpr result() noexcept(std::is_nothrow_default_constructible_v<T>)
         requires std::is_default_constructible_v<T>
         : base(std::in_place) {}
 
+    /// Holds the value that `value` makes.
     template <class U = T>
         requires detail::makes_value<T, E, U>
     constexpr explicit(!std::is_convertible_v<U, T>)
         result(U&& value) noexcept(std::is_nothrow_constructible_v<T, U>)
         : base(std::in_place, std::forward<U>(value)) {}
 
+    /// Holds the error that `e` makes.
     template <class G>
         requires std::is_constructible_v<E, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>)
@@ -106,7 +121,8 @@ public:
         result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
         : base(unexpect, std::move(e).error()) {}
 
-    // Of another result: its value, or its error, converted. A result that makes a T is a value.
+    /// Converts the value or the error of another result. If the other result itself makes a T,
+    /// that T is the value.
     template <class U, class G>
         requires detail::converts_to<T, E, result<U, G>, const U&, const G&>
     constexpr explicit(is_explicit<const U&, const G&>) result(const result<U, G>& other)
@@ -116,6 +132,7 @@ public:
     constexpr explicit(is_explicit<U, G>) result(result<U, G>&& other)
         : base(typename base::converted(), std::move(other)) {}
 
+    /// Holds the value that the arguments make.
     template <class... Args>
         requires std::is_constructible_v<T, Args...>
     constexpr explicit result(std::in_place_t tag,
@@ -125,6 +142,7 @@ public:
         requires std::is_constructible_v<T, std::initializer_list<U>&, Args...>
     constexpr explicit result(std::in_place_t tag, std::initializer_list<U> list, Args&&... args)
         : base(tag, list, std::forward<Args>(args)...) {}
+    /// Holds the error that the arguments make.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
     constexpr explicit result(unexpect_t tag,
@@ -135,12 +153,14 @@ public:
     constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
         : base(tag, list, std::forward<Args>(args)...) {}
 
+    /// Becomes the value that `value` makes.
     template <class U = T>
         requires detail::assigns_value<T, E, U>
     result& operator=(U&& value) {
         this->set_value(std::forward<U>(value));
         return *this;
     }
+    /// Becomes the error that `e` makes.
     template <class G>
         requires detail::assigns_error<T, E, const G&>
     result& operator=(const unexpected<G>& e) {
@@ -154,7 +174,7 @@ public:
         return *this;
     }
 
-    // Ends what there is and makes a value of the arguments.
+    /// Destroys the value or the error, and makes a value of the arguments.
     template <class... Args>
         requires std::is_nothrow_constructible_v<T, Args...>
     T& emplace(Args&&... args) noexcept {
@@ -166,14 +186,16 @@ public:
         return this->emplace_value(list, std::forward<Args>(args)...);
     }
 
+    /// Swaps the values or errors.
     void swap(result& other) noexcept(detail::is_nothrow_to_swap<T, E>)
         requires detail::swappable<T, E>
     {
         this->swap_parts(other);
     }
 
-    // Throws: std::system_error with the error's code (closed_error, stopped_error where it is
-    // that).
+    /// Returns the value.
+    /// Throws: if there is an error, std::system_error with its code; for errc::closed and
+    /// errc::stopped, closed_error and stopped_error.
     constexpr T& value() & {
         this->require_value();
         return **this;
@@ -191,7 +213,8 @@ public:
         return *std::move(*this);
     }
 
-    // Requires: has_value().
+    /// Returns the value.
+    /// Requires: has_value().
     constexpr T& operator*() & noexcept { return this->either_.value; }
     constexpr const T& operator*() const& noexcept { return this->either_.value; }
     constexpr T&& operator*() && noexcept { return std::move(this->either_.value); }
@@ -201,7 +224,7 @@ public:
         return __builtin_addressof(this->either_.value);
     }
 
-    // The value, or `other` where there is none.
+    /// Returns the value; `other`, converted to T, if there is none.
     template <class U = std::remove_cv_t<T>>
         requires std::is_copy_constructible_v<T>
     constexpr T value_or(U&& other) const& {
@@ -220,15 +243,18 @@ private:
     constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
 };
 
+/// Holds success or an E.
 template <class E> class [[nodiscard]] result<void, E> : public detail::result_chain<void, E> {
     static_assert(detail::is_result_part<E> && !std::is_const_v<E> && !std::is_volatile_v<E>,
                   "result<void, E> of an object type");
     using base = detail::result_chain<void, E>;
 
 public:
+    /// Holds success.
     constexpr result() noexcept : base(std::in_place) {}
     constexpr explicit result(std::in_place_t tag) noexcept : base(tag) {}
 
+    /// Holds the error that `e` makes.
     template <class G>
         requires std::is_constructible_v<E, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>)
@@ -240,6 +266,7 @@ public:
         result(unexpected<G>&& e) noexcept(std::is_nothrow_constructible_v<E, G>)
         : base(unexpect, std::move(e).error()) {}
 
+    /// Converts the error of another result.
     template <class U, class G>
         requires std::is_void_v<U> && detail::converts_to<void, E, result<U, G>, U, const G&>
     constexpr explicit(!std::is_convertible_v<const G&, E>) result(const result<U, G>& other)
@@ -249,6 +276,7 @@ public:
     constexpr explicit(!std::is_convertible_v<G, E>) result(result<U, G>&& other)
         : base(typename base::converted(), std::move(other)) {}
 
+    /// Holds the error that the arguments make.
     template <class... Args>
         requires std::is_constructible_v<E, Args...>
     constexpr explicit result(unexpect_t tag,
@@ -259,6 +287,7 @@ public:
     constexpr explicit result(unexpect_t tag, std::initializer_list<U> list, Args&&... args)
         : base(tag, list, std::forward<Args>(args)...) {}
 
+    /// Becomes the error that `e` makes.
     template <class G>
         requires detail::assigns_error<void, E, const G&>
     result& operator=(const unexpected<G>& e) {
@@ -272,18 +301,22 @@ public:
         return *this;
     }
 
+    /// Becomes success.
     void emplace() noexcept { this->emplace_value(); }
 
+    /// Swaps success or errors.
     void swap(result& other) noexcept(detail::is_nothrow_to_swap<detail::nothing, E>)
         requires detail::swappable<detail::nothing, E>
     {
         this->swap_parts(other);
     }
 
-    // Throws: as result<T, E>::value().
+    /// Checks for success.
+    /// Throws: if there is an error, the same exceptions as result<T, E>::value().
     constexpr void value() const { this->require_value(); }
 
-    // Requires: has_value().
+    /// Does nothing.
+    /// Requires: has_value().
     constexpr void operator*() const noexcept {}
 
 private:
@@ -293,22 +326,26 @@ private:
     constexpr result(detail::error_of_call tag, F&& make) : base(tag, std::forward<F>(make)) {}
 };
 
+/// Swaps two errors.
 template <class E>
     requires std::is_swappable_v<E>
 constexpr void swap(unexpected<E>& a, unexpected<E>& b) noexcept(noexcept(a.swap(b))) {
     a.swap(b);
 }
+/// Swaps two results.
 template <class T, class E>
     requires requires(result<T, E>& r) { r.swap(r); }
 void swap(result<T, E>& a, result<T, E>& b) noexcept(noexcept(a.swap(b))) {
     a.swap(b);
 }
 
+/// Compares two errors.
 template <class E, class G>
     requires detail::equal_to<E, G>
 constexpr bool operator==(const unexpected<E>& a, const unexpected<G>& b) {
     return a.error() == b.error();
 }
+/// Compares two results: equal if both hold equal values, or both hold equal errors.
 template <class T, class E, class U, class G>
     requires(detail::equal_to<T, U> && detail::equal_to<E, G>)
 constexpr bool operator==(const result<T, E>& a, const result<U, G>& b) {
@@ -317,16 +354,19 @@ constexpr bool operator==(const result<T, E>& a, const result<U, G>& b) {
     }
     return a.has_value() ? static_cast<bool>(*a == *b) : static_cast<bool>(a.error() == b.error());
 }
+/// \overload
 template <class E, class G>
     requires detail::equal_to<E, G>
 constexpr bool operator==(const result<void, E>& a, const result<void, G>& b) {
     return a.has_value() == b.has_value() && (a.has_value() || a.error() == b.error());
 }
+/// Compares with a value: equal if the result holds an equal value.
 template <class T, class E, class U>
     requires(!detail::is_result<U> && !detail::is_unexpected<U> && detail::equal_to<T, U>)
 constexpr bool operator==(const result<T, E>& a, const U& value) {
     return a.has_value() && static_cast<bool>(*a == value);
 }
+/// Compares with an error: equal if the result holds an equal error.
 template <class T, class E, class G>
     requires detail::equal_to<E, G>
 constexpr bool operator==(const result<T, E>& a, const unexpected<G>& e) {

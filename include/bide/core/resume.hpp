@@ -1,23 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_RESUME_HPP
 #define BIDE_CORE_RESUME_HPP
 
-// Where a coroutine goes on when it has no executor: on the thread that released, after it left
-// every lock, before that release returns, on a bounded stack.
+/// \file
+/// Resumes coroutines that have no executor. They resume on the releaser's thread, after the
+/// releaser has left every lock, before its release returns, on a bounded stack.
+///
+/// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
+/// that were to resume after it are handed over to another worker, or else to the resumers
+/// (core/timer.hpp). If it blocks outside of bide (read(), std::mutex) or computes, they wait for
+/// it. After a hand-over, another thread is about to resume these coroutines. So a coroutine that
+/// has blocked must not destroy the coroutines that were released with it.
 //
-// A release that has wakers to run opens a wake_scope; coroutines that become runnable inside are
-// kept in a list of the thread's. The outermost scope runs the list, first come first run, when it
-// closes. What a resumed coroutine releases in its turn opens an inner scope, which leaves its
-// catch to the outer one: the stack does not grow with the chain.
+// A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
+// kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
+// out. A release by a resumed coroutine opens an inner scope, and the outer scope runs the list of
+// the inner one. So the stack does not grow with the chain.
 //
-// A scope may also send its catch elsewhere: request_stop() resumes nobody on its own thread.
+// A scope may also post its list to another place: request_stop() resumes no coroutine on its
+// thread.
 //
-// A resumed coroutine may block its thread. If it does so in bide (core/futex.hpp), the coroutines
-// that are left in the list are handed over first, and go on elsewhere: on another worker, else on
-// bide's resumers (core/timer.hpp). bide does not see a thread that blocks outside of it (read(),
-// std::mutex) or computes: then they wait for it. From a hand-over on, another thread is about to
-// resume them: a coroutine that has blocked must not destroy those that were released with it. Only
-// the list of the innermost scope is handed over, and no waiter whose waker has not run yet: an
-// executor that resumes at once, inside post(), keeps these from going on.
+// Only the list of the innermost scope is handed over, and a waiter only after its waker has run.
+// So an executor that resumes inside post() delays these waiters if the resumed coroutine blocks.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -31,7 +35,7 @@ namespace detail {
 // A list of runnables, oldest first.
 class run_list {
 public:
-    // The items from `first` to `last`, which are linked already.
+    // Appends the runnables from `first` to `last`, which are linked already.
     void append(runnable& first, runnable& last) noexcept {
         last.next = nullptr;
         (last_ == nullptr ? first_ : last_->next) = &first;
@@ -46,10 +50,11 @@ public:
         last_ = last_ == nullptr ? &r : last_;
     }
 
-    // nullptr: it is empty.
+    // Return nullptr if the list is empty.
     runnable* first() const noexcept { return first_; }
     runnable* last() const noexcept { return last_; }
 
+    // Takes the oldest runnable out; nullptr: the list is empty.
     runnable* pop() noexcept {
         runnable* const r = first_;
         if (r != nullptr) {
@@ -66,7 +71,7 @@ private:
     runnable* last_ = nullptr;
 };
 
-// A list of runnables, oldest first, out of which each can be taken without knowing where it is.
+// A list of runnables, oldest first. Any runnable can be taken out without a reference to the list.
 class resumption_list {
 public:
     resumption_list() noexcept { end_.next = end_.back = &end_; }
@@ -82,13 +87,13 @@ public:
 
     bool empty() const noexcept { return end_.next == &end_; }
 
-    // nullptr: it is empty.
+    // Takes the oldest runnable out; nullptr: the list is empty.
     runnable* pop() noexcept {
         runnable* const r = end_.next;
         return r != &end_ && remove(*r) ? r : nullptr;
     }
 
-    // Takes `r` out of the list that it is in; false: it is in none.
+    // Takes `r` out of its list; false: it is in no list.
     static bool remove(runnable& r) noexcept {
         if (r.back == nullptr) {
             return false;
@@ -100,58 +105,62 @@ public:
     }
 
 private:
-    runnable end_; // of a circle
+    runnable end_; // of a circular list
 };
 
 struct transfer_loop;
 
-// What this thread knows about coroutines.
+// The state of one thread that resumes coroutines.
 struct resume_state {
-    resumption_list* list = nullptr; // runnable on this thread: the open scope's, if one is open
-    executor_ref worker;             // the executor whose worker this thread is
+    resumption_list* list = nullptr; // the list of the open scope, if one is open
+    executor_ref worker;             // this thread is a worker of that executor
     transfer_loop* loop = nullptr;   // see transfer()
 
-    // Where the list goes when this thread blocks; nullptr: nowhere.
+    // Returns the executor that takes the list if this thread blocks; nullptr: the list stays.
     executor_ref (*elsewhere)() noexcept = nullptr;
 };
 
 } // namespace detail
 
+/// Collects the coroutines that become runnable on this thread, and resumes them when it closes.
 template <class Platform> class wake_scope {
 public:
-    // The catch is run here, by the outermost scope.
+    /// Opens a scope. The outermost scope of this thread runs the collected runnables.
     wake_scope() noexcept : mine_(state()), outer_(mine_.list) {
         if (outer_ == nullptr) {
-            mine_.list = &catch_;
+            mine_.list = &collected_;
         }
     }
 
-    // The catch is posted to `elsewhere()`, which is asked only if there is any.
+    /// Returns the executor that takes runnables.
     using destination = executor_ref (*)() noexcept;
+    /// Opens a scope that posts its runnables to `elsewhere()`. Calls `elsewhere()` once for each
+    /// runnable.
     explicit wake_scope(destination elsewhere) noexcept
         : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere) {
-        mine_.list = &catch_;
+        mine_.list = &collected_;
     }
 
     wake_scope(const wake_scope&) = delete;
     wake_scope& operator=(const wake_scope&) = delete;
 
+    /// Runs or posts the collected runnables.
     ~wake_scope() {
         if (elsewhere_ != nullptr) {
             mine_.list = outer_;
-            while (runnable* const r = catch_.pop()) {
+            while (runnable* const r = collected_.pop()) {
                 elsewhere_().post(*r);
             }
         } else if (outer_ == nullptr) {
-            while (runnable* const r = catch_.pop()) {
+            while (runnable* const r = collected_.pop()) {
                 r->run.wake();
             }
             mine_.list = nullptr;
         }
     }
 
-    // Makes `r` run at the end of the scope that is open on this thread, or now if none is. If the
-    // thread blocks before, `r` is posted to `if_blocked()`; an empty answer leaves it here.
+    /// Runs `r` at the end of the scope that is open on this thread, or now if none is open. If the
+    /// thread blocks before, posts `r` to `if_blocked()`; if that refers to no executor, `r` stays.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -160,7 +169,8 @@ public:
         }
     }
 
-    // The same behind what is to run there already. False: no scope is open.
+    /// Runs `r` after the runnables of the open scope.
+    /// Returns: false if no scope is open; then `r` does not run.
     static bool run_behind(runnable& r, destination if_blocked) noexcept {
         const bool open = state().list != nullptr;
         if (open) {
@@ -169,7 +179,7 @@ public:
         return open;
     }
 
-    // This thread is about to block.
+    /// Hands the runnables of the open scope over, because this thread is about to block.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
         if (mine.list == nullptr || mine.list->empty() || mine.elsewhere == nullptr) {
@@ -182,7 +192,8 @@ public:
         }
     }
 
-    // `r` will not run: true if it was waiting to, on this thread, in whichever scope.
+    /// Takes `r` out of the scope of this thread that holds it: it does not run.
+    /// Returns: false if no scope holds it.
     static bool forget(runnable& r) noexcept { return detail::resumption_list::remove(r); }
 
 private:
@@ -193,21 +204,21 @@ private:
     detail::resume_state& mine_;
     detail::resumption_list* const outer_;
     destination elsewhere_ = nullptr;
-    detail::resumption_list catch_;
+    detail::resumption_list collected_;
 };
 
-// The executor whose worker the calling thread is; empty on other threads.
+/// Returns the executor that has the calling thread as a worker; refers to none on other threads.
 template <class Platform> executor_ref current_worker() noexcept {
     return Platform::template local<detail::resume_state>().worker;
 }
 
-// ---- Going from one coroutine to another
+// ---- Transfer from one coroutine to another
 //
-// `co_await child` should cost no stack, however often: the awaiter returns the child's handle and
-// the compiler tail-calls it. Where the compiler does not (BIDE_SYMMETRIC_TRANSFER 0), transfer()
-// leaves the handle with the loop that resumed this thread's current coroutine and returns a no-op;
-// the stack unwinds to that loop, which resumes the handle. Where nobody's loop is there, because
-// foreign code resumed the coroutine, transfer() is the loop.
+// `co_await child` must not use stack, however often it runs: the awaiter returns the child's
+// handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
+// transfer() leaves the handle with the loop that resumed this thread's current coroutine, and
+// returns a no-op. The stack unwinds to that loop, which resumes the handle. If foreign code
+// resumed the coroutine, there is no loop, and transfer() runs one itself.
 
 namespace detail {
 
@@ -226,8 +237,8 @@ struct transfer_loop {
         last = &n;
     }
 
-    // Resumes `to`, then whatever that leaves here. A node is not touched after its handle was
-    // taken.
+    // Resumes `to`, and then each handle that is pushed meanwhile. Does not access a node after its
+    // handle was taken.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = exchange_current<Platform>(this);
         while (to) {
@@ -258,7 +269,7 @@ struct transfer_loop {
 
 } // namespace detail
 
-// Resumes a coroutine from ordinary code. An exception that leaves it terminates.
+/// Resumes a coroutine from ordinary code. An exception that leaves the coroutine terminates.
 template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
     if constexpr (BIDE_SYMMETRIC_TRANSFER) {
         to.resume();
@@ -268,7 +279,8 @@ template <class Platform> void resume(std::coroutine_handle<> to) noexcept {
     }
 }
 
-// To be returned by await_suspend: go on with `to`. The node lives at least until `to` is resumed.
+/// Returns the handle that await_suspend() returns to continue with `to`.
+/// Requires: `node` lives until `to` is resumed.
 template <class Platform>
 std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_node& node) noexcept {
     if constexpr (BIDE_SYMMETRIC_TRANSFER) {

@@ -1,16 +1,20 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_SPIN_HPP
 #define BIDE_CORE_SPIN_HPP
 
-// How long a waiter looks before it sleeps.
+/// \file
+/// Decides how long a waiter spins before it sleeps.
 //
-// Spinning pays when what is waited for comes sooner than a sleep and a wake would take. What takes
-// longest in a handoff to and fro is one's own wake of a sleeping partner: the call itself, and
-// then the time until the partner runs, which is one and a half to two times as long again. Who
-// looks for less than that after the call falls asleep just before the partner hands back, which
-// must wake him in turn: two threads that have once fallen asleep stay asleep. The budget is
-// therefore 5/2 of what a wake costs its caller, measured where wakes are made, within [2, 20] us.
-// On a single processor nothing can come while we look: no spinning. And a thread whose looks have
-// failed a few times in a row leaves some out.
+// Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
+// hand something to and fro, the longest step is to wake a sleeping partner: the call itself, and
+// then the time until the partner runs, which is 1.5 to 2 times as long again. A waiter that spins
+// for less than that falls asleep just before its partner hands back. The partner must then wake
+// it, and the same happens on the other side: two threads that have fallen asleep once stay asleep.
+// The budget is therefore 5/2 of the cost of a wake for its caller. That cost is measured where
+// wakes are made, and the budget stays within [2, 20] us.
+//
+// With a single processor no change can come during a spin, so no thread spins. If the spins of a
+// thread failed a few times in a row, it skips some.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -19,10 +23,12 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Spins, with a budget that is learned for the process and a history of each thread.
 template <class Platform> class basic_spin {
 public:
-    // Asks `done()` until it is true or the budget is spent; says which.
-    // Requires: done() only reads, but for the step that makes it true.
+    /// Calls `done()` until it returns true or the budget is spent.
+    /// Requires: done() only reads, except in the step that makes it true.
+    /// Returns: the last answer of done().
     template <class Done> static bool until(Done&& done) noexcept {
         if constexpr (Platform::model) {
             return done();
@@ -31,13 +37,13 @@ public:
             if (!mine.may_spin()) {
                 return done();
             }
-            const bool seen = look(done);
+            const bool seen = spin_for_budget(done);
             mine.record(seen);
             return seen;
         }
     }
 
-    // As until(), for about a microsecond: before one has even queued.
+    /// Spins for about 1 us, for a caller that is in no queue yet.
     template <class Done> static void briefly(Done&& done) noexcept {
         if constexpr (!Platform::model) {
             if (Platform::template local<history>().single) {
@@ -49,8 +55,9 @@ public:
         }
     }
 
-    // Asks `done()` a few times, less and less often, within half a microsecond or so: for what
-    // another thread is about to do.
+    /// Calls `done()` 5 times within about 0.5 us, with growing pauses, for a change that another
+    /// thread is about to make.
+    /// Returns: true if done() returned true.
     template <class Done> static bool spin_once(Done&& done) noexcept {
         if constexpr (!Platform::model) {
             if (!Platform::template local<history>().single) {
@@ -67,8 +74,9 @@ public:
         return false;
     }
 
-    // Lets others run, up to `times`, and asks `done()` after each: for what takes a thread that
-    // has no processor yet.
+    /// Yields up to `times` and calls `done()` after each, for a change that needs a thread which
+    /// has no processor yet.
+    /// Returns: true if done() returned true.
     template <class Done> static bool yielding(Done&& done, int times) noexcept {
         if constexpr (!Platform::model) {
             for (int i = 0; i < times; ++i) {
@@ -81,7 +89,8 @@ public:
         return false;
     }
 
-    // A spin_once, and then yields for `ns`.
+    /// Spins once and then yields for `ns` nanoseconds.
+    /// Returns: the last answer of done().
     template <class Done> static bool patiently(Done&& done, std::int64_t ns) noexcept {
         if constexpr (!Platform::model) {
             if (spin_once(done)) {
@@ -96,12 +105,12 @@ public:
         return done();
     }
 
-    // A futex wake by `call`, which one time in sixteen is timed.
+    /// Calls `call()`, which makes a futex wake, and measures the cost of one such call in 16.
     template <class Call> static void measured_wake(Call&& call) noexcept {
         if constexpr (Platform::model) {
             call();
         } else {
-            // Order: relaxed; a tally that steers a time-out, nothing hangs on it.
+            // Order: relaxed; the count only picks the calls that are measured.
             const std::uint32_t tally = wakes_.fetch_add(1, std::memory_order_relaxed);
             if (tally % 16 != 0) {
                 call();
@@ -113,9 +122,9 @@ public:
         }
     }
 
-    // Nanoseconds that a look may take now.
+    /// Returns the nanoseconds that a spin may take now.
     static std::int64_t budget_ns() noexcept {
-        // Order: relaxed; an estimate.
+        // Order: relaxed; the cost is an estimate.
         const std::int64_t cost = wake_cost_ns_.load(std::memory_order_relaxed);
         return cost * 5 / 2;
     }
@@ -125,11 +134,11 @@ private:
     static constexpr std::int64_t min_cost_ns = 800;
     static constexpr std::int64_t max_cost_ns = 8'000;
 
-    // What this thread's last looks came to.
+    // The outcomes of this thread's last spins.
     struct history {
-        std::uint32_t failed = 0; // in a row
-        std::uint32_t skip = 0;   // looks still to leave out
-        bool asked = false;       // whether `single` is known
+        std::uint32_t failed = 0; // spins that failed in a row
+        std::uint32_t skip = 0;   // spins that are still to be skipped
+        bool asked = false;       // `single` is known
         bool single = false;      // there is one processor
 
         bool may_spin() noexcept {
@@ -150,13 +159,13 @@ private:
                 failed = 0;
                 return;
             }
-            asked = false; // the mask may have changed: ask before the next look
+            asked = false; // the mask may have changed: the next spin asks again
             failed = failed < 10 ? failed + 1 : 10;
             skip = failed > 2 ? most_skipped >> (10 - failed) : 0;
         }
     };
 
-    template <class Done> static bool look(Done& done) noexcept {
+    template <class Done> static bool spin_for_budget(Done& done) noexcept {
         const std::int64_t end = Platform::now() + budget_ns();
         do {
             for (int i = 0; i < 32; ++i) {
@@ -169,13 +178,13 @@ private:
         return done();
     }
 
-    // Quick to believe an expensive wake, slow to forget it.
+    // Follows a higher cost quickly and a lower cost slowly.
     static void learn(std::int64_t cost) noexcept {
-        // Order: relaxed; an estimate, and a lost update is as good as none.
+        // Order: relaxed; the cost is an estimate, and a lost update does no harm.
         const std::int64_t old = wake_cost_ns_.load(std::memory_order_relaxed);
         std::int64_t next = cost > old ? old + (cost - old) / 2 : old - (old - cost) / 16;
         next = next < min_cost_ns ? min_cost_ns : next > max_cost_ns ? max_cost_ns : next;
-        // Order: relaxed; as above.
+        // Order: relaxed; as for the load.
         wake_cost_ns_.store(next, std::memory_order_relaxed);
     }
 

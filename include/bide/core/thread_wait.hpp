@@ -15,10 +15,10 @@
 /// if it took the waiter out. It returns false if the wait is decided, or if the waiter is not
 /// queued yet; then enqueue() refuses the waiter. await() is optional and replaces waiter::park().
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 
 #include <cstddef>

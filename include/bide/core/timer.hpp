@@ -1,28 +1,33 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_TIMER_HPP
 #define BIDE_CORE_TIMER_HPP
 
-// The service: time-outs of coroutines outside of schedulers, and the place where a coroutine
-// without any executor goes on after a stop or a time-out. One for the process, started on first
-// use, never ended; a child of fork() starts one of its own. It consists of
+/// \file
+/// Serves the process outside of schedulers. The service fires the time-outs of coroutines, and it
+/// resumes coroutines without an executor after a stop or a time-out. The first use starts it. It
+/// never ends. A child of fork() starts its own. It consists of two parts:
+///
+/// \code
+///   timer thread   Decides time-outs and runs no coroutine.
+///   resumers       Run the posted coroutines: one thread, and more while these block or compute, at
+///                  most 256 (core/detail/resumers.hpp).
+/// \endcode
+///
+/// So a coroutine that blocks delays no time-out and no stop. It delays other coroutines by a few
+/// milliseconds, until another resumer starts. If many coroutines block at once outside of bide,
+/// the number of resumers doubles about every 5 ms, up to 256.
+///
+/// If a time-out lets a foreign waker through, that waker runs on the timer thread. All time-outs
+/// of the service wait for it, so it should mark its waiter runnable and return (core/waker.hpp).
+///
+/// If the threads cannot be started, an operation that asks for a time-out or a stop throws
+/// std::system_error. Operations that cannot throw report it and terminate: a stop that has
+/// coroutines to resume, a wait with a time-out that was made on a worker and begins on another
+/// thread, and a post to a scheduler that has ended.
 //
-//   the timer thread   decides time-outs, and runs no coroutine
-//   the resumers       run what is posted, which is coroutines: one thread, and more while these
-//                      block or compute, at most 256 (core/detail/resumers.hpp)
-//
-// So a coroutine that blocks delays no time-out and no stop. It delays other coroutines by a few
-// milliseconds, until another resumer starts. Where many block at once in a way that bide does not
-// see, the number of resumers doubles every few milliseconds, up to 256.
-//
-// A foreign waker that a time-out lets through runs on the timer thread: all time-outs of the
-// service wait for it, so it has to mark and return (core/waker.hpp).
-//
-// If the threads cannot be started, what asks for a time-out or a stop throws std::system_error. What
-// cannot throw says so and terminates: a stop that has coroutines to resume, a wait with a time-out
-// that was made on a worker and begins elsewhere, a post to a scheduler that has ended.
-//
-// The timer thread sleeps in its ready queue until the earliest of its timers; one that becomes the
-// earliest posts a nudge there, and so does a runnable that needs another resumer. So there is one
-// sleep protocol and not two.
+// The timer thread sleeps in its ready queue until the earliest time-out. A timer that becomes the
+// earliest posts a wake-up there, and so does a runnable that needs another resumer. So the service
+// has one sleep protocol only.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -30,8 +35,11 @@
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/resumers.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
@@ -45,27 +53,32 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Fires timers and runs runnables on its own threads.
+/// Thread safety: any thread calls any function, except run().
 template <class Platform> class basic_timer_service {
 public:
+    /// Makes a service without threads.
     constexpr basic_timer_service() noexcept
-        : timers_(waker(&nudge, this)), resumers_(timers_, waker(&nudge, this)) {}
+        : timers_(waker(&post_wake_up, this)), resumers_(timers_, waker(&post_wake_up, this)) {}
     basic_timer_service(const basic_timer_service&) = delete;
     basic_timer_service& operator=(const basic_timer_service&) = delete;
 
-    // Starts the threads, unless they run. An error: one of them cannot be started.
+    /// Starts the threads, unless they run.
+    /// Returns: an error if one of them cannot be started.
     std::error_code start() noexcept;
 
-    // As a timer queue's (core/timer_queue.hpp), fired on the timer thread.
+    /// Arms `t`, as basic_timer_queue::add() does. The timer thread fires it.
     void add(timer& t) noexcept { timers_.add(t); }
+    /// Cancels `t`, as basic_timer_queue::cancel() does.
     bool cancel(timer& t) noexcept { return timers_.cancel(t); }
 
-    // An intrusive executor: runs on a resumer, in the order of the posts, but several at once.
+    /// Runs `r` on a resumer. Runnables begin in the order of the posts, and several run at once.
     void post(runnable& r) noexcept { resumers_.post(r); }
 
-    // A snapshot: what was posted was run to its end.
+    /// Returns whether every posted runnable has ended. A snapshot.
     bool is_idle() const noexcept { return resumers_.is_idle(); }
 
-    // The timer thread's body.
+    /// Is the body of the timer thread.
     [[noreturn]] void run() noexcept;
 
 private:
@@ -73,22 +86,22 @@ private:
     using lock_word = lock_bits<Platform, word>;
 
     static void body(void* self) noexcept;
-    static void nudge(void* self) noexcept;
-    bool exchange_nudged(bool value) noexcept;
+    static void post_wake_up(void* self) noexcept;
+    bool exchange_posted(bool value) noexcept;
 
     basic_timer_queue<Platform> timers_;
     detail::basic_resumers<Platform> resumers_;
     basic_ready_queue<Platform> queue_;
-    runnable nudge_;
+    runnable wake_up_;
     typename Platform::template atomic<word> lock_{0};
-    typename Platform::template atomic<bool> runs_{false}; // changed under lock_
-    typename Platform::template var<bool> nudged_{false};  // under lock_: nudge_ is in the queue
+    typename Platform::template atomic<bool> runs_{false}; // written under lock_
+    typename Platform::template var<bool> posted_{false};  // under lock_: wake_up_ is in the queue
 };
 
 template <class Platform> basic_timer_service<Platform>& timer_service();
 
 template <class Platform> std::error_code basic_timer_service<Platform>::start() noexcept {
-    // Order: relaxed; it publishes nothing, the threads share what is under locks.
+    // Order: relaxed; the flag publishes no data. Shared data is accessed under locks.
     if (runs_.load(std::memory_order_relaxed)) {
         return {};
     }
@@ -100,26 +113,26 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
         if (!error) {
             error = detail::start_service_thread<Platform>(&body, this);
         }
-        // Order: relaxed; as above.
+        // Order: relaxed; under the lock.
         runs_.store(!error, std::memory_order_relaxed);
     }
     lock_word::release(lock_);
     return error;
 }
 
-// One that finds a nudge under way need not post its own: the timer thread, which takes that one out
-// under the same lock, looks at the timers and the resumers afterwards.
-template <class Platform> void basic_timer_service<Platform>::nudge(void* self) noexcept {
+// If a wake-up is posted already, this call posts none: the timer thread takes that one out under
+// the same lock, and checks the timers and the resumers afterwards.
+template <class Platform> void basic_timer_service<Platform>::post_wake_up(void* self) noexcept {
     auto& service = *static_cast<basic_timer_service*>(self);
-    if (!service.exchange_nudged(true)) {
-        service.queue_.post(service.nudge_);
+    if (!service.exchange_posted(true)) {
+        service.queue_.post(service.wake_up_);
     }
 }
 
-template <class Platform> bool basic_timer_service<Platform>::exchange_nudged(bool value) noexcept {
+template <class Platform> bool basic_timer_service<Platform>::exchange_posted(bool value) noexcept {
     lock_word::acquire(lock_);
-    const bool old = nudged_;
-    nudged_ = value;
+    const bool old = posted_;
+    posted_ = value;
     lock_word::release(lock_);
     return old;
 }
@@ -139,19 +152,20 @@ template <class Platform> void basic_timer_service<Platform>::run() noexcept {
                 +[]() noexcept -> executor_ref { return timer_service<Platform>(); });
             timers_.fire_due(now);
         }
-        const std::int64_t look = resumers_.look(now);
+        const std::int64_t check = resumers_.start_needed(now);
         const std::int64_t timer = timers_.next_ns();
-        const std::int64_t next = timer < look ? timer : look;
+        const std::int64_t next = timer < check ? timer : check;
         runnable* const r = queue_.pop(next > now ? deadline::at_ns(next) : deadline::poll());
-        if (r == &nudge_) {
-            exchange_nudged(false);
+        if (r == &wake_up_) {
+            exchange_posted(false);
         }
     }
 }
 
 namespace detail {
 
-// The process's service, started; nullptr: `error` says why it cannot be.
+// Starts the service of the process and returns it. Returns nullptr and sets `error` if it cannot
+// be started.
 template <class Platform>
 basic_timer_service<Platform>* started_service(std::error_code& error) noexcept {
     if constexpr (Platform::model) {
@@ -165,7 +179,7 @@ basic_timer_service<Platform>* started_service(std::error_code& error) noexcept 
     }
 }
 
-// The same for what cannot throw. Terminates with a message where it cannot be started.
+// The same for callers that cannot throw. Terminates with a message if it cannot be started.
 template <class Platform> basic_timer_service<Platform>& required_service() noexcept {
     std::error_code error;
     auto* const service = started_service<Platform>(error);
@@ -177,8 +191,8 @@ template <class Platform> basic_timer_service<Platform>& required_service() noex
 
 } // namespace detail
 
-// The process's service, which runs when this returns.
-// Throws: std::system_error when its threads cannot be started.
+/// Starts the service of the process and returns it.
+/// Throws: std::system_error if its threads cannot be started.
 template <class Platform> basic_timer_service<Platform>& timer_service() {
     std::error_code error;
     auto* const service = detail::started_service<Platform>(error);
@@ -187,6 +201,52 @@ template <class Platform> basic_timer_service<Platform>& timer_service() {
     }
     return *service;
 }
+
+// ---- What a wait needs of the service
+
+namespace detail {
+
+// Returns the executor for coroutines without one that must not resume on this thread. Terminates
+// if there is no other thread and none can be started.
+template <class Platform> executor_ref service_executor() noexcept {
+    const executor_ref worker = current_worker<Platform>();
+    return worker ? worker : executor_ref(required_service<Platform>());
+}
+
+// The same for coroutines that may also resume on this thread. Refers to none if no thread can be
+// started.
+template <class Platform> executor_ref spare_executor() noexcept {
+    const executor_ref worker = current_worker<Platform>();
+    if (worker) {
+        return worker;
+    }
+    std::error_code error;
+    auto* const service = started_service<Platform>(error);
+    return service != nullptr ? executor_ref(*service) : executor_ref();
+}
+
+// Arms the time-out of a wait. If the running task is about to begin that wait and will resume on
+// this scheduler, the scheduler takes the timer: the task ends before its scheduler does. The
+// service takes all other timers.
+template <class Platform> void add_timer(timer& t) noexcept {
+    const auto& here = worker_local<Platform>::get();
+    if (here.host != nullptr && here.running != nullptr &&
+        here.running->will_go_on(here.host->executor())) {
+        here.host->add_timer(t);
+    } else {
+        required_service<Platform>().add(t);
+    }
+}
+
+// Starts the service if it will take this thread's time-outs.
+// Throws: std::system_error if the service cannot be started.
+template <class Platform> void prepare_timers() {
+    if (worker_local<Platform>::get().host == nullptr) {
+        timer_service<Platform>();
+    }
+}
+
+} // namespace detail
 
 } // namespace bide::inline BIDE_ABI
 

@@ -1,22 +1,26 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_TIMER_QUEUE_HPP
 #define BIDE_CORE_TIMER_QUEUE_HPP
 
-// Timers, and the queue in which they wait for their time: any thread adds and cancels, any thread
-// fires what is due, several at once if they like. The queue has no thread of its own. Whoever
-// sleeps for it sleeps until next_ns(), and is told of a nearer time, pair [T1]:
+/// \file
+/// Queues timers until they are due. The queue has no thread of its own: any thread adds, cancels
+/// and fires timers, several threads at once.
 //
-//   add():     next := t (seq_cst)          sleeper:  until := u (seq_cst)
-//              `earlier`: read until                  read next_ns() (seq_cst)
-//              t < until: wake the sleeper            next < u: do not sleep until u
+// A sleeper that serves the queue sleeps until next_ns(), and the queue wakes it for an earlier
+// timer, pair [timer_queue.next]:
 //
-// At least one of the two sees the other. Both may: the sleeper is then awake and is woken again.
-// next_ns() may lie before the earliest time, and not after it by more than a tick of the wheel. So
-// it is kept when the earliest timer is cancelled, and a timer that comes after it is no news: who
-// sleeps until then looks again.
+//   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
+//            `earlier` reads `until`                       read next_ns() (seq_cst)
+//            t < until: wake the sleeper                   next < u: do not sleep until u
 //
-// The timers stand in a wheel under a lock of two bits. One that fires does so outside the lock,
-// announced in `calls_`: cancel() of a timer that is firing waits until that is over, except on the
-// thread whose firing it is in. After cancel() nothing touches the timer.
+// At least one of the two sees the other's write. If both do, the sleeper is awake and is woken
+// again. next_ns() may be earlier than the earliest timer. It is never later by more than one tick
+// of the wheel. So next_ns() stays as it is when the earliest timer is cancelled. A timer that is
+// added with a later time needs no wake: the sleeper wakes at next_ns() and reads it again.
+//
+// The timers stand in a wheel under a lock of two bits. A timer fires outside the lock and is
+// listed in `calls_` meanwhile. cancel() of a firing timer waits until the firing ends, except on
+// the thread that fires it. After cancel() has returned, no thread accesses the timer.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -32,41 +36,50 @@
 
 namespace bide::inline BIDE_ABI {
 
-// A time-out in its owner's frame. `fire` is run once, not before `when`, by a thread that fires
-// the queue's timers; it may add the timer again, or end its life.
+/// Is a time-out in the frame of its owner. A thread that fires the queue's timers runs `fire`
+/// once, not before `when`. `fire` may add the timer again or destroy it.
 struct timer : detail::wheel_node {
-    waker fire;
-    deadline when = deadline::never();
-    void* home = nullptr; // the queue it was added to; another one only where nobody cancels it
+    waker fire;                        ///< Runs when the timer is due.
+    deadline when = deadline::never(); ///< States when the timer is due.
+    /// Points to the queue that the timer was added to. A timer that moves to another queue must
+    /// not be cancelled at the same time.
+    void* home = nullptr;
 };
 
-// Destroy: with no timer in it and no call under way.
+/// Queues timers by their times.
+/// Thread safety: any thread calls any function.
+/// Destroys: only when it holds no timer and no call is under way.
 template <class Platform> class basic_timer_queue {
 public:
-    // `earlier` is woken, outside the lock, by each add() whose timer lies before next_ns().
+    /// Makes an empty queue. Each add() with a timer before next_ns() wakes `earlier`, outside the
+    /// lock.
     explicit constexpr basic_timer_queue(waker earlier = {}) noexcept : earlier_(earlier) {}
     basic_timer_queue(const basic_timer_queue&) = delete;
     basic_timer_queue& operator=(const basic_timer_queue&) = delete;
 
-    // Arms `t`, which stays alive until it fires or was cancelled. Any thread.
+    /// Arms `t`.
+    /// Requires: `t` lives until it has fired or was cancelled.
     void add(timer& t) noexcept;
 
-    // True: it will not fire. False: it has fired, or was never armed. Any thread.
-    // Blocks: while it is firing on another thread, but not where that waits for this one: inside a
-    // firing of its own.
+    /// Cancels `t`.
+    /// Blocks: while another thread fires `t`. Inside the firing of `t`, it does not block.
+    /// Returns: true if `t` does not fire; false if it has fired or was not armed.
     bool cancel(timer& t) noexcept;
 
-    // Fires what is due by `now`, in the order of times, at most `most`; returns how many. There may
-    // be more: next_ns() says so. What that makes runnable on this thread runs when the call ends.
-    // Any thread, others may do so meanwhile.
+    /// Fires the timers that are due at `now`, in the order of their times, at most `most`. If more
+    /// are due, next_ns() is not later than `now`. Coroutines that become runnable on this thread
+    /// run at the end of the call.
+    /// Returns: the number of timers that fired.
     unsigned fire_due(std::int64_t now, unsigned most = 256) noexcept;
 
-    // From when on fire_due() may have something to do, in steady nanoseconds; never_ns: no timer.
+    /// Returns the steady time in nanoseconds at which fire_due() may have timers to fire; never_ns
+    /// if there is no timer.
     std::int64_t next_ns() const noexcept {
-        // Order: seq_cst [T1]; a sleeper's second look, after it said until when it sleeps.
+        // Order: seq_cst [timer_queue.next]; a sleeper reads it after it announced its own time.
         return next_.load(std::memory_order_seq_cst);
     }
 
+    /// Is the time that never comes.
     static constexpr std::int64_t never_ns = detail::timer_wheel::never_ns;
 
 private:
@@ -74,14 +87,14 @@ private:
     using lock_word = lock_bits<Platform, word>;
     template <class T> using var = typename Platform::template var<T>;
 
-    // A call of fire_due(). Its fields are changed and read by others under the lock.
+    // A call of fire_due(). Other threads access its fields under the lock.
     struct call {
         const void* thread;
         call* next = nullptr;
         const timer* firing = nullptr;
     };
 
-    // So many moves of the wheel are made without letting go of the lock, so often.
+    // The moves of the wheel in one section of the lock, and in one call.
     static constexpr unsigned moves_at_once = 64;
     static constexpr unsigned most_moves = 512;
 
@@ -97,20 +110,22 @@ private:
     void unlink(call& mine) noexcept;
     void raise_next() noexcept;
 
-    // What others look at all the time; changed, seldom, under the lock.
+    // Read often by other threads; written rarely, under the lock.
     alignas(cache_line_pair) typename Platform::template atomic<std::int64_t> next_{never_ns};
     const waker earlier_;
 
     alignas(cache_line_pair) typename Platform::template atomic<word> lock_{0};
-    typename Platform::template atomic<word> over_{0}; // a sleeping canceller's: counts firings
+    typename Platform::template atomic<word> ended_{
+        0}; // counts ended firings; cancellers sleep on it
 
     // Under the lock:
     var<call*> calls_{nullptr};
-    var<unsigned> cancelling_{0}; // who waits for a firing to end
+    var<unsigned> cancelling_{0}; // callers of cancel() that wait for a firing to end
     detail::timer_wheel wheel_;
 };
 
-// Cancels it in the queue that it was added to, if any.
+/// Cancels `t` in the queue that it was added to.
+/// Returns: true if `t` does not fire; false if it has fired or was not armed.
 template <class Platform> bool cancel_timer(timer& t) noexcept {
     auto* const home = static_cast<basic_timer_queue<Platform>*>(t.home);
     return home != nullptr && home->cancel(t);
@@ -118,8 +133,8 @@ template <class Platform> bool cancel_timer(timer& t) noexcept {
 
 template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
     const waker earlier = earlier_;
-    const std::int64_t at = t.when.look_ns();
-    if (t.home != this) { // one that its own firing adds again may be being cancelled
+    const std::int64_t at = t.when.next_check_ns();
+    if (t.home != this) { // its own firing may add it again while another thread cancels it
         t.home = this;
     }
     lock();
@@ -130,7 +145,8 @@ template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexce
     }
 }
 
-// With the lock. True: `earlier` is to be woken after it.
+// Called with the lock. Returns true if the caller must wake `earlier` after it has released the
+// lock.
 template <class Platform>
 bool basic_timer_queue<Platform>::insert(timer& t, std::int64_t at) noexcept {
     t.at = at;
@@ -138,7 +154,7 @@ bool basic_timer_queue<Platform>::insert(timer& t, std::int64_t at) noexcept {
     // Order: relaxed; written under the lock.
     const bool nearer = at < next_.load(std::memory_order_relaxed);
     if (nearer) {
-        // Order: seq_cst [T1]; before `earlier` reads until when the sleeper sleeps.
+        // Order: seq_cst [timer_queue.next]; before `earlier` reads the sleeper's time.
         next_.store(at, std::memory_order_seq_cst);
     }
     return nearer;
@@ -148,7 +164,7 @@ template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noe
     bool in_time = false;
     lock();
     for (;;) {
-        if (t.is_queued()) { // again, it may be, after its firing
+        if (t.is_queued()) { // also if its firing has added it again
             wheel_.remove(t);
             in_time = true;
         }
@@ -157,10 +173,10 @@ template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noe
         }
         cancelling_ = cancelling_ + 1;
         // Order: relaxed; written and read under the lock.
-        const word seen = over_.load(std::memory_order_relaxed);
+        const word seen = ended_.load(std::memory_order_relaxed);
         unlock();
-        // Not worth a replacement of a worker (core/futex.hpp): it will not be long.
-        Platform::futex_wait(over_, seen, deadline::never().steady_ns());
+        // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
+        Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
         lock();
         cancelling_ = cancelling_ - 1;
     }
@@ -178,20 +194,20 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, returns with it. False: it is early by its own clock, which may have been
-// set, and stands in the queue again.
+// Called with the lock, and returns with it. Returns false if the timer is early by its own clock,
+// which may have been set back; it is in the queue again.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
     const bool early = t.when.is_early();
-    const std::int64_t at = early ? t.when.look_ns() : 0;
+    const std::int64_t at = early ? t.when.next_check_ns() : 0;
     if (!early) {
-        t.fire.wake(); // the last touch of *t
+        t.fire.wake(); // the last access to *t
     }
     lock();
     const bool nearer = early && insert(t, at);
     end_firing(mine);
-    if (nearer) { // than what another call left
+    if (nearer) { // nearer than the time that another call left
         unlock();
         earlier_.wake();
         lock();
@@ -199,15 +215,15 @@ template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, tim
     return !early;
 }
 
-// With the lock.
+// Called with the lock.
 template <class Platform> void basic_timer_queue<Platform>::end_firing(call& mine) noexcept {
     mine.firing = nullptr;
     if (cancelling_ != 0) {
-        // Order: relaxed; under the lock. A canceller that read the old number is woken below, or
-        // finds the new one before it sleeps.
-        over_.fetch_add(1, std::memory_order_relaxed);
+        // Order: relaxed; under the lock. A canceller that read the old count is woken below, or
+        // finds the new count before it sleeps.
+        ended_.fetch_add(1, std::memory_order_relaxed);
         unlock();
-        futex_wake<Platform>(&over_, 0x7fffffff);
+        futex_wake<Platform>(&ended_, 0x7fffffff);
         lock();
     }
 }
@@ -225,11 +241,12 @@ template <class Platform> void basic_timer_queue<Platform>::unlink(call& mine) n
     }
 }
 
-// With the lock. Never back: a sleeper who relies on what next_ns() was would not be told of a timer
-// between the two.
+// Called with the lock. Moves next_ns() forward and never back: a sleeper that relies on the old
+// value would get no wake for a timer between the two.
 template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcept {
     const std::int64_t next = wheel_.next_ns();
-    // Order: both relaxed; written under the lock, and a later time than before need not be seen.
+    // Order: both relaxed; written under the lock. A sleeper that misses the later time wakes
+    // early.
     if (next > next_.load(std::memory_order_relaxed)) {
         next_.store(next, std::memory_order_relaxed);
     }
@@ -240,7 +257,7 @@ unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most) 
     if (next_ns() > now) {
         return 0;
     }
-    wake_scope<Platform> scope; // closes last: no canceller waits for somebody's coroutine
+    wake_scope<Platform> scope; // closes last: no canceller waits for a resumed coroutine
     call mine{this_thread()};
     unsigned fired = 0;
     unsigned moves = moves_at_once;

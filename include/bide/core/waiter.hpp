@@ -1,41 +1,47 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_WAITER_HPP
 #define BIDE_CORE_WAITER_HPP
 
-// One wait: a node of a primitive's queue, in the frame of whoever waits.
+/// \file
+/// Represents one wait: a node in the queue of a primitive. The node lies in the frame of its
+/// owner, the thread or coroutine that waits.
 //
-// Two things are told apart. The *decision* is made once, under the primitive's lock, by moving
-// `phase_` from queued to decided; whoever moved it owns the outcome. The *publication* comes after
-// that lock was released, as one step on the node's own word `state_`, and is the last touch of
-// the node: the owner may return, and free node and primitive, the moment it sees it.
+// A wait ends in two steps. The *decision* is made once, under the lock of the primitive: the
+// decider moves `phase_` from queued to decided and owns the outcome from there on. The
+// *publication* follows after that lock is released. It is one step on the node's own word
+// `state_`, and the last access to the node: when the owner sees the outcome, it may return and
+// free the node and the primitive.
 //
-//   state_        means
-//   waiting       not published; the owner is awake, or is a coroutine or a foreign waker
-//   parked        not published; the owner, a thread, sleeps on this word or is about to
-//   granted ...   published: what became of the wait
-//   + announced   decided, and its primitive may be gone; the node stands in a list of the
-//                 releaser's thread until its waker is about to run, which is the publication
+//   state_        meaning
+//   waiting       Not published. The owner is awake, or it is a coroutine or has a foreign waker.
+//   parked        Not published. The owner is a thread that sleeps on this word or is about to.
+//   granted ...   Published: the outcome of the wait.
+//   + announced   Decided, and the primitive may be destroyed. The node stands in a list of the
+//                 releaser's thread. The publication comes just before its waker runs.
 //
-// One release may decide several waits. It announces all that have wakers, publishes those of
-// threads, and only then runs the first waker: so a waker may cancel any other waiter of the same
-// release, or destroy its coroutine. On the releaser's thread that takes the node out of the list,
-// and its waker will not run. On any other thread it waits until the node is published
-// (await_outcome()).
+// One release may decide several waits. It announces those that have wakers, publishes those of
+// threads, and then runs the first waker. So a waker may cancel any other waiter of the same
+// release, or destroy the coroutine of that waiter. On the releaser's thread, this takes the node
+// out of the list, and the waker of the node does not run. On any other thread, the canceller waits
+// until the node is published (await_outcome()).
 //
-//   field                    who may touch it, when
-//   next_, prev_, phase_,    the holder of the primitive's lock; once decided, the one who decided,
-//   amount, missing          until publication; the owner before it is queued and after publication
-//   waker_, contested_       the owner before it is queued; read by the holder of the lock and by
-//                            the one who decided
-// Once announced, `missing` holds the mark of the releaser's thread.
+//   field                    accessed by
+//   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
+//   amount, missing          until the publication. The owner: before it queues the node and after
+//                            the publication.
+//   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
+//                            the lock and by the decider.
+// Once the node is announced, `missing` holds the mark of the releaser's thread.
 //
-// A wait may be one of several of which only one is to happen: then whoever wants to decide it
-// under a primitive's lock claims their common choice first (core/choice.hpp).
+// A wait may be one of several waits of which exactly one happens. Then a decider claims their
+// common choice under the primitive's lock before it decides (core/choice.hpp).
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/thread_mark.hpp>
+#include <bide/core/detail/waiter_link.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -45,63 +51,47 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What became of a wait. The first two are not outcomes; see the table above.
+/// States the outcome of a wait. The first two values are no outcomes.
 enum class wait_status : futex_word {
-    waiting,
-    parked,
-    granted,
-    closed,
-    stopped,
-    timed_out,
-    no_memory
+    waiting,   ///< There is no outcome yet.
+    parked,    ///< There is no outcome yet, and the owner sleeps or is about to.
+    granted,   ///< The wait got what it asked for.
+    closed,    ///< The primitive was closed.
+    stopped,   ///< A stop was requested.
+    timed_out, ///< The deadline has passed.
+    no_memory  ///< There was no memory for the item.
 };
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
 
-namespace detail {
-
-// The place of a waiter in a list, and the end of such a list.
-template <class Platform> struct waiter_link {
-    typename Platform::template var<waiter_link*> next_{nullptr};
-    typename Platform::template var<waiter_link*> prev_{nullptr};
-
-    void unlink() noexcept {
-        waiter_link* const next = next_;
-        waiter_link* const prev = prev_;
-        prev->next_ = next;
-        next->prev_ = prev;
-    }
-};
-
-} // namespace detail
-
+/// Is the node of one wait. The comments between the functions name their caller.
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
     using link = detail::waiter_link<Platform>;
 
 public:
-    // `amount`: how much is asked for, in the primitive's own measure. Without a waker the owner is
-    // a thread, which calls park().
+    /// Makes a wait for `asked` units of the primitive. Without a waker the owner is a thread,
+    /// which calls park().
     explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
         : waker_(wake), amount(asked), missing(asked) {}
     basic_waiter(const basic_waiter&) = delete;
     basic_waiter& operator=(const basic_waiter&) = delete;
 
-    // How many bytes of the node come before the word that the owner looks at.
+    /// Counts the bytes of the node before the word that the owner reads while it waits.
     static constexpr std::size_t offset_of_outcome = 5 * sizeof(void*) + 2 * sizeof(std::ptrdiff_t);
 
-    // --- the owner
+    // --- called by the owner
 
+    /// Sets the waker, before the wait is queued.
     void set_waker(waker wake) noexcept { waker_ = wake; }
 
-    // Makes it one of several waits. `wake` gets the choice as its context, and runs when this wait
-    // was the one.
+    /// Makes this wait a case of `with`. If it is chosen, `wake` runs with the choice as context.
     void contest(waker::function wake, basic_choice<Platform>& with) noexcept {
         waker_ = waker(wake, &with);
         contested_ = true;
     }
 
-    // The same for a choice that has an owner, whose waiter is granted then.
+    /// The same for a choice with an owner. If this wait is chosen, the owner's waiter is granted.
     void contest(basic_choice<Platform>& with) noexcept {
         contest(
             [](void* choice) noexcept {
@@ -112,68 +102,80 @@ public:
             with);
     }
 
-    // Order: acquire [W1]; a published outcome brings what the publisher did before. One that is
-    // announced only is none yet.
+    /// Returns the published outcome; `waiting` or `parked` if there is none. An announced outcome
+    /// is not published yet.
+    // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
     wait_status outcome() const noexcept {
         const wait_status seen = state_.load(std::memory_order_acquire);
         return is_announced(seen) ? wait_status::waiting : seen;
     }
 
+    /// Returns whether the outcome is published.
     bool is_complete() const noexcept { return outcome() > wait_status::parked; }
 
-    // Complete, or announced: its primitive may be gone.
-    // Order: acquire [W1]; as outcome().
+    /// Returns whether the outcome is published or announced. Then the primitive may be destroyed.
     bool is_decided() const noexcept {
+        // Order: acquire [waiter.outcome]; as in outcome().
         return state_.load(std::memory_order_acquire) > wait_status::parked;
     }
 
-    // In no queue: it has not been queued since it was made or reset, or was withdrawn.
+    /// Returns whether the node was not queued since it was made or reset, or was withdrawn.
     bool is_idle() const noexcept { return phase_ == phase::idle; }
 
-    // Waits until the outcome is published or the deadline has passed (false). Only a thread's
-    // node. Looks for a while before it sleeps if it was the first in its queue: the others have
-    // longer to wait than a look is worth.
+    /// Waits for the outcome. Spins before it sleeps if the node was the first in its queue; later
+    /// nodes wait for longer than a spin takes.
+    /// Blocks: until the outcome is published or the deadline has passed.
+    /// Requires: the node has no waker.
+    /// Returns: false if the deadline has passed and there is no outcome.
     bool park(deadline until) noexcept;
 
-    // park()'s look alone.
-    void look() noexcept {
+    /// Spins as park() does, and does not sleep.
+    void spin() noexcept {
         if (was_first_) {
             basic_spin<Platform>::until([this]() noexcept { return is_complete(); });
         }
     }
 
-    // park() without the look.
+    /// Waits as park() does, and does not spin.
     bool sleep_through(deadline until) noexcept;
 
-    // One sleep of park(): until the outcome, a rouse(), or the deadline (false).
+    /// Sleeps once.
+    /// Blocks: until the outcome is published, rouse(), or the deadline.
+    /// Returns: false if the deadline has passed.
     bool sleep(deadline until) noexcept;
 
-    // The outcome of a wait that a releaser has decided. Where this thread is that releaser, and is
-    // running the wakers of its release, the waker of this one will not run.
-    // Blocks: until another thread has published it, which runs the wakers before this one first.
+    /// Waits for the outcome of a wait that a releaser has decided. If this thread is that releaser
+    /// and runs the wakers of its release, takes the node out of that release: its waker does not
+    /// run.
+    /// Blocks: until the releaser has published the outcome, on another thread. That thread runs
+    /// the wakers of earlier waits of its release first.
     wait_status await_outcome() noexcept;
 
-    // An outcome that needed no waiting, or the owner's own decision. Nobody else looks at it.
+    /// Sets an outcome that no other thread reads: the owner decided it or needed no wait.
     void settle(wait_status what) noexcept {
-        // Order: relaxed; the owner tells itself.
+        // Order: relaxed; the owner is the only reader.
         state_.store(what, std::memory_order_relaxed);
     }
 
-    // --- a wait in no queue, which somebody ends: one step on the node's own word decides
+    // --- a wait in no queue: one step on the node's own word decides
 
-    // The owner. False: it was ended already, and outcome() says how.
+    /// Begins a wait that end_alone() ends. Called by the owner.
+    /// Returns: false if the wait was ended already; outcome() returns how.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
-        // Order: acq_rel [W2]; the node is seen by who ends the wait; failure: what that one did.
+        // Order: acq_rel [waiter.alone]; release: the thread that ends the wait sees the node.
+        // Acquire, also on failure: the owner sees what that thread did.
         return state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_acq_rel,
                                               std::memory_order_acquire);
     }
 
-    // True: ended by this call, and its owner is to be woken. False: it was ended before, or has not
-    // begun, and will not.
+    /// Ends a wait that is in no queue. Called by any thread.
+    /// Returns: true if this call ended the wait; the caller then wakes the owner. False if the
+    /// wait was ended before, or has not begun; begin_alone() then returns false.
     bool end_alone(wait_status why) noexcept {
         wait_status seen = wait_status::parked;
-        // Order: acq_rel [W2]; as above. Failure: look again.
+        // Order: acq_rel [waiter.alone]; as in begin_alone(). Failure: relaxed, the loop tries
+        // again.
         while (!state_.compare_exchange_strong(seen, why, std::memory_order_acq_rel,
                                                std::memory_order_relaxed)) {
             if (seen != wait_status::waiting && seen != wait_status::parked) {
@@ -183,7 +185,7 @@ public:
         return seen == wait_status::parked;
     }
 
-    // Ready for another wait.
+    /// Prepares the node for another wait.
     void reset(std::ptrdiff_t asked) noexcept {
         settle(wait_status::waiting);
         phase_ = phase::idle;
@@ -191,92 +193,103 @@ public:
         amount = missing = asked;
     }
 
-    // --- the primitive, under its lock
+    // --- called by the primitive, under its lock
 
+    /// Returns whether the node is in a queue.
     bool is_queued() const noexcept { return phase_ == phase::queued; }
 
-    // A stop or a time-out that came before the wait was queued: queueing will be refused.
+    /// Records a stop or a time-out that came before the wait was queued: queueing is refused then.
     void forbid(wait_status why) noexcept {
         if (phase_ == phase::idle) {
             forbidden_ = why;
         }
     }
+    /// Returns what forbid() recorded; `waiting` if it recorded nothing.
     wait_status forbidden() const noexcept { return forbidden_; }
 
+    /// Returns whether the node has a waker. If not, its owner is a thread.
     bool has_waker() const noexcept { return static_cast<bool>(waker_); }
 
-    // Before it is decided. True: it may be, and commit() or abandon() follows without waiting for
-    // anything in between. False: another wait of the same choice was; take this one out.
+    /// Claims the choice of this wait, if it has one, before the wait is decided.
+    /// Returns: true if the wait may be decided; the caller then calls commit() or abandon() and
+    /// waits for nothing in between. False if another wait of the choice happened; the caller takes
+    /// this one out of the queue.
     bool claim() const noexcept { return !contested_ || choice()->claim(); }
+    /// Decides the choice for this wait and ends the claim.
     void commit() const noexcept {
         if (contested_) {
             choice()->commit();
         }
     }
+    /// Ends the claim and leaves the choice open.
     void abandon() const noexcept {
         if (contested_) {
             choice()->abandon();
         }
     }
-    // Its choice fell on another wait, and its owner has not taken it out yet. A false answer may
-    // be old.
+    /// Returns whether the choice is decided for another wait. A false answer may be outdated.
     bool is_lost() const noexcept { return contested_ && choice()->is_decided(); }
 
+    /// Returns the choice of this wait; nullptr if it has none.
     basic_choice<Platform>* choice() const noexcept {
         return contested_ ? static_cast<basic_choice<Platform>*>(waker_.context()) : nullptr;
     }
 
-    // Ends one sleep() of the owner without an outcome. True: it slept, and the caller owes it a
-    // rouse_by(where()) after the lock was released.
+    /// Ends one sleep() of the owner without an outcome.
+    /// Returns: true if the owner sleeps; the caller then calls rouse_by(where()) after it has
+    /// released the lock.
     bool rouse() noexcept {
         wait_status seen = wait_status::parked;
-        // Order: relaxed; it brings no news but itself.
+        // Order: relaxed; the change of state carries no data.
         return state_.compare_exchange_strong(seen, wait_status::waiting, std::memory_order_relaxed,
                                               std::memory_order_relaxed);
     }
 
+    /// Is the address that the owner sleeps on; where() returns it.
     using address = const typename Platform::template atomic<wait_status>*;
     address where() const noexcept { return &state_; }
 
-    // By address alone: the waiter may be gone, for another may have granted it meanwhile.
+    /// Wakes the owner. Uses the address only: the node may be destroyed, because another releaser
+    /// may have granted the wait meanwhile.
     static void rouse_by(address word) noexcept {
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
-    // Withdrawn by its owner, a stop or a time-out: it may wait again.
+    /// Marks the node as withdrawn by its owner, a stop or a time-out. It may wait again.
     void withdrawn() noexcept { phase_ = phase::idle; }
 
-    // --- who decided, after the lock was released
+    // --- called by the decider, after it has released the lock
 
-    // Publishes and wakes: nothing of the node is touched after that step.
+    /// Publishes the outcome and wakes the owner. The publication is the last access to the node.
     void publish(wait_status what) noexcept;
 
-    // Its outcome is its owner's: the chosen case of a choice that has one.
+    /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
 
-    // What publish() does, without granting the owner's waiter, which is returned: nullptr if that
-    // does not wait yet.
+    /// Publishes the outcome of the chosen case and does not grant the owner's waiter.
+    /// Returns: the owner's waiter; nullptr if the owner does not wait yet.
     basic_waiter* publish_chosen(wait_status what) noexcept {
         basic_choice<Platform>* const with = choice();
-        // Order: release [W1]; as publish(). The last touch of the node.
+        // Order: release [waiter.outcome]; as in publish(). The last access to the node.
         state_.store(what, std::memory_order_release);
         return owner_of(with);
     }
 
-    // What publish() does, in two steps, for one that has a waker and stands in a list of this
-    // thread's: it is decided for all to see, but stays where it is;
+    /// Announces the outcome: the first of two steps that replace publish() for a node with a
+    /// waker. Every thread sees that the wait is decided. The node stays in a list of this thread.
     void announce(wait_status what) noexcept {
         missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
-        // Order: release [W1]; the outcome brings everything before it.
+        // Order: release [waiter.outcome]; the reader sees what came before the outcome.
         state_.store(announced_as(what), std::memory_order_release);
     }
-    // and, when it was taken out of the list: nothing of the node is touched afterwards. Returns
-    // the waker to be run.
+    /// Publishes the announced outcome, after the node was taken out of the list. The last access
+    /// to the node.
+    /// Returns: the waker that the caller runs.
     waker publish_announced() noexcept {
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
         const wait_status what = announced_as(state_.load(std::memory_order_relaxed));
-        // Order: release [W1]; the last touch of the node, and of the list that it stood in.
+        // Order: release [waiter.outcome]; the last access to the node and to the list.
         state_.store(what, std::memory_order_release);
         return wake;
     }
@@ -289,7 +302,7 @@ private:
 
     static constexpr futex_word announced = 8;
 
-    // With the mark, or without it where it is set.
+    // Sets the bit `announced`, or clears it if it is set.
     static wait_status announced_as(wait_status what) noexcept {
         return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
     }
@@ -307,21 +320,24 @@ private:
     waker waker_;
 
 public:
-    var<std::ptrdiff_t> amount;  // asked for
-    var<std::ptrdiff_t> missing; // of it, not granted yet; or a thread's mark, see above
+    /// Counts the units that the wait asks for.
+    var<std::ptrdiff_t> amount;
+    /// Counts the units that are not granted yet. Once announced: the mark of the releaser's
+    /// thread.
+    var<std::ptrdiff_t> missing;
 
 private:
     var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
-    bool was_first_ = false; // the owner's: nobody was queued before it
+    bool was_first_ = false; // only the owner reads it: its queue was empty before
     bool contested_ = false;
 
-    // Last, so that it can have a cache line of its own (thread_wait.hpp).
+    // The last member, so that it can have a cache line of its own (thread_wait.hpp).
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
 template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
-    look();
+    spin();
     return sleep_through(until);
 }
 
@@ -336,8 +352,8 @@ template <class Platform> bool basic_waiter<Platform>::sleep_through(deadline un
 
 template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noexcept {
     wait_status seen = wait_status::waiting;
-    // Order: relaxed; it asks to be woken and publishes nothing. A failure finds the outcome, or
-    // `parked` from a sleep that timed out.
+    // Order: relaxed; the owner asks for a wake and publishes no data. After a failure the word
+    // holds the outcome, or `parked` from a sleep that timed out.
     state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
                                    std::memory_order_relaxed);
     // Order: relaxed; outcome() acquires.
@@ -352,7 +368,8 @@ template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noe
 template <class Platform> wait_status basic_waiter<Platform>::await_outcome() noexcept {
     for (basic_backoff<Platform> again; !is_decided(); again()) {
     }
-    // Order: acquire [W1]; where the node stands, and in whose list.
+    // Order: acquire [waiter.outcome]; the list that the node stands in, and the mark of its
+    // thread.
     const wait_status seen = state_.load(std::memory_order_acquire);
     if (is_announced(seen) &&
         missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>())) {
@@ -366,13 +383,13 @@ template <class Platform> wait_status basic_waiter<Platform>::await_outcome() no
 
 template <class Platform> void basic_waiter<Platform>::publish(wait_status what) noexcept {
     if (const waker wake = waker_) { // the owner does not sleep on the word
-        // Order: release [W1]; the outcome brings everything before it to the owner.
+        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
         state_.store(what, std::memory_order_release);
         wake.wake();
         return;
     }
     const address word = where();
-    // Order: release [W1]; as above.
+    // Order: release [waiter.outcome]; the owner sees what came before the outcome.
     if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
         rouse_by(word);
     }

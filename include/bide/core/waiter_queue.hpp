@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_WAITER_QUEUE_HPP
 #define BIDE_CORE_WAITER_QUEUE_HPP
 
-// The waiters of a primitive, first come first served: an intrusive circular list behind one
-// pointer, to the last node, whose `next_` is the first. Everything here is done under the
-// primitive's lock.
+/// \file
+/// Queues the waiters of a primitive, first in, first out, and wakes those that a release let
+/// through.
+//
+// The queue is an intrusive circular list behind one pointer: it leads to the last node, and the
+// `next_` of that node is the first. The primitive calls the queue under its lock.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -14,22 +18,27 @@ namespace bide::inline BIDE_ABI {
 
 template <class Platform> class wakers_later;
 
-// Waiters whose wait was decided under a lock, to be published after it: chained through their own
-// links, so there is no number of them that is too large. No lock is held while they are published:
-// coroutines and foreign wakers run inside.
-//
-// The outcomes of all are there before the first waker runs (core/waiter.hpp). A waker may cancel the
-// waiters behind it, or destroy their coroutines: that takes them out of the list.
+/// Collects waiters that were decided under a lock, and publishes them after that lock is released.
+/// The waiters are chained through their own links, so their number has no limit. Wakers run inside
+/// publish().
+///
+/// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel the
+/// waiters behind it or destroy their coroutines, which takes them out of the list.
+/// Requires: the caller of publish() holds no lock.
 template <class Platform> class basic_wake_list {
 public:
+    /// Is the node type.
     using waiter = basic_waiter<Platform>;
 
+    /// Makes an empty list.
     basic_wake_list() noexcept = default;
     basic_wake_list(const basic_wake_list&) = delete;
     basic_wake_list& operator=(const basic_wake_list&) = delete;
 
+    /// Returns whether the list is empty.
     bool empty() const noexcept { return last_thread_ == nullptr && has_no_waker(); }
 
+    /// Appends a decided waiter.
     void push(waiter& w) noexcept {
         if (w.has_waker()) {
             append(w);
@@ -44,7 +53,7 @@ public:
         }
     }
 
-    // Publishes `what` to all of them, in order: threads first. The list is empty then.
+    /// Publishes `what` to all waiters in order, threads first, and empties the list.
     void publish(wait_status what) noexcept {
         if (has_no_waker()) {
             announce(what);
@@ -53,14 +62,14 @@ public:
             later->take_over(*this);
         } else if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_) {
             const wake_scope<Platform> scope;
-            pop_waker().publish(what); // one alone: nothing of it is touched afterwards
+            pop_waker().publish(what); // a single waiter: the last access to it
         } else {
             announce(what);
             run_wakers();
         }
     }
 
-    // The same for two lists of one release.
+    /// Publishes two lists of one release: `what` to the first, `what_other` to the second.
     static void publish(basic_wake_list& list, wait_status what, basic_wake_list& other,
                         wait_status what_other) noexcept {
         if (list.empty() || other.empty()) {
@@ -81,7 +90,7 @@ public:
 private:
     friend class wakers_later<Platform>;
 
-    // Which list keeps what this thread announces; nullptr: none.
+    // The list that collects what this thread announces; nullptr: there is none.
     struct gatherer {
         basic_wake_list* into = nullptr;
     };
@@ -89,7 +98,7 @@ private:
         return Platform::template local<gatherer>().into;
     }
 
-    // Moves the wakers of `other`, which are announced, behind those of this list.
+    // Appends the waiters of `other` that have wakers and are announced.
     void take_over(basic_wake_list& other) noexcept {
         while (!other.has_no_waker()) {
             append(other.pop_waker());
@@ -121,8 +130,8 @@ private:
         return static_cast<waiter&>(*first);
     }
 
-    // Threads are published, waiters with wakers only announced. In the place of a chosen case
-    // comes the owner of its choice.
+    // Publishes the waiters of threads and announces those with wakers. Replaces a chosen case by
+    // the waiter of its choice's owner.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -134,7 +143,7 @@ private:
         }
         for (link* l = first_thread_; l != nullptr;) {
             auto* const w = static_cast<waiter*>(l);
-            l = w->next_; // before the last touch of *w
+            l = w->next_; // before the last access to *w
             w->publish(what);
         }
         first_thread_ = last_thread_ = nullptr;
@@ -163,60 +172,72 @@ private:
             return;
         }
         const wake_scope<Platform> scope;
-        while (!has_no_waker()) { // one that runs may take out those behind it
+        while (!has_no_waker()) { // a waker may take out the waiters behind it
             const waker wake = pop_waker().publish_announced();
             wake.wake();
         }
     }
 
-    link* first_thread_ = nullptr; // linked by next_ alone
+    link* first_thread_ = nullptr; // linked by next_ only
     link* last_thread_ = nullptr;
-    link wakers_; // the end of a circle; not linked before there are any
+    link wakers_; // the end of a circular list; linked by the first append()
 };
 
-// While it gathers, the releases of this thread announce the outcomes of their waiters, and leave the
-// wakers to it. It runs them at its end: for a step that must come between, such as publishing the
-// outcome of the wait whose removal let the others through. No user code runs while it gathers.
+/// Defers the wakers of this thread's releases until its own end. Meanwhile the releases announce
+/// the outcomes only. So a step can come in between: if the removal of one waiter lets other
+/// waiters through, the outcome of the removed waiter is published first. No user code runs until
+/// stop_gathering().
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
 public:
+    /// Begins to collect the wakers of this thread's releases.
     wakers_later() noexcept { wake_list::gathering() = &gathered_; }
     wakers_later(const wakers_later&) = delete;
     wakers_later& operator=(const wakers_later&) = delete;
+    /// Runs the collected wakers.
     ~wakers_later() { gathered_.run_wakers(); }
 
+    /// Ends the collection: later releases run their wakers themselves.
     void stop_gathering() noexcept { wake_list::gathering() = nullptr; }
 
 private:
     wake_list gathered_;
 };
 
+/// Queues waiters, first in, first out. Each function takes constant time, except pop_all().
+/// Requires: the caller holds the primitive's lock.
 template <class Platform> class basic_waiter_queue {
 public:
+    /// Is the node type.
     using waiter = basic_waiter<Platform>;
+    /// Is the list that pop_all() fills.
     using wake_list = basic_wake_list<Platform>;
 
+    /// Makes an empty queue.
     constexpr basic_waiter_queue() noexcept = default;
     basic_waiter_queue(const basic_waiter_queue&) = delete;
     basic_waiter_queue& operator=(const basic_waiter_queue&) = delete;
 
+    /// Returns whether the queue is empty.
     bool empty() const noexcept { return last_ == nullptr; }
 
-    // Requires: not empty.
+    /// Returns the first waiter.
+    /// Requires: the queue is not empty.
     waiter& front() const noexcept {
         waiter* const last = last_;
         return static_cast<waiter&>(*last->next_);
     }
 
-    // The first node is going to be taken out: asks for its lines at once, not one after the other.
+    /// Fetches the cache lines of the first node, all at once, before that node is taken out.
+    /// Requires: the queue is not empty.
     void prefetch_front() const noexcept {
         const waiter& first = front();
         Platform::prefetch(&first);
         Platform::prefetch(first.where());
     }
 
-    // Called by the owner of `w`.
+    /// Appends `w`. Called by the owner of `w`.
     void push(waiter& w) noexcept {
         waiter* const last = last_;
         w.was_first_ = last == nullptr;
@@ -234,8 +255,9 @@ public:
         w.phase_ = waiter::phase::queued;
     }
 
-    // Takes `w` out, wherever it stands: its wait is decided, and the caller owns the outcome.
-    // Requires: w.is_queued(), here.
+    /// Takes `w` out of any place in the queue. This decides the wait, and the caller owns the
+    /// outcome.
+    /// Requires: `w` is in this queue.
     void remove(waiter& w) noexcept {
         link* const prev = w.prev_;
         if (prev == &w) {
@@ -249,27 +271,30 @@ public:
         w.phase_ = waiter::phase::decided;
     }
 
-    // Ends the wait of `w`, which is this queue's. False: it is decided already, or not queued yet,
-    // and queueing it will be refused with `why`.
+    /// Withdraws the wait of `w`, which belongs to this queue.
+    /// Returns: false if the wait is decided already, or is not queued yet; a wait that is not
+    /// queued yet is then refused with `why`.
     bool withdraw(waiter& w, wait_status why) noexcept {
-        const bool waits_still = w.is_queued();
-        if (waits_still) {
+        const bool was_queued = w.is_queued();
+        if (was_queued) {
             remove(w);
             w.withdrawn();
         } else {
             w.forbid(why);
         }
-        return waits_still;
+        return was_queued;
     }
 
-    // Requires: not empty.
+    /// Takes the first waiter out.
+    /// Requires: the queue is not empty.
     waiter& pop() noexcept {
         waiter& w = front();
         remove(w);
         return w;
     }
 
-    // Moves all to `list`, in order, but for those whose choice fell on another wait.
+    /// Moves all waiters to `list`, in order. Drops a waiter if its choice is decided for another
+    /// wait.
     void pop_all(wake_list& list) noexcept {
         while (!empty()) {
             if (waiter& w = pop(); w.claim()) {
@@ -279,14 +304,14 @@ public:
         }
     }
 
-    // The one behind `w`, which is queued here; nullptr: none.
+    /// Returns the waiter behind `w`, which is in this queue; nullptr if there is none.
     waiter* after(const waiter& w) const noexcept {
         waiter* const last = last_;
         link* const next = w.next_;
         return &w == last ? nullptr : static_cast<waiter*>(next);
     }
 
-    // For the destructor of a primitive that somebody waits on: says how many, and terminates.
+    /// Reports how many waiters a destroyed primitive has, and terminates.
     [[noreturn]] void fatal_destroyed(const char* name, const void* object) noexcept {
         unsigned long long waiting = 0;
         for (; !empty(); ++waiting) {

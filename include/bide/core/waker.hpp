@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_WAKER_HPP
 #define BIDE_CORE_WAKER_HPP
 
@@ -5,28 +6,34 @@
 
 namespace bide::inline BIDE_ABI {
 
-// "Make it runnable": two words, trivially copyable. The seam for foreign event loops.
+/// Makes a waiter runnable: a function and its context. Trivially copyable, two words. Foreign
+/// event loops connect here.
 class waker {
 public:
+    /// Is called with the context.
     using function = void (*)(void*) noexcept;
 
-    // An empty one: wake() does nothing.
+    /// Makes an empty waker: wake() does nothing.
     constexpr waker() noexcept = default;
 
-    // `call(context)` is run by whoever releases, with no lock of bide's held, at most once for
-    // each wait. It has to mark and return: the releaser waits for it. A stop or a time-out that lets
-    // a waiter through is a releaser, too; a time-out outside a scheduler is decided on the one
-    // thread that fires them all (core/timer.hpp).
+    /// Makes a waker: wake() calls `call(context)`. The releaser makes that call while it
+    /// holds no lock of the library, at most once for each wait. The releaser waits for the call,
+    /// so `call` should mark the waiter runnable and return. A stop and a time-out are releasers
+    /// too. Outside a scheduler, one thread fires the time-outs of the whole process
+    /// (core/timer.hpp).
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
+    /// Calls the function, if there is one.
     void wake() const noexcept {
         if (call_ != nullptr) {
             call_(context_);
         }
     }
 
+    /// Returns whether there is a function.
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
+    /// Returns the context.
     void* context() const noexcept { return context_; }
 
 private:

@@ -136,7 +136,7 @@ private:
     }
 
     static std::uint64_t next_chunk(std::uint64_t iterations, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>(std::max(took, std::int64_t{1}));
+        const auto nanoseconds = static_cast<std::uint64_t>((std::max)(took, std::int64_t{1}));
         const std::uint64_t fitting =
             (std::max)(iterations * chunk_time / nanoseconds, std::uint64_t{1});
         return (std::min)({fitting, iterations * growth, longest_chunk});

@@ -271,7 +271,7 @@ inline void chrome_trace::write_event(output& out, const event& e, unsigned work
 
 // Writes a time in microseconds, the unit of the format.
 inline void chrome_trace::write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept {
-    const auto time = static_cast<unsigned long long>(std::max(ns, std::int64_t{0}));
+    const auto time = static_cast<unsigned long long>((std::max)(ns, std::int64_t{0}));
     std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);
 }
 

@@ -29,6 +29,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/detail/epoll_set.hpp>
 #include <bide/sched/detail/growing_table.hpp>
 #include <bide/sched/driver.hpp>
@@ -48,7 +49,7 @@
 namespace bide::inline BIDE_ABI {
 
 /// A driver for files, sockets and pipes.
-template <class Platform = native_platform> class basic_epoll_driver final : public driver {
+template <class Platform> class basic_epoll_driver final : public driver {
     using node = basic_waiter<Platform>;
 
 public:

@@ -16,6 +16,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/driver.hpp>
@@ -85,7 +86,7 @@ private:
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
 /// spawn and cancel, but must not wait for its own set.
 /// Destroys: cancels the children and waits for them.
-template <class T = void> class join_set {
+template <class T> class join_set {
     static_assert(!std::is_reference_v<T>, "join_set of references: use pointers");
 
     using child = detail::join_set_child<T>;

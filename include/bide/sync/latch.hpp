@@ -87,7 +87,7 @@ public:
 
 private:
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
-        if (n < 0 || n > max()) {
+        if (n < 0 || n > (max)()) {
             BIDE_THROW(std::invalid_argument("bide::latch: count outside [0, max()]"));
         }
         return n;

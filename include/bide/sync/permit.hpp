@@ -110,7 +110,7 @@ public:
         if (from_ != nullptr && from_ != other.from_) {
             BIDE_THROW(std::invalid_argument("bide::permit: merge of another semaphore's"));
         }
-        if (other.count_ > semaphore::max() - count_) {
+        if (other.count_ > (semaphore::max)() - count_) {
             BIDE_THROW(std::overflow_error("bide::permit: merge past max()"));
         }
         from_ = std::exchange(other.from_, nullptr);

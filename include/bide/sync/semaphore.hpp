@@ -167,7 +167,7 @@ public:
 private:
     friend class basic_permit<Platform>;
 
-    static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= max(); }
+    static constexpr bool is_valid(std::ptrdiff_t n) noexcept { return n >= 0 && n <= (max)(); }
     static constexpr std::ptrdiff_t valid(std::ptrdiff_t n) {
         if (!is_valid(n)) {
             BIDE_THROW(std::invalid_argument("bide::semaphore: permits outside [0, max()]"));

@@ -157,7 +157,7 @@ public:
     }
 
 private:
-    static constexpr std::ptrdiff_t all = queue::max();
+    static constexpr std::ptrdiff_t all = (queue::max)();
 
     static result<void> stopped_or(bool locked) noexcept {
         return locked ? result<void>() : unexpected{errc::stopped};

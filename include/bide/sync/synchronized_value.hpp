@@ -8,6 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
@@ -20,7 +21,7 @@ namespace bide::inline BIDE_ABI {
 
 /// A value that is accessed only while its mutex is locked. The name is that of Concurrency TS 2.
 /// Mutex is any Lockable; async_lock() requires a mutex of bide.
-template <class T, class Mutex = mutex> class synchronized_value {
+template <class T, class Mutex> class synchronized_value {
 public:
     /// The type of the value.
     using value_type = T;

@@ -78,7 +78,7 @@ public:
     std::chrono::nanoseconds period() const noexcept { return std::chrono::nanoseconds(period_); }
 
 private:
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     static constexpr std::int64_t sum(std::int64_t time, std::int64_t rest) noexcept {
         return rest < never - std::max<std::int64_t>(time, 0) ? time + rest : never;

@@ -14,6 +14,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
 #include <bide/task/detail/task_cell.hpp>
 
 #include <system_error>
@@ -31,7 +32,7 @@ class scheduler;
 /// Thread safety: different handles are independent; one handle is for one thread at a time, but
 /// cancel() and done() may be called concurrently.
 /// Destroys: detaches the task. Never blocks, never cancels.
-template <class T = void> class [[nodiscard]] join_handle {
+template <class T> class [[nodiscard]] join_handle {
     using cell = detail::joined_outcome<T>;
 
 public:

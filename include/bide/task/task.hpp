@@ -28,8 +28,6 @@
 
 namespace bide::inline BIDE_ABI {
 
-template <class T = void> class task;
-
 namespace detail {
 
 struct task_access;

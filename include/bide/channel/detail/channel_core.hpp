@@ -123,19 +123,19 @@ public:
     // to move an item. With none it does nothing: one side has to queue first.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
-        return capacity() > small ? spin::yielding(try_again, yields)
-                                  : capacity() != 0 && spin::spin_once(try_again);
+        return capacity() > small_capacity ? spin::yielding(try_again, yields)
+                                           : capacity() != 0 && spin::spin_once(try_again);
     }
 
     // With a small capacity a thread waits for each item, which comes soon.
-    std::int64_t spin_budget_ns() const noexcept { return capacity() > small ? 0 : 25'000; }
+    std::int64_t spin_budget_ns() const noexcept { return capacity() > small_capacity ? 0 : 25'000; }
 
 private:
     using ring = typename waiter_set::ring;
     using claim = typename ring::claim;
     using one = typename ring::one;
 
-    static constexpr std::size_t small = 8;
+    static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
     // One attempt at the ring, for `most` items; sets how many it moved. `w` is a waiter that has
@@ -190,7 +190,7 @@ attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most, std
         end(c, awaited, w);
     } else {
         sent = c.size();
-        auto slot = ring_.slots(c);
+        auto slot = ring_.cells(c);
         for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
             ::new (slot.place()) T(std::move(make()));
             if (!awaited) {
@@ -220,7 +220,7 @@ attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most, std::s
         end(c, awaited, w);
     } else {
         received = c.size();
-        auto slot = ring_.slots(c);
+        auto slot = ring_.cells(c);
         for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
             T& item = slot.item();
             put(item);

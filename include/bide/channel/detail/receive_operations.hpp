@@ -199,7 +199,7 @@ basic_async_op<std::size_t, Platform>
 receive_operations<Self, T, Platform>::async_recv_n(std::vector<T>& out, std::size_t max) {
     auto& from = source();
     make_room(out, 1);
-    const auto most = std::min<std::size_t>(max, std::numeric_limits<std::ptrdiff_t>::max());
+    const auto most = std::min<std::size_t>(max, (std::numeric_limits<std::ptrdiff_t>::max)());
     return {waits<decltype(from)>::recv_n_ops,
             wait_target{&from, &out, static_cast<std::ptrdiff_t>(most)}, recv_n_payload(hold())};
 }

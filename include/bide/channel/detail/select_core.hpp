@@ -276,14 +276,14 @@ private:
                                         spin_budget_ns);
         for (;;) {
             std::size_t first = core::none;
-            std::int64_t when = std::numeric_limits<std::int64_t>::max();
+            std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
             std::int64_t look = when;
             for (std::size_t i = 0; i < count; ++i) {
                 if (at(i).timeout == nullptr) {
                     continue;
                 }
                 const std::int64_t its = at(i).until.steady_ns();
-                look = std::min(look, at(i).until.look_ns(its));
+                look = (std::min)(look, at(i).until.next_check_ns(its));
                 if (its < when) {
                     first = i;
                     when = its;

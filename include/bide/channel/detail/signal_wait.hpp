@@ -8,8 +8,8 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>

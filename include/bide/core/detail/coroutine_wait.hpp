@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 #define BIDE_CORE_DETAIL_COROUTINE_WAIT_HPP
 
@@ -7,57 +8,22 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
 #include <cstddef>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where coroutines without an executor go on that must not do so on this thread. Terminates where
-// there is no such thread and none can be started.
-template <class Platform> executor_ref service_executor() noexcept {
-    const executor_ref worker = current_worker<Platform>();
-    return worker ? worker : executor_ref(required_service<Platform>());
-}
+// Defined in core/timer.hpp.
+template <class Platform> executor_ref service_executor() noexcept;
+template <class Platform> executor_ref spare_executor() noexcept;
 
-// The same for coroutines that may go on on this thread as well. Empty: no thread can be started.
-template <class Platform> executor_ref spare_executor() noexcept {
-    const executor_ref worker = current_worker<Platform>();
-    if (worker) {
-        return worker;
-    }
-    std::error_code error;
-    auto* const service = started_service<Platform>(error);
-    return service != nullptr ? executor_ref(*service) : executor_ref();
-}
-
-// The time-out of a wait that the running task is about to begin, to go on here, is its scheduler's
-// affair: the task ends before that does. All others are the service's.
-template <class Platform> void add_timer(timer& t) noexcept {
-    const auto& here = worker_local<Platform>::get();
-    if (here.host != nullptr && here.running != nullptr &&
-        here.running->will_go_on(here.host->executor())) {
-        here.host->add_timer(t);
-    } else {
-        required_service<Platform>().add(t);
-    }
-}
-
-// Throws: std::system_error where time-outs are the service's and it cannot be started.
-template <class Platform> void prepare_timers() {
-    if (worker_local<Platform>::get().host == nullptr) {
-        timer_service<Platform>();
-    }
-}
-
-// Resumes what is no part of the task that releases it on this thread.
+// Resumes a coroutine that is not part of the task that runs on this thread.
 template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept {
     auto& here = worker_local<Platform>::get();
     auto* const outer = std::exchange(here.running, nullptr);
@@ -65,7 +31,7 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
     here.running = outer;
 }
 
-// A coroutine's place in a queue, and its way back from there.
+// Holds the node of a coroutine's wait, and resumes the coroutine after it.
 template <class Platform> class coroutine_wait {
 public:
     using waiter = basic_waiter<Platform>;
@@ -88,25 +54,28 @@ public:
     coroutine_wait(const coroutine_wait&) = delete;
     coroutine_wait& operator=(const coroutine_wait&) = delete;
 
-    // Before the wait is queued. False: the task is cancelled; the wait is not to be queued, unless it
-    // outlasts that. `interrupt` may run from here on.
+    // Begins the wait, before it is queued. From here on a canceller of the task may run
+    // `interrupt`.
+    // Returns false if the task is cancelled; the wait is then queued only if it outlasts the
+    // cancellation.
     bool begin(waker interrupt) noexcept {
         at_.interrupt = interrupt;
         may_wait_ = context_ == nullptr || context_->begin_wait(at_);
         return may_wait_;
     }
 
+    // Returns whether the task is cancelled.
     bool is_cancelled() noexcept { return context_ != nullptr && context_->is_cancelled(); }
 
-    // It was not queued.
+    // Ends a wait that was not queued.
     void end() noexcept {
         if (context_ != nullptr && may_wait_) {
             context_->end_wait();
         }
     }
 
-    // Sends the coroutine on its way after a stop or a time-out, never on this thread.
-    // Nothing of *this is touched afterwards.
+    // Resumes the coroutine after a stop or a time-out, never on this thread. The last access to
+    // *this.
     void go_elsewhere() noexcept {
         if (context_ != nullptr) {
             wake_task();
@@ -115,8 +84,9 @@ public:
         }
     }
 
-    // Sends it on its way without a wait, after what is queued already. False: there is nowhere to
-    // send it, go on. Nothing of *this is touched afterwards.
+    // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
+    // false if there is no place to queue it; the coroutine then continues. Else this is the last
+    // access to *this.
     bool go_behind() noexcept {
         const executor_ref where = at_.where;
         runnable& r = context_ != nullptr ? context_->resumption(at_) : runnable_;
@@ -132,7 +102,7 @@ public:
         return true;
     }
 
-    // The coroutine is going to be destroyed; where it was to be resumed on this thread, it is not.
+    // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
     void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
 
     waiter node;
@@ -163,9 +133,9 @@ private:
     }
 
     suspension at_;
-    basic_task_context<Platform>* context_ = nullptr; // its task, if it is part of one
-    runnable runnable_;                               // without one
-    bool may_wait_ = true;                            // its task says so
+    basic_task_context<Platform>* context_ = nullptr; // of its task; nullptr: it is part of none
+    runnable runnable_;                               // resumes a coroutine that is part of no task
+    bool may_wait_ = true;                            // false: its task is cancelled
 };
 
 } // namespace detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FATAL_HPP
 #define BIDE_CORE_DETAIL_FATAL_HPP
 
@@ -10,14 +11,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A precondition that the program broke: says so on stderr and terminates.
+// Reports on stderr that the program has violated a precondition, and terminates.
 [[noreturn]] BIDE_NOINLINE inline void fatal(const char* what) noexcept {
     std::fprintf(stderr, "bide: %s\n", what);
     std::fflush(stderr);
     std::terminate();
 }
 
-// "bide: semaphore 0x7ffc... destroyed with 3 waiting"
+// Reports "bide: <name> <object> <what>" and terminates.
 [[noreturn]] BIDE_NOINLINE inline void fatal(const char* name, const void* object,
                                              const char* what) noexcept {
     std::fprintf(stderr, "bide: %s %p %s\n", name, object, what);
@@ -25,8 +26,8 @@ namespace detail {
     std::terminate();
 }
 
-// make(), for what has no way to say that memory has run out: without memory it says `what` and
-// terminates.
+// Returns make(). If that throws std::bad_alloc, reports `what` and terminates. For callers that
+// cannot report a lack of memory.
 template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept {
 #if BIDE_EXCEPTIONS
     try {
@@ -40,6 +41,7 @@ template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept
 #endif
 }
 
+// Reports "bide: semaphore 0x7ffc... destroyed with 3 waiting" and terminates.
 [[noreturn]] BIDE_NOINLINE inline void fatal_destroyed(const char* name, const void* object,
                                                        unsigned long long waiting) noexcept {
     std::fprintf(stderr, "bide: %s %p destroyed with %llu waiting\n", name, object, waiting);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FATAL_EXCEPTION_HPP
 #define BIDE_CORE_DETAIL_FATAL_EXCEPTION_HPP
 
-// How an exception ends the program that nothing handles. It is not left to run into a noexcept
-// function: GCC before 14 may call std::terminate there without the exception.
+// Ends the program because of an exception that has no handler. The exception does not run into a
+// noexcept function: there, GCC before 14 may call std::terminate without the exception.
 
 #include <bide/core/config.hpp>
 
@@ -20,8 +21,8 @@ namespace detail {
 
 #if BIDE_EXCEPTIONS
 
-// Writes "bide: <whose> threw std::runtime_error: what it says" to stderr.
-inline void say_exception(const char* whose, const char* text) noexcept {
+// Writes "bide: <source> threw std::runtime_error: <text>" to stderr.
+inline void report_exception(const char* source, const char* text) noexcept {
     const char* type = "an exception";
 #if __has_include(<cxxabi.h>)
     char* readable = nullptr;
@@ -31,7 +32,7 @@ inline void say_exception(const char* whose, const char* text) noexcept {
         type = readable != nullptr ? readable : thrown->name();
     }
 #endif
-    std::fprintf(stderr, "bide: %s threw %s%s%s\n", whose, type, text != nullptr ? ": " : "",
+    std::fprintf(stderr, "bide: %s threw %s%s%s\n", source, type, text != nullptr ? ": " : "",
                  text != nullptr ? text : "");
     std::fflush(stderr);
 #if __has_include(<cxxabi.h>)
@@ -39,32 +40,33 @@ inline void say_exception(const char* whose, const char* text) noexcept {
 #endif
 }
 
-// In a handler: says what it handles and terminates, inside of it: a terminate handler finds the
-// exception as std::current_exception().
-[[noreturn]] BIDE_COLD inline void fatal_exception(const char* whose) noexcept {
+// Reports the exception that is handled, and terminates. Called in a handler. It terminates inside
+// the handler, so a terminate handler finds the exception as std::current_exception().
+[[noreturn]] BIDE_COLD inline void fatal_exception(const char* source) noexcept {
     try {
         throw;
     } catch (const std::exception& e) {
-        say_exception(whose, e.what());
+        report_exception(source, e.what());
         std::terminate();
     } catch (...) {
-        say_exception(whose, nullptr);
+        report_exception(source, nullptr);
         std::terminate();
     }
 }
 
 #endif
 
-// Calls what must not throw. If it does, says whose exception it is and terminates.
-template <class F> void call_noexcept(const char* whose, F&& function) noexcept {
+// Calls a function that must not throw. If it throws, names `source` and the exception, and
+// terminates.
+template <class F> void call_noexcept(const char* source, F&& function) noexcept {
 #if BIDE_EXCEPTIONS
     try {
         function();
     } catch (...) {
-        fatal_exception(whose);
+        fatal_exception(source);
     }
 #else
-    static_cast<void>(whose);
+    static_cast<void>(source);
     function();
 #endif
 }

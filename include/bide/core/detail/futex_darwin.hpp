@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FUTEX_DARWIN_HPP
 #define BIDE_CORE_DETAIL_FUTEX_DARWIN_HPP
 
-// os_sync_wait_on_address (macOS 14.4, iOS 17.4): public, 4 and 8 byte words, relative time-outs.
+// os_sync_wait_on_address (macOS 14.4, iOS 17.4): a public interface, words of 4 and 8 bytes,
+// relative time-outs. errno of the caller stays unchanged.
 
 #include <bide/core/config.hpp>
 
@@ -18,13 +20,14 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct darwin_futex {
+    // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
         const int saved = errno;
         auto* address = const_cast<void*>(static_cast<const void*>(&word));
         const auto value = static_cast<std::uint64_t>(expected);
         bool in_time = true;
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             ::os_sync_wait_on_address(address, value, sizeof(Word), OS_SYNC_WAIT_ON_ADDRESS_NONE);
         } else {
             using namespace std::chrono;
@@ -40,6 +43,7 @@ struct darwin_futex {
         return in_time;
     }
 
+    // Uses the address only: the word may be destroyed.
     template <class Word> static void wake(const void* word, int count) noexcept {
         const int saved = errno;
         auto* address = const_cast<void*>(word);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 #define BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 
-// futex(2), private, with absolute CLOCK_MONOTONIC deadlines (FUTEX_WAIT_BITSET has them,
-// FUTEX_WAIT does not). errno is the caller's and stays as it was.
+// futex(2), private, with absolute CLOCK_MONOTONIC deadlines (FUTEX_WAIT_BITSET takes them,
+// FUTEX_WAIT does not). errno of the caller stays unchanged.
 
 #include <bide/core/config.hpp>
 
@@ -20,13 +21,13 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct linux_futex {
-    // False: `until` (steady nanoseconds; the largest value: never) has passed.
+    // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
         return wait_on(low_half<Word>(&word), static_cast<std::uint32_t>(expected), until);
     }
 
-    // Uses the address alone: the word may be gone.
+    // Uses the address only: the word may be destroyed.
     template <class Word> static void wake(const void* word, int count) noexcept {
         const int saved = errno;
         ::syscall(SYS_futex, low_half<Word>(word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
@@ -34,7 +35,8 @@ struct linux_futex {
     }
 
 private:
-    // The kernel compares 32 bits: those of a wider word that hold its least significant half.
+    // Returns the address of the 32 bits that the kernel compares: the least significant half of a
+    // 64-bit word.
     template <class Word> static const void* low_half(const void* word) noexcept {
         constexpr bool high_first = std::endian::native == std::endian::big;
         return static_cast<const char*>(word) + (high_first ? sizeof(Word) - 4 : 0);
@@ -46,10 +48,10 @@ private:
         timespec at{};
         at.tv_sec = static_cast<std::time_t>(until / 1'000'000'000);
         at.tv_nsec = static_cast<long>(until % 1'000'000'000);
-        const bool forever = until == std::numeric_limits<std::int64_t>::max();
+        const bool endless = until == (std::numeric_limits<std::int64_t>::max)();
         const auto failed =
             ::syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
-                      forever ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
+                      endless ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
         const bool in_time = !(failed != 0 && errno == ETIMEDOUT);
         errno = saved;
         return in_time;

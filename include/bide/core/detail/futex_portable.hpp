@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FUTEX_PORTABLE_HPP
 #define BIDE_CORE_DETAIL_FUTEX_PORTABLE_HPP
 
-// Where the system has no wait on an address: a table of mutexes and condition variables, hashed by
-// address. The waiter compares the word under its bucket's mutex; the waker, who changed the word
-// before, passes through that mutex: so either the waiter sees the change or the waker comes later.
+// A table of mutexes and condition variables, hashed by address, for systems without a wait on an
+// address. The waiter compares the word under the mutex of its bucket. The waker changes the word
+// first and then locks and unlocks that mutex. So the waiter sees the change, or the waker comes
+// after the waiter has begun to sleep.
 
 #include <bide/core/config.hpp>
 
@@ -19,15 +21,16 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct portable_futex {
+    // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
         bucket& b = bucket_of(&word);
         std::unique_lock lock(b.mutex);
-        // Order: acquire; the bucket's mutex orders it, the strength costs nothing beside the wait.
+        // Order: acquire; the mutex of the bucket orders the load already.
         if (word.load(std::memory_order_acquire) != expected) {
             return true;
         }
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             b.changed.wait(lock);
             return true;
         }
@@ -37,8 +40,8 @@ struct portable_futex {
         return b.changed.wait_until(lock, at) == std::cv_status::no_timeout;
     }
 
-    // Wakes all of the bucket: words that share it cannot be told apart, and a wake too many is
-    // allowed where a wake too few is not.
+    // Wakes all waiters of the bucket, because words that share a bucket cannot be told apart. A
+    // needless wake is allowed, a lost wake is not. Uses the address only.
     template <class Word> static void wake(const void* word, int) noexcept {
         bucket& b = bucket_of(word);
         {
@@ -55,7 +58,7 @@ private:
 
     static constexpr std::size_t buckets = 64;
 
-    union bucket_table { // never destroyed: threads outlive statics
+    union bucket_table { // never destroyed: threads may outlive statics
         bucket_table() noexcept : at() {}
         ~bucket_table() {}
         bucket at[buckets];

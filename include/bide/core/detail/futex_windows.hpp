@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_FUTEX_WINDOWS_HPP
 #define BIDE_CORE_DETAIL_FUTEX_WINDOWS_HPP
 
-// WaitOnAddress (Windows 8). Its time-outs are relative milliseconds, so a deadline is turned into
-// a rounded-up rest at each call and may be waited for in several turns.
+// WaitOnAddress (Windows 8). Its time-outs are relative, in milliseconds. So each call waits for
+// the time that is left, rounded up, and a long wait may take several calls.
 
 #include <bide/core/config.hpp>
 
@@ -26,6 +27,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct windows_futex {
+    // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
     template <class Atomic, class Word>
     static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
         const DWORD rest = rest_ms(until);
@@ -36,10 +38,11 @@ struct windows_futex {
         if (::WaitOnAddress(address, &expected, sizeof(Word), rest) != 0) {
             return true;
         }
-        // A turn that ended before the deadline did is a spurious return.
+        // A call that ends before the deadline is a spurious return.
         return ::GetLastError() != ERROR_TIMEOUT || rest_ms(until) != 0;
     }
 
+    // Uses the address only: the word may be destroyed.
     template <class Word> static void wake(const void* word, int count) noexcept {
         auto* address = const_cast<void*>(word);
         if (count == 1) {
@@ -50,8 +53,9 @@ struct windows_futex {
     }
 
 private:
+    // Returns the milliseconds that are left until `until`; INFINITE if it never comes.
     static DWORD rest_ms(std::int64_t until) noexcept {
-        if (until == std::numeric_limits<std::int64_t>::max()) {
+        if (until == (std::numeric_limits<std::int64_t>::max)()) {
             return INFINITE;
         }
         using namespace std::chrono;

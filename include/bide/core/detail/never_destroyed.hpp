@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_NEVER_DESTROYED_HPP
 #define BIDE_CORE_DETAIL_NEVER_DESTROYED_HPP
 
@@ -6,8 +7,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A static whose destructor never runs: other statics, and threads, may use it until the end of
-// the process.
+// Is a static object that is never destroyed. Other statics and threads may use the object
+// until the process ends.
 template <class T> union never_destroyed {
     constexpr never_destroyed() noexcept : object() {}
     constexpr ~never_destroyed() {}

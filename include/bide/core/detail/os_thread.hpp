@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_OS_THREAD_HPP
 #define BIDE_CORE_DETAIL_OS_THREAD_HPP
 
-// A thread of the library's own. std::thread reports by an exception that none can be started; here
-// it is an error code, also where exceptions are off.
+// Is a thread of the library. If it cannot be started, it returns an error code, also with
+// exceptions off. std::thread throws instead.
 
 #include <bide/core/config.hpp>
 
@@ -25,7 +26,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// While one lives, the threads that this one starts handle no signal of the program's.
+// Blocks all signals of this thread while it lives, so that the threads which this thread starts
+// handle none.
 class signals_blocked {
 public:
     signals_blocked() noexcept {
@@ -57,19 +59,19 @@ public:
     os_thread(const os_thread&) = delete;
     os_thread& operator=(const os_thread&) = delete;
 
-    // Runs body(argument) on a new thread, which handles no signal of the program's. An error: no
-    // thread was started.
-    // Requires: not started, or joined since. It stays where it is until it is joined.
+    // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
+    // was started.
+    // Requires: it was not started, or was joined since. It stays in its place until it is joined.
     std::error_code start(function body, void* argument) noexcept;
 
-    // The same on a thread that nobody joins: this object is not needed any more.
+    // Runs body(argument) on a new thread that is never joined, and that handles no signals.
     static std::error_code start_detached(function body, void* argument) noexcept;
 
-    // Blocks: until the thread has ended, with the destructors of what is local to it.
+    // Blocks: until the thread has ended and its thread-local objects are destroyed.
     void join() noexcept;
 
-    // Calls the running thread "<name><separator><index>", for debuggers and /proc. Where that is
-    // longer than the 15 characters that Linux has, the name is cut, not the index.
+    // Names the running thread "<name><separator><index>", for debuggers and /proc. If that is
+    // longer than the 15 characters of Linux, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
 
 private:
@@ -128,7 +130,7 @@ inline std::error_code os_thread::start(function body, void* argument) noexcept 
 }
 
 inline std::error_code os_thread::start_detached(function body, void* argument) noexcept {
-    auto* const thread = new (std::nothrow) os_thread; // read by the new thread, whenever it starts
+    auto* const thread = new (std::nothrow) os_thread; // the new thread reads it
     if (thread == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
     }

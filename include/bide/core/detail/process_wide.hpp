@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 
-// One T for each process, made on its first use and never destroyed: threads may outlive statics.
+// Holds one T for each process. The first use makes it. It is never destroyed, because threads may
+// outlive statics.
 //
-// A child of fork() has none of its parent's threads, so a T that owns threads is of no use there.
-// The child makes another one on its first use. The parent's stays in memory as the fork found it,
-// perhaps with a lock held, and the child does not touch it again.
+// A child of fork() has no threads of its parent, so it cannot use a T that owns threads. Its first
+// use makes a new T. The parent's T stays in the child's memory as it was at the fork, possibly
+// locked, and the child does not access it again.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -22,23 +24,23 @@ namespace detail {
 
 template <class T, class Platform> class process_wide {
 public:
-    // The one. Where there is none, make() returns it, made by new; a nullptr is passed on.
-    // nullptr, too, where there is no memory to prepare for fork().
-    // Throws: what make() throws.
+    // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
+    // Returns nullptr if make() does, or if there is no memory to prepare for fork().
+    // Throws: any exception of make().
     template <class Make> static T* get(Make make) {
-        // Order: acquire [W1]; what made it.
+        // Order: acquire [process_wide.publish]; the caller sees the finished T.
         if (T* const made = one.load(std::memory_order_acquire)) {
             return made;
         }
         if (!prepare_for_fork()) {
             return nullptr;
         }
-        const locked hold;
+        const locked section;
         // Order: relaxed; under the lock.
         T* made = one.load(std::memory_order_relaxed);
         if (made == nullptr) {
             made = make();
-            // Order: release [W1]; what made it.
+            // Order: release [process_wide.publish]; the T is finished.
             one.store(made, std::memory_order_release);
         }
         return made;
@@ -55,26 +57,26 @@ private:
         ~locked() { lock_word::release(lock); }
     };
 
-    // Before the lock is taken: a child may be forked while it is held.
+    // Called before the lock is acquired, because a child may be forked while the lock is held.
     static bool prepare_for_fork() noexcept {
 #if !defined(_WIN32)
-        // Order: relaxed; to do it twice does no harm.
+        // Order: relaxed; a second registration does no harm.
         if (!prepared.load(std::memory_order_relaxed)) {
             if (::pthread_atfork(nullptr, nullptr, &forget) != 0) {
                 return false;
             }
-            // Order: relaxed; as above.
+            // Order: relaxed; as for the load.
             prepared.store(true, std::memory_order_relaxed);
         }
 #endif
         return true;
     }
 
-    // In the child, whose only thread this is.
+    // Runs in the child, which has no other thread.
     static void forget() noexcept {
         // Order: relaxed; there is no other thread.
         one.store(nullptr, std::memory_order_relaxed);
-        // Order: relaxed; as above.
+        // Order: relaxed; there is no other thread.
         lock.store(0, std::memory_order_relaxed);
     }
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_RESULT_CHAIN_HPP
 #define BIDE_CORE_DETAIL_RESULT_CHAIN_HPP
 
-// The members that result<T, E> and result<void, E> have in common: which alternative it is, the
-// error, and the functions that go on from either alternative.
+// The members that result<T, E> and result<void, E> share: which of the two it holds, the error,
+// and the functions that continue from the value or from the error.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/result_storage.hpp>
@@ -14,26 +15,34 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+/// Holds the members that all results share.
 template <class T, class E>
 class result_chain : public result_storage<std::conditional_t<std::is_void_v<T>, nothing, T>, E> {
     using V = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
 public:
+    /// Is the type of the value.
     using value_type = T;
+    /// Is the type of the error.
     using error_type = E;
+    /// Is the type that wraps the error.
     using unexpected_type = unexpected<E>;
+    /// Is a result with another type of value.
     template <class U> using rebind = result<U, E>;
 
+    /// Returns whether there is a value.
     constexpr bool has_value() const noexcept { return this->has_value_; }
+    /// Returns whether there is a value.
     constexpr explicit operator bool() const noexcept { return this->has_value_; }
 
-    // Requires: !has_value().
+    /// Returns the error.
+    /// Requires: !has_value().
     constexpr E& error() & noexcept { return this->either_.error; }
     constexpr const E& error() const& noexcept { return this->either_.error; }
     constexpr E&& error() && noexcept { return std::move(this->either_.error); }
     constexpr const E&& error() const&& noexcept { return std::move(this->either_.error); }
 
-    // The error, or `other` where there is a value.
+    /// Returns the error; `other`, converted to E, if there is a value.
     template <class G = E>
         requires std::is_copy_constructible_v<E>
     constexpr E error_or(G&& other) const& {
@@ -43,7 +52,7 @@ public:
         return has_value() ? static_cast<E>(std::forward<G>(other)) : std::move(error());
     }
 
-    // What f(value) returns, a result<U, E>; or the error.
+    /// Returns f(value), which is a result<U, E>; the error if there is no value.
     template <class F>
         requires std::is_constructible_v<E, E&>
     constexpr auto and_then(F&& f) & {
@@ -65,7 +74,7 @@ public:
         return and_then_of(std::move(*this), std::forward<F>(f));
     }
 
-    // The value; or what f(error) returns, a result<T, G>.
+    /// Returns the value; f(error), which is a result<T, G>, if there is none.
     template <class F>
         requires std::is_constructible_v<V, V&>
     constexpr auto or_else(F&& f) & {
@@ -87,7 +96,7 @@ public:
         return or_else_of(std::move(*this), std::forward<F>(f));
     }
 
-    // f(value) as the value of a result<U, E>; or the error.
+    /// Returns a result<U, E> with f(value) as its value; the error if there is no value.
     template <class F>
         requires std::is_constructible_v<E, E&>
     constexpr auto transform(F&& f) & {
@@ -109,7 +118,7 @@ public:
         return transform_of(std::move(*this), std::forward<F>(f));
     }
 
-    // The value; or f(error) as the error of a result<T, G>.
+    /// Returns the value; a result<T, G> with f(error) as its error if there is none.
     template <class F>
         requires std::is_constructible_v<V, V&>
     constexpr auto transform_error(F&& f) & {
@@ -156,7 +165,7 @@ private:
         return detail::call_with(std::forward<F>(f), std::forward<Self>(self).either_.error);
     }
 
-    // The same value in a result with other errors.
+    // Returns the same value in a result with another type of error.
     template <class R, class Self> static constexpr R with_value(Self&& self) {
         if constexpr (std::is_void_v<T>) {
             return R();

@@ -1,27 +1,116 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_RESULT_STORAGE_HPP
 #define BIDE_CORE_DETAIL_RESULT_STORAGE_HPP
 
-// What result<T, E> is made of: a value or an error in one place, with its copies, moves and
-// assignments.
+// Decides which types form a result<T, E> and which of its members exist, and stores its value or its
+// error in one place, with copies, moves and assignments.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/result_traits.hpp>
+#include <bide/fwd.hpp>
 
+#include <concepts>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+
+/// Is the type of unexpect.
+struct unexpect_t {
+    explicit unexpect_t() = default;
+};
+/// States that the arguments after it make the error.
+inline constexpr unexpect_t unexpect{};
+
 namespace detail {
+
+template <class T> inline constexpr bool is_result = false;
+template <class T, class E> inline constexpr bool is_result<result<T, E>> = true;
+template <class T> inline constexpr bool is_unexpected = false;
+template <class E> inline constexpr bool is_unexpected<unexpected<E>> = true;
+
+template <class T>
+inline constexpr bool is_trivial_to_move =
+    std::is_trivially_copyable_v<T> && std::is_trivially_move_constructible_v<T> &&
+    std::is_trivially_move_assignable_v<T>;
+
+// Whether a T can be replaced by the T that a From makes.
+template <class T, class From>
+inline constexpr bool is_replaceable =
+    std::is_constructible_v<T, From> &&
+    (std::is_assignable_v<T&, From> || std::is_nothrow_move_constructible_v<T>);
+template <class T, class From>
+inline constexpr bool is_nothrow_replaceable =
+    std::is_nothrow_constructible_v<T, From> &&
+    (std::is_nothrow_assignable_v<T&, From> || std::is_nothrow_move_constructible_v<T>);
+
+template <class T>
+inline constexpr bool is_tag = std::is_same_v<T, std::in_place_t> || std::is_same_v<T, unexpect_t>;
+
+template <class T>
+inline constexpr bool is_result_part =
+    std::is_object_v<T> && !std::is_array_v<T> && !is_tag<T> && !is_unexpected<std::remove_cv_t<T>>;
+
+// Whether a T can be made of a W. Then a W is a value, even if W is a result.
+template <class T, class W>
+inline constexpr bool is_made_of =
+    std::is_constructible_v<T, W&> || std::is_convertible_v<W&, T> ||
+    std::is_constructible_v<T, W> || std::is_convertible_v<W, T> ||
+    std::is_constructible_v<T, const W&> || std::is_convertible_v<const W&, T> ||
+    std::is_constructible_v<T, const W> || std::is_convertible_v<const W, T>;
+
+// Whether a U makes the value of a result<T, E>.
+template <class T, class E, class U>
+concept makes_value =
+    !std::is_same_v<std::remove_cvref_t<U>, result<T, E>> && !is_tag<std::remove_cvref_t<U>> &&
+    !is_unexpected<std::remove_cvref_t<U>> &&
+    !(std::is_same_v<std::remove_cv_t<T>, bool> && is_result<std::remove_cvref_t<U>>) &&
+    std::is_constructible_v<T, U>;
+
+// Whether a U, which makes the value of a result<T, E>, may be assigned to one.
+template <class T, class E, class U>
+concept assigns_value =
+    makes_value<T, E, U> && is_replaceable<T, U> &&
+    (std::is_nothrow_constructible_v<T, U> || std::is_nothrow_move_constructible_v<T> ||
+     std::is_nothrow_move_constructible_v<E>);
+// Whether a G, which makes the error of a result<T, E>, may be assigned to one.
+template <class T, class E, class G>
+concept assigns_error =
+    std::is_constructible_v<E, G> && is_replaceable<E, G> &&
+    (std::is_nothrow_constructible_v<E, G> || std::is_void_v<T> ||
+     std::is_nothrow_move_constructible_v<T> || std::is_nothrow_move_constructible_v<E>);
+
+// Whether an Other, with a value of type U and an error of type G, converts to a result<T, E>.
+template <class T, class E, class Other, class U, class G>
+concept converts_to =
+    !std::is_same_v<Other, result<T, E>> && std::is_constructible_v<E, G> &&
+    !is_made_of<unexpected<E>, Other> &&
+    (std::is_void_v<T> || (std::is_constructible_v<T, U> &&
+                           (std::is_same_v<std::remove_cv_t<T>, bool> || !is_made_of<T, Other>)));
+
+template <class T, class E>
+concept swappable =
+    std::is_swappable_v<T> && std::is_swappable_v<E> && std::is_move_constructible_v<T> &&
+    std::is_move_constructible_v<E> &&
+    (std::is_nothrow_move_constructible_v<T> || std::is_nothrow_move_constructible_v<E>);
+template <class T, class E>
+inline constexpr bool is_nothrow_to_swap =
+    std::is_nothrow_swappable_v<T> && std::is_nothrow_swappable_v<E> &&
+    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_constructible_v<E>;
+
+template <class T, class U>
+concept equal_to = requires(const T& a, const U& b) {
+    { a == b } -> std::convertible_to<bool>;
+};
 
 // The value of a result<void>.
 struct nothing {};
 
-// Say that the argument after them is a function that returns the value, or the error.
+// Mark the next argument as a function that returns the value, or the error.
 struct value_of_call {};
 struct error_of_call {};
 
-// Where to construct a member of a union.
+// Returns the address at which a member of a union is constructed.
 template <class T> void* place(T& member) noexcept {
     return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
 }
@@ -30,7 +119,7 @@ template <class T, class... Args> void construct(T& member, Args&&... args) {
 }
 template <class T> constexpr void destroy(T& member) noexcept { member.~T(); }
 
-// Puts a value back where it was, unless `done`.
+// Moves a value back to its place, unless `done`.
 template <class T> struct put_back {
     T& where;
     T& kept;
@@ -42,7 +131,7 @@ template <class T> struct put_back {
     }
 };
 
-// std::invoke(f, x), without its header.
+// Does what std::invoke(f, x) does, without <functional>.
 template <class F, class X> constexpr decltype(auto) call_with(F&& f, X&& x) {
     if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>) {
         if constexpr (requires { std::forward<X>(x).*f; }) {
@@ -61,7 +150,7 @@ template <class F, class X> constexpr decltype(auto) call_with(F&& f, X&& x) {
     }
 }
 
-// One of the two, made by its constructor; the owner knows which and ends it.
+// Holds one of the two. The owner knows which one, and destroys it.
 template <class T, class E, bool Trivial> union value_or_error {
     template <class... Args>
     constexpr explicit value_or_error(std::in_place_t, Args&&... args)
@@ -95,8 +184,8 @@ template <class T, class E> union value_or_error<T, E, false> {
     E error;
 };
 
-// Which of the two it is, and how one becomes the other. If an exception leaves a change, the
-// alternative is what it was.
+// Knows which of the two it holds, and changes one into the other. If a change throws, it holds the
+// same one as before.
 template <class T, class E, bool Trivial> class result_parts {
 protected:
     struct converted {};
@@ -120,7 +209,7 @@ protected:
                                    : either(unexpect, std::forward<Other>(other).either_.error)),
           has_value_(other.has_value_) {}
 
-    // Becomes the value, or the error, that `from` makes.
+    // Become the value, or the error, that `from` makes.
     template <class From> void set_value(From&& from) {
         if (has_value_) {
             replace(either_.value, std::forward<From>(from));
@@ -212,8 +301,8 @@ private:
         }
     }
 
-    // `first` and `second` change places: they end in `first_to`, beside `second`, and `second_to`,
-    // beside `first`. First does not throw when moved.
+    // Moves `first` to `first_to` and `second` to `second_to`. `second_to` shares the place of
+    // `first`, and `first_to` shares the place of `second`. A move of First does not throw.
     template <class First, class Second>
     static void trade(First& first, Second& second_to, Second& second, First& first_to) {
         First kept(std::move(first));
@@ -226,7 +315,7 @@ private:
     }
 };
 
-// The same with copies, moves and a destructor: those of the language for what is trivial.
+// Adds copies, moves and a destructor; for trivial types, the implicit ones.
 template <class T, class E, bool Trivial = is_trivial_to_move<T> && is_trivial_to_move<E>>
 class result_storage : public result_parts<T, E, Trivial> {
 protected:

@@ -1,21 +1,23 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_RESUMERS_HPP
 #define BIDE_CORE_DETAIL_RESUMERS_HPP
 
 // The threads that resume coroutines without an executor. A resumer runs user code, which may
-// block, so it is replaced: a runnable waits for a resumer only while one is about to take it.
+// block. So a blocked resumer is replaced, and a runnable waits only while a resumer is about to
+// take it.
 //
-//   post     wakes an idle resumer. Without one, a resumer that runs takes the runnable later.
-//   blocks   a resumer sleeps in bide. If it was the last that ran, another one starts.
-//   late     a runnable has waited for `late_ns`: all resumers compute, or block where bide does
-//            not see it (read(), std::mutex, sleep_for). As many start as are at it already.
+//   post     Wakes an idle resumer. If none is idle, an active resumer takes the runnable later.
+//   blocks   A resumer sleeps in bide. If it was the last active one, another resumer starts.
+//   late     A runnable has waited for `late_ns`: all resumers compute, or block outside of bide
+//            (read(), std::mutex, sleep_for). The number of active resumers doubles at most.
 //
-// All is decided under one lock; `active_` counts the resumers that run or are about to, which
-// includes those that are being woken or started. While a runnable is queued no resumer is idle: a
-// resumer becomes idle only if the queue is empty, and a post takes one out of the idle ones. So a
-// queued runnable has an active resumer, which takes it or becomes late or blocks, or the step that
-// left it without one called `attention`. The thread that is called (core/timer.hpp) runs look(),
-// which is the only place that starts resumers after the first. If none can be started it looks
-// again after `late_ns`.
+// One lock guards all decisions. `active_` counts the resumers that run or are about to run,
+// including those that are being woken or started. While a runnable is queued, no resumer is idle:
+// a resumer becomes idle only if the queue is empty, and a post takes a resumer out of the idle
+// list. So a queued runnable has an active resumer, which takes it, becomes late or blocks; or the
+// step that left the runnable without an active resumer has called `attention`. The timer thread
+// (core/timer.hpp) answers that call with start_needed(). Only start_needed() starts resumers after
+// the first. If no resumer can be started, start_needed() asks to be called again after `late_ns`.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -23,10 +25,10 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
+
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer_queue.hpp>
+
 #include <bide/core/waker.hpp>
 
 #include <cstdint>
@@ -34,9 +36,14 @@
 #include <system_error>
 
 namespace bide::inline BIDE_ABI {
+
+// core/timer.hpp, which alone includes this header, includes their definitions.
+template <class Platform> class basic_parker;
+template <class Platform> class basic_timer_queue;
+
 namespace detail {
 
-// Starts a thread that is never joined, by the platform's own start_thread() if it has one.
+// Starts a thread that is never joined, by Platform::start_thread() if the platform has it.
 template <class Platform>
 std::error_code start_service_thread(os_thread::function body, void* argument) noexcept {
     if constexpr (requires { Platform::start_thread(body, argument); }) {
@@ -46,40 +53,43 @@ std::error_code start_service_thread(os_thread::function body, void* argument) n
     }
 }
 
-// Never destroyed while it has threads. It is its threads' host while they run user code.
+// Owns the resumers, and is their host while they run user code.
+// Requires: it is not destroyed while it has threads.
 template <class Platform> class basic_resumers final : public basic_worker_host<Platform> {
 public:
     static constexpr unsigned most_threads = Platform::model ? 2 : 256;
 
-    // Longer than a coroutine usually runs between two waits, and than a thread that computes keeps
-    // a processor for itself; shorter than the time-outs that programs choose.
+    // The time after which a queued runnable is late. Longer than a coroutine usually runs between
+    // two waits, and longer than a computing thread keeps its processor. Shorter than usual
+    // time-outs.
     static constexpr std::int64_t late_ns = 5'000'000;
 
-    // A surplus resumer ends when it was idle for so long. One idle resumer stays.
+    // An idle resumer ends after this time. One idle resumer always stays.
     static constexpr std::int64_t keep_alive_ns = 10'000'000'000;
 
-    static constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
 
-    // `attention` is woken, outside the lock, when look() is to be called.
+    // Wakes `attention`, outside the lock, if start_needed() must be called.
     explicit constexpr basic_resumers(basic_timer_queue<Platform>& timers, waker attention) noexcept
         : timers_(timers), attention_(attention) {}
     basic_resumers(const basic_resumers&) = delete;
     basic_resumers& operator=(const basic_resumers&) = delete;
 
-    // Starts the first resumer, unless there is one. An error: it cannot be started.
+    // Starts the first resumer, unless there is one. Returns an error if it cannot be started.
     std::error_code start() noexcept;
 
-    // Runs `r` on a resumer. Any thread; `r` stays alive until it is run.
+    // Runs `r` on a resumer. Any thread.
+    // Requires: `r` lives until it is run.
     void post(runnable& r) noexcept;
 
-    // Starts a resumer if one is needed. Returns the steady time at which to call it again. By one
-    // thread at a time.
-    std::int64_t look(std::int64_t now) noexcept;
+    // Starts the resumers that are needed. Returns the steady time at which to call it again.
+    // Called by one thread at a time.
+    std::int64_t start_needed(std::int64_t now) noexcept;
 
-    // A snapshot: no runnable is queued and no resumer runs one.
+    // Returns whether no runnable is queued and no resumer runs one. A snapshot.
     bool is_idle() const noexcept;
 
-    // As the host of a resumer that runs user code.
+    // The functions of the host of a resumer that runs user code.
     void yield(runnable& r) noexcept override { post(r); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     bool blocks() noexcept override;
@@ -91,9 +101,9 @@ private:
     using lock_word = lock_bits<Platform, word>;
     template <class T> using var = typename Platform::template var<T>;
 
-    // A thread, in its own frame.
+    // One resumer, in the frame of its thread.
     struct resumer {
-        resumer* next = nullptr; // the idle one below
+        resumer* next = nullptr; // the next older idle resumer
         basic_parker<Platform> parker;
     };
 
@@ -114,15 +124,15 @@ private:
 
     // Under the lock:
     run_list queue_;
-    var<resumer*> idle_{nullptr};  // the newest; older ones hang on its `next`
-    var<unsigned> threads_{0};     // that have not ended, nor failed to start
-    var<unsigned> active_{0};      // of them: those that are neither idle nor blocked
-    var<unsigned> named_{0};       // ever
-    var<std::uint32_t> posted_{0}; // runnables so far
-    var<std::uint32_t> taken_{0};  // of them
-    var<bool> watched_{false};     // look() will be called again by itself
-    var<std::uint32_t> mark_{0};   // `posted_` at one of the last looks
-    var<std::int64_t> due_{0};     // when what was posted by then and is not taken is late
+    var<resumer*> idle_{nullptr};  // the newest idle resumer; its `next` leads to the older ones
+    var<unsigned> threads_{0};     // threads that run or are being started
+    var<unsigned> active_{0};      // of these: threads that are neither idle nor blocked
+    var<unsigned> named_{0};       // threads that were given a name
+    var<std::uint32_t> posted_{0}; // runnables that were posted
+    var<std::uint32_t> taken_{0};  // runnables that were taken
+    var<bool> scheduled_{false};   // start_needed() will be called again at its own request
+    var<std::uint32_t> mark_{0};   // `posted_` when `due_` was set
+    var<std::int64_t> due_{0};     // when the runnables up to `mark_` that are not taken are late
 };
 
 template <class Platform> std::error_code basic_resumers<Platform>::start() noexcept {
@@ -136,7 +146,7 @@ template <class Platform> std::error_code basic_resumers<Platform>::start() noex
     return first ? start_thread() : std::error_code();
 }
 
-// One that is counted already.
+// Starts a thread that is counted already. If that fails, takes it out of the counts.
 template <class Platform> std::error_code basic_resumers<Platform>::start_thread() noexcept {
     const std::error_code error = start_service_thread<Platform>(&body, this);
     if (error) {
@@ -158,30 +168,31 @@ template <class Platform> void basic_resumers<Platform>::post(runnable& r) noexc
         idle_ = idle->next;
         active_ = active_ + 1;
     } else {
-        call = !watched_ || active_ == 0;
+        call = !scheduled_ || active_ == 0;
     }
     unlock();
     if (idle != nullptr) {
-        idle->parker.unpark(); // it stays until it has this token
+        idle->parker.unpark(); // the resumer lives until it has taken this token
     } else if (call) {
         attention_.wake();
     }
 }
 
-template <class Platform> std::int64_t basic_resumers<Platform>::look(std::int64_t now) noexcept {
+template <class Platform>
+std::int64_t basic_resumers<Platform>::start_needed(std::int64_t now) noexcept {
     unsigned start = 0;
     std::int64_t next = never_ns;
     lock();
     if (queue_.first() == nullptr) {
-        watched_ = false;
+        scheduled_ = false;
     } else {
-        const bool due = watched_ && now >= due_;
+        const bool due = scheduled_ && now >= due_;
         const bool late = due && static_cast<std::int32_t>(mark_ - taken_) > 0;
-        if (due || !watched_) {
+        if (due || !scheduled_) {
             mark_ = posted_;
             due_ = now + late_ns;
         }
-        const bool full = threads_ == most_threads; // until one comes back: no look can help
+        const bool full = threads_ == most_threads; // a resumer that unblocks takes the runnables
         const unsigned room = most_threads - threads_;
         const auto waiting = static_cast<std::uint32_t>(posted_ - taken_);
         start = active_ == 0 ? 1 : late ? static_cast<unsigned>(active_) : 0;
@@ -189,12 +200,12 @@ template <class Platform> std::int64_t basic_resumers<Platform>::look(std::int64
         start = start < room ? start : room;
         threads_ = threads_ + start;
         active_ = active_ + start;
-        watched_ = !full;
+        scheduled_ = !full;
         next = full ? never_ns : static_cast<std::int64_t>(due_);
     }
     unlock();
     for (; start != 0; --start) {
-        start_thread(); // in vain: the next look tries again
+        start_thread(); // if it fails, the next call tries again
     }
     return next;
 }
@@ -207,7 +218,7 @@ template <class Platform> bool basic_resumers<Platform>::blocks() noexcept {
     if (call) {
         attention_.wake();
     }
-    return true; // look() tries again
+    return true; // start_needed() tries again if a start fails
 }
 
 template <class Platform> void basic_resumers<Platform>::unblocks() noexcept {
@@ -248,7 +259,8 @@ template <class Platform> void basic_resumers<Platform>::run() noexcept {
     }
 }
 
-// What to run next; nullptr: this thread is surplus, and not counted any more.
+// Returns the next runnable. Returns nullptr if this thread was idle for too long; it is then out
+// of the counts.
 template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) noexcept {
     lock();
     for (;;) {
@@ -269,7 +281,7 @@ template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) 
             unlock();
             return nullptr;
         }
-        if (!woken) { // a post took it out, its token is on the way
+        if (!woken) { // a post took it out of the idle list and is about to leave a token
             unlock();
             me.parker.park();
             lock();
@@ -277,13 +289,13 @@ template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) 
     }
 }
 
-// False: it was idle for long enough.
+// Returns false if it was idle for `keep_alive_ns`.
 template <class Platform> bool basic_resumers<Platform>::sleep(resumer& me, bool stays) noexcept {
     return me.parker.park_until(stays ? deadline::never()
                                       : deadline::at_ns(Platform::now() + keep_alive_ns));
 }
 
-// With the lock. False: it is not among the idle ones.
+// Called with the lock. Returns false if the resumer is not in the idle list.
 template <class Platform> bool basic_resumers<Platform>::take_out(const resumer& me) noexcept {
     resumer* above = nullptr;
     for (resumer* r = idle_; r != nullptr; above = r, r = r->next) {

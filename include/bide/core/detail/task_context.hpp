@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_TASK_CONTEXT_HPP
 #define BIDE_CORE_DETAIL_TASK_CONTEXT_HPP
 
@@ -9,52 +10,57 @@
 
 namespace bide::inline BIDE_ABI {
 
-// Where a chain of coroutines is suspended: in the awaiter of its last one.
+// The point at which a chain of coroutines is suspended: the awaiter of its last coroutine.
 struct suspension {
-    std::coroutine_handle<> leaf;
-    executor_ref where; // it goes on
-    waker interrupt;    // ends its wait, on any thread
+    std::coroutine_handle<> leaf; // the last coroutine
+    executor_ref where;           // resumes the chain
+    waker interrupt;              // ends the wait, on any thread
 };
 
-// What a chain of coroutines that await each other is part of: a scheduler's task, or what a thread
-// runs by sync_wait. At any time the chain runs, or waits in its last coroutine, or is about to run
-// again. Promises hand their context on to the coroutines that they await, by a member
-// task_context(); a promise without one has its waits resumed as core/async_op.hpp says.
+// Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
+// thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
+// to run again. A promise passes its context on to the coroutines that it awaits by a member
+// task_context(). If a promise has no such member, its coroutine resumes as core/async_op.hpp
+// describes.
 template <class Platform> class basic_task_context {
 public:
-    // The chain is about to wait; `at` stays where it is until it goes on. From here on somebody who
-    // cancels it may run at.interrupt, once; the wait is to end then, by wake().
-    // False: it is cancelled, let it not wait.
+    // Begins a wait of the chain. `at` stays in its place until the chain resumes. From here on a
+    // canceller may run at.interrupt once; that ends the wait through wake().
+    // Returns false if the chain is cancelled; it must not wait then.
     [[nodiscard]] virtual bool begin_wait(suspension& at) noexcept = 0;
 
-    // It need not wait after all. When it returns, nobody runs `interrupt`.
+    // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Its wait is over: it goes on. Once for each begin_wait() without end_wait(), by whoever
-    // decided the wait. Nothing of the chain is touched afterwards.
+    // Resumes the chain after its wait. The decider of the wait calls it, once for each
+    // begin_wait() without end_wait(), and does not access the chain afterwards.
     virtual void wake() noexcept = 0;
 
-    // On the thread that it runs on: begin_wait() was called, and it will go on at `there`.
+    // Returns whether the chain has called begin_wait() and will resume at `there`. Called on the
+    // thread that runs the chain.
     virtual bool will_go_on(executor_ref there) const noexcept = 0;
 
-    // Cancelled, or its scheduler is at its end, and nothing keeps that from taking effect.
+    // Returns whether the chain is cancelled or its scheduler ends, unless the chain shields itself
+    // from that.
     virtual bool is_cancelled() noexcept = 0;
 
-    // For a wait that begin_wait() has refused, and whose children begin all the same: it has begun so
-    // many of these that this one is to be stopped. Each call counts.
+    // If begin_wait() has refused a wait, the children of that wait may still begin. Returns
+    // whether so many of them have begun that this child must be stopped. Each call counts one
+    // child.
     virtual bool has_begun_enough() noexcept { return false; }
 
-    // What resumes it, for one who posts it himself: the chain goes on without having waited.
+    // Returns the runnable that resumes the chain without a wait. The caller posts it.
     virtual runnable& resumption(suspension& at) noexcept = 0;
 
-    // The first coroutine of the chain is at its end, suspended, with its outcome in the promise.
+    // The first coroutine of the chain has ended. It is suspended, and its promise holds the
+    // outcome.
     virtual void ended() noexcept = 0;
 
 protected:
     ~basic_task_context() = default;
 };
 
-// The context that a promise names, or nullptr.
+// Returns the context of a promise; nullptr if it has none.
 template <class Platform, class Promise>
 basic_task_context<Platform>* task_context_of(Promise& promise) noexcept {
     using context = basic_task_context<Platform>;

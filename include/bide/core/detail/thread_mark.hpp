@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_THREAD_MARK_HPP
 #define BIDE_CORE_DETAIL_THREAD_MARK_HPP
 
@@ -11,7 +12,7 @@ struct thread_mark_place {
     char unused;
 };
 
-// An address that is the calling thread's own as long as it runs.
+// Returns an address that no other thread returns while the calling thread runs.
 template <class Platform> const void* thread_mark() noexcept {
     return &Platform::template local<thread_mark_place>();
 }

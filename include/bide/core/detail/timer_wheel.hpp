@@ -1,19 +1,21 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_TIMER_WHEEL_HPP
 #define BIDE_CORE_DETAIL_TIMER_WHEEL_HPP
 
-// A hierarchical timing wheel (Varghese, Lauck, SOSP 1987, scheme 6) of intrusive nodes. Putting in
-// and taking out are done in constant time, nothing is allocated, and no tick is needed: which slot
-// is next stands in a bitmap.
+// A hierarchical timing wheel (Varghese, Lauck, SOSP 1987, scheme 6) of intrusive nodes. To insert
+// and to remove a node takes constant time and no memory. No thread has to tick: a bitmap names the
+// next occupied slot.
 //
-// A time is a number of ticks of 1024 ns, with nine digits of six bits. `reached_` is the tick that
-// the wheel has come to, not beyond the present. A node stands at the level of the highest digit in
-// which its tick differs from `reached_`, in the slot of that digit. So everything at a level comes
-// before everything at the levels above it, and the first slot of the lowest level that is occupied
-// holds the next. When the time of a slot above level 0 has come, its nodes move down: once where
-// they are few, one level at a time where they are many.
+// A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
+// tick that the wheel has reached, never later than the present. A node is at the level of the
+// highest digit in which its tick differs from `reached_`, in the slot of that digit. So all nodes
+// at a level come before all nodes at higher levels, and the first occupied slot of the lowest
+// occupied level holds the next node. When the time of a slot above level 0 has come, its nodes
+// move down: a few nodes move to their final level at once, many nodes move one level at a time.
 //
-// Nodes of one tick are kept in the order of their times as long as few come out of order: where
-// many do, a node may wait for another of its tick, less than 1024 ns. None is given out early.
+// Nodes of one tick stay in the order of their times if few of them arrive out of order. If many
+// do, a node may wait for another node of its tick, for less than 1024 ns. No node is returned
+// early.
 
 #include <bide/core/config.hpp>
 
@@ -37,8 +39,9 @@ struct wheel_node : wheel_link {
 
 class timer_wheel {
 public:
-    static constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::max();
+    static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
 
+    // Inserts `n`.
     // Requires: `n` is in no wheel; n.at is set.
     void push(wheel_node& n) noexcept {
         std::uint64_t tick = tick_of(n.at);
@@ -57,32 +60,36 @@ public:
         after->next = &n;
     }
 
-    // Requires: `n` is inside.
+    // Removes `n`.
+    // Requires: `n` is in this wheel.
     void remove(wheel_node& n) noexcept {
         wheel_link* const next = n.next;
         wheel_link* const back = n.back;
         back->next = next;
         next->back = back;
         n.next = nullptr;
-        if (next == back) { // the end of a list that is empty now
+        if (next == back) { // both are the end of the list, which is empty now
             close(static_cast<unsigned>(next - slots_));
         }
     }
 
-    // Takes out a node whose time has come by `now`, the first of them. Makes at most `moves` moves
-    // on the way and counts them down. nullptr: there is none, or, when is_moving(), ask again.
+    // Removes and returns the first node that is due at `now`. Makes at most `moves` moves and
+    // decrements `moves` for each. Returns nullptr if no node is due. Also returns nullptr if the
+    // moves are spent; then is_moving() is true and the caller calls again.
     wheel_node* take(std::int64_t now, unsigned& moves) noexcept;
 
+    // Returns whether nodes are still to move down.
     bool is_moving() const noexcept { return (used_ & 1u << levels) != 0; }
 
-    // From when on take() may find something: the earliest time, or one before it if finding the
-    // earliest would take long. never_ns: there is nothing. Requires: not is_moving().
+    // Returns the earliest time of a node, or a time before it if the search would take long;
+    // never_ns if the wheel is empty.
+    // Requires: !is_moving().
     std::int64_t next_ns() const noexcept;
 
 private:
     static constexpr unsigned levels = 9;
-    static constexpr unsigned moving = levels * 64; // the list of those that are to move down
-    static constexpr int few = 16; // so many nodes are looked at rather than moved once more
+    static constexpr unsigned moving = levels * 64; // the list of nodes that are to move down
+    static constexpr int few = 16;                  // a list up to this length is searched
 
     static std::uint64_t tick_of(std::int64_t ns) noexcept {
         return ns < 0 ? 0 : static_cast<std::uint64_t>(ns) >> 10;
@@ -94,7 +101,8 @@ private:
         return static_cast<const wheel_node*>(l)->at;
     }
 
-    // The list of a slot. Where its bit is not set, its end holds nothing yet.
+    // Returns the list of a slot. If the slot's bit is not set, makes the list empty and sets the
+    // bit.
     wheel_link& open(unsigned slot) noexcept {
         wheel_link& end = slots_[slot];
         const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
@@ -112,7 +120,7 @@ private:
         }
     }
 
-    // Requires: not empty, not moving.
+    // Requires: the wheel is not empty, and !is_moving().
     unsigned first_slot() const noexcept {
         const auto level = static_cast<unsigned>(std::countr_zero(used_));
         return level * 64 + static_cast<unsigned>(std::countr_zero(occupied_[level]));
@@ -122,12 +130,12 @@ private:
         return (reached_ >> (shift + 6) << (shift + 6)) | std::uint64_t{slot % 64} << shift;
     }
 
-    // The earliest time in a list of few; `many` where it is longer.
+    // Returns the earliest time in a list of at most `few` nodes; `many` if the list is longer.
     std::int64_t earliest(const wheel_link& end, std::int64_t many) const noexcept {
         std::int64_t least = never_ns;
-        int looked = 0;
+        int count = 0;
         for (const wheel_link* l = end.next; l != &end; l = l->next) {
-            if (++looked > few) {
+            if (++count > few) {
                 return many;
             }
             least = at(l) < least ? at(l) : least;
@@ -138,15 +146,15 @@ private:
     void descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept;
 
     std::uint64_t reached_ = 0;
-    std::uint32_t used_ = 0;                  // a bit for each level that is not empty, and for
-    std::uint64_t occupied_[levels + 1] = {}; // each of its slots
+    std::uint32_t used_ = 0;                  // a bit for each level with nodes
+    std::uint64_t occupied_[levels + 1] = {}; // a bit for each slot with nodes
     wheel_link slots_[moving + 1] = {};       // the ends of circular lists
 };
 
-// The nodes of the first slot, whose time has come, are to move down.
+// Moves the nodes of the first slot to the list `moving`, because the time of the slot has come.
 inline void timer_wheel::descend(unsigned slot, std::uint64_t start, std::uint64_t now) noexcept {
     wheel_link& from = slots_[slot];
-    // Those few that are alone for a while go the whole way at once.
+    // A short list moves to its final level at once: `reached_` advances to its earliest node.
     const std::uint64_t least = tick_of(earliest(from, 0));
     const std::uint64_t to = least < now ? least : now;
     reached_ = to < start ? start : to;
@@ -189,7 +197,7 @@ inline wheel_node* timer_wheel::take(std::int64_t now, unsigned& moves) noexcept
         remove(n);
         return &n;
     }
-    // No slot begins before the present: every node keeps its place.
+    // No slot begins before the present, so every node keeps its slot.
     reached_ = tick > reached_ ? tick : reached_;
     return nullptr;
 }

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_CORE_DETAIL_WORKER_HOST_HPP
 #define BIDE_CORE_DETAIL_WORKER_HOST_HPP
 
-// What a scheduler offers, on its worker threads, to the operations that its tasks call there; and
-// how these find it. The service's resumers (core/timer.hpp) have a host as well, whose executor()
-// is empty. Other threads have none.
+// The interface of a scheduler for operations that its tasks call on its workers, and the
+// thread-local state that leads to it. The resumers (core/timer.hpp) are hosts too; their
+// executor() refers to none. Other threads have no host.
 //
-// A task that always finds its operations ready gives way after `whole_budget` of them, on any thread,
-// and learns there that it was cancelled.
+// If all operations of a task are ready, the task yields after `whole_budget` operations, on any
+// thread. There it also learns that it was cancelled.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -21,19 +22,21 @@ struct timer;
 
 template <class Platform> class basic_worker_host {
 public:
-    // Runs `r` here or on another worker, after what is queued already.
+    // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
-    // Time-outs of what waits here; cancelled where they were added (core/timer_queue.hpp).
+    // Arms the time-out of a wait that begins here. cancel_timer() cancels it
+    // (core/timer_queue.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
-    // This thread is going to sleep inside a task, and: it woke up. What it would have run is
-    // another thread's meanwhile. blocks() answers false if none could be started for that: the
-    // thread then sleeps for `retry_ns` at most, and calls both again.
+    // blocks(): this thread is about to sleep inside a task, and another thread does its work.
+    // Returns false if no other thread could be started; this thread then sleeps for at most
+    // `retry_ns` and calls both functions again. unblocks(): this thread has woken up.
     static constexpr std::int64_t retry_ns = 10'000'000;
     virtual bool blocks() noexcept = 0;
     virtual void unblocks() noexcept = 0;
 
+    // Returns the scheduler's executor; it refers to none on a resumer.
     virtual executor_ref executor() noexcept = 0;
 
 protected:
@@ -42,17 +45,17 @@ protected:
 
 template <class Platform> class basic_task_context;
 
-// This thread's.
+// The state of one thread that runs tasks.
 template <class Platform> struct worker_local {
-    basic_worker_host<Platform>* host = nullptr;     // set while it runs a task
-    basic_task_context<Platform>* running = nullptr; // which
-    const char* name = nullptr;                      // of the last that ran, while `traced`
-    bool traced = false;
-    unsigned budget = 0; // 0: no limit; 1: spent; else one more than the operations left
+    basic_worker_host<Platform>* host = nullptr;     // set while the thread runs a task
+    basic_task_context<Platform>* running = nullptr; // that task
+    const char* name = nullptr;                      // of the last task, if `traced`
+    bool traced = false;                             // the scheduler is traced
+    unsigned budget = 0; // 0: no limit; 1: spent; n: n - 1 operations are left
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
 
-    // Counts one operation. False: the budget is spent, the operation's coroutine gives way.
+    // Counts one operation. Returns false if the budget is spent: the coroutine then yields.
     bool spend() noexcept {
         if (budget > 1) {
             --budget;
@@ -64,8 +67,8 @@ template <class Platform> struct worker_local {
     static constexpr unsigned whole_budget = Platform::model ? 2 : 128;
 };
 
-// Gives what this thread runs a whole budget, or none, and at its end the outer one back what it had
-// left.
+// Gives the task that this thread runs next a whole budget, or a spent one. Its destructor restores
+// the budget of the outer task.
 template <class Platform> class worker_turn {
 public:
     explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept

@@ -13,7 +13,6 @@
 // before it is seen by the look.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/durable/detail/monitor_client.hpp>

@@ -152,7 +152,7 @@ int epoll_set<Platform>::wait_for_events(deadline until, epoll_event* events, in
     if (until.is_poll() || until.is_never()) {
         return ::epoll_wait(set_.fd, events, most, until.is_poll() ? 0 : -1);
     }
-    const std::int64_t rest = std::max<std::int64_t>(until.look_ns() - Platform::now(), 0);
+    const std::int64_t rest = std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
 #if defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 35)
     if (has_pwait2_) {

@@ -22,7 +22,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/sched/detail/work_queues.hpp>

@@ -8,7 +8,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
@@ -120,7 +119,7 @@ inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
       pool_(*this,
             {wanted.num_workers != 0 ? wanted.num_workers : cpu_count(), wanted.enable_stealing,
              wanted.io,
-             deadline::saturated_ns(std::max(wanted.longest_nap, std::chrono::microseconds(0))),
+             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
              wanted.trace}),
       threads_(of, pool_, wanted),
       life_(pool_, +[]() -> executor_ref { return required_service<platform>(); }) {

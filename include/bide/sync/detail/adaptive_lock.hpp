@@ -267,7 +267,7 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::enqueue(nod
 template <class Platform>
 bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     std::int64_t since = 0; // first roused
-    w.look();
+    w.spin();
     while (!w.is_complete()) {
         if (!w.sleep(until)) {
             return w.is_complete();

@@ -53,8 +53,8 @@ template <class Platform> class basic_gate {
 public:
     using word = std::uint64_t;
 
-    static constexpr std::ptrdiff_t max() noexcept {
-        return std::numeric_limits<std::ptrdiff_t>::max() / static_cast<std::ptrdiff_t>(one);
+    static constexpr std::ptrdiff_t(max)() noexcept {
+        return (std::numeric_limits<std::ptrdiff_t>::max)() / static_cast<std::ptrdiff_t>(one);
     }
 
     constexpr explicit basic_gate(std::ptrdiff_t count) noexcept

@@ -60,8 +60,8 @@ public:
     using node = basic_waiter<Platform>; // its amount: the permits that it asks for, at most max()
     using word = std::uint64_t;
 
-    static constexpr std::ptrdiff_t max() noexcept {
-        return std::numeric_limits<std::ptrdiff_t>::max() / static_cast<std::ptrdiff_t>(one);
+    static constexpr std::ptrdiff_t(max)() noexcept {
+        return (std::numeric_limits<std::ptrdiff_t>::max)() / static_cast<std::ptrdiff_t>(one);
     }
 
     constexpr explicit basic_permit_queue(std::ptrdiff_t permits) noexcept
@@ -304,7 +304,7 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
 template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n) noexcept {
     while (n != 0 && !give(n)) {
         const word free = static_cast<word>(available());
-        const word room = free < max() ? max() - free : 0;
+        const word room = free < (max)() ? (max)() - free : 0;
         n = n < room ? n : room;
     }
 }

@@ -28,6 +28,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/task_control.hpp>

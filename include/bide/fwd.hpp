@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_FWD_HPP
+#define BIDE_FWD_HPP
+
+/// \file
+/// Declares the types that users name in their own headers, without their definitions. Includes no
+/// standard header but <cstdint>. The default template arguments and the alias templates stand here
+/// only; the headers that define the types include this one.
+
+#include <bide/core/config.hpp>
+
+#include <cstdint>
+
+namespace bide::inline BIDE_ABI {
+
+// ---- core
+
+/// See core/platform.hpp.
+struct native_platform;
+
+/// See core/errc.hpp.
+enum class errc;
+/// \overload
+class closed_error;
+/// \overload
+class stopped_error;
+
+/// See core/result.hpp.
+template <class E> class unexpected;
+/// \overload
+template <class T, class E = errc> class result;
+
+/// See core/deadline.hpp.
+class deadline;
+/// See core/waker.hpp.
+class waker;
+/// See core/executor.hpp.
+struct runnable;
+/// \overload
+class executor_ref;
+
+/// See core/parker.hpp.
+template <class Platform> class basic_parker;
+/// Is the parker of native threads.
+using parker = basic_parker<native_platform>;
+
+/// See core/event_count.hpp.
+template <class Platform> class basic_event_count;
+/// Is the event count of native threads.
+using event_count = basic_event_count<native_platform>;
+
+/// See core/async_op.hpp. `Stops` counts the stop tokens that the operation takes.
+template <class T, class Platform, int Stops = 0> class basic_async_op;
+/// Is an operation of native threads and coroutines.
+template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
+
+// ---- sync
+
+/// See sync/permit.hpp.
+template <class Platform> class basic_permit;
+/// Holds permits of a semaphore.
+using permit = basic_permit<native_platform>;
+
+/// See sync/semaphore.hpp.
+template <class Platform> class basic_semaphore;
+/// Is the semaphore of native threads and coroutines.
+using semaphore = basic_semaphore<native_platform>;
+
+/// See sync/mutex.hpp.
+template <class Platform> class basic_mutex;
+/// Is the mutex of native threads and coroutines.
+using mutex = basic_mutex<native_platform>;
+
+/// See sync/shared_mutex.hpp.
+template <class Platform> class basic_shared_mutex;
+/// Is the shared mutex of native threads and coroutines.
+using shared_mutex = basic_shared_mutex<native_platform>;
+
+/// See sync/adaptive_mutex.hpp.
+template <class Platform> class basic_adaptive_mutex;
+/// Is the adaptive mutex of native threads and coroutines.
+using adaptive_mutex = basic_adaptive_mutex<native_platform>;
+
+/// See sync/event.hpp.
+template <class Platform> class basic_event;
+/// Is the event of native threads and coroutines.
+using event = basic_event<native_platform>;
+
+/// See sync/latch.hpp.
+template <class Platform> class basic_latch;
+/// Is the latch of native threads and coroutines.
+using latch = basic_latch<native_platform>;
+
+/// See sync/synchronized_value.hpp.
+template <class T, class Mutex = mutex> class synchronized_value;
+
+// ---- channel
+
+namespace detail {
+
+template <class T, class Platform, class Stamp> class basic_channel_core;
+template <class T, class Platform> class basic_unbounded_core;
+
+} // namespace detail
+
+/// See channel/channel.hpp.
+template <class T, class Platform = native_platform, class Stamp = std::uint64_t>
+class basic_channel;
+/// Is the channel of native threads and coroutines.
+template <class T> using channel = basic_channel<T>;
+
+/// See channel/unbounded_channel.hpp.
+template <class T, class Platform = native_platform> class basic_unbounded_channel;
+/// Is the unbounded channel of native threads and coroutines.
+template <class T> using unbounded_channel = basic_unbounded_channel<T>;
+
+/// See channel/handles.hpp.
+template <class T, class Platform = native_platform,
+          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+class basic_sender;
+/// \overload
+template <class T, class Platform = native_platform,
+          class Core = detail::basic_channel_core<T, Platform, std::uint64_t>>
+class basic_receiver;
+/// Sends into a channel.
+template <class T> using sender = basic_sender<T>;
+/// Receives from a channel.
+template <class T> using receiver = basic_receiver<T>;
+/// Sends into an unbounded channel.
+template <class T, class Platform = native_platform>
+using basic_unbounded_sender = basic_sender<T, Platform, detail::basic_unbounded_core<T, Platform>>;
+/// Receives from an unbounded channel.
+template <class T, class Platform = native_platform>
+using basic_unbounded_receiver =
+    basic_receiver<T, Platform, detail::basic_unbounded_core<T, Platform>>;
+/// \overload
+template <class T> using unbounded_sender = basic_unbounded_sender<T>;
+/// \overload
+template <class T> using unbounded_receiver = basic_unbounded_receiver<T>;
+
+/// See channel/oneshot.hpp.
+template <class T, class Platform> class basic_oneshot_sender;
+/// \overload
+template <class T, class Platform> class basic_oneshot_receiver;
+/// Sends the one value of a oneshot channel.
+template <class T> using oneshot_sender = basic_oneshot_sender<T, native_platform>;
+/// Receives the one value of a oneshot channel.
+template <class T> using oneshot_receiver = basic_oneshot_receiver<T, native_platform>;
+
+/// See channel/broadcast.hpp.
+template <class T, class Platform> class basic_broadcast;
+/// \overload
+template <class T, class Platform> class basic_broadcast_subscriber;
+/// Sends each value to all subscribers.
+template <class T> using broadcast = basic_broadcast<T, native_platform>;
+/// Receives the values of a broadcast channel.
+template <class T> using broadcast_subscriber = basic_broadcast_subscriber<T, native_platform>;
+
+/// See channel/watch.hpp.
+template <class T, class Platform> class basic_watch;
+/// \overload
+template <class T, class Platform> class basic_watch_receiver;
+/// Holds a value that receivers watch.
+template <class T> using watch = basic_watch<T, native_platform>;
+/// Watches the value of a watch.
+template <class T> using watch_receiver = basic_watch_receiver<T, native_platform>;
+
+/// See channel/selector.hpp.
+template <class Platform = native_platform> class basic_selector;
+/// Is the selector of native threads and coroutines.
+using selector = basic_selector<>;
+
+// ---- task
+
+/// See task/task.hpp.
+template <class T = void> class task;
+/// See task/join_handle.hpp.
+template <class T = void> class join_handle;
+/// See task/interval.hpp.
+class interval;
+
+// ---- sched
+
+/// See sched/scheduler.hpp.
+class scheduler;
+/// See sched/scheduler_options.hpp.
+struct scheduler_options;
+/// \overload
+struct scheduler_stats;
+/// See sched/task_group.hpp.
+class task_group;
+/// See sched/join_set.hpp.
+template <class T = void> class join_set;
+/// See sched/driver.hpp.
+class driver;
+/// See sched/epoll_driver.hpp.
+template <class Platform = native_platform> class basic_epoll_driver;
+/// Is the epoll driver of native threads.
+using epoll_driver = basic_epoll_driver<>;
+/// See sched/trace.hpp.
+class trace_sink;
+/// See sched/chrome_trace.hpp.
+class chrome_trace;
+
+// ---- parallel
+
+/// See parallel/fork_progress.hpp.
+struct fork_options;
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
