@@ -225,11 +225,6 @@ private:
     detail::publication<state> at_;
 };
 
-/// A broadcast for users.
-template <class T> using broadcast = basic_broadcast<T, native_platform>;
-/// A subscriber of a broadcast.
-template <class T> using broadcast_subscriber = basic_broadcast_subscriber<T, native_platform>;
-
 namespace detail {
 
 template <class T, class Platform>

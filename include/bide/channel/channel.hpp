@@ -96,9 +96,6 @@ private:
     detail::basic_channel_core<T, Platform, Stamp> core_;
 };
 
-/// A channel for users.
-template <class T> using channel = basic_channel<T>;
-
 } // namespace bide::inline BIDE_ABI
 
 #endif

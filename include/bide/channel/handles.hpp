@@ -238,23 +238,6 @@ private:
     detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
-/// A sender of a bounded channel.
-template <class T> using sender = basic_sender<T>;
-/// A receiver of a bounded channel.
-template <class T> using receiver = basic_receiver<T>;
-
-/// A sender of an unbounded channel.
-template <class T, class Platform = native_platform>
-using basic_unbounded_sender = basic_sender<T, Platform, detail::basic_unbounded_core<T, Platform>>;
-/// A receiver of an unbounded channel.
-template <class T, class Platform = native_platform>
-using basic_unbounded_receiver =
-    basic_receiver<T, Platform, detail::basic_unbounded_core<T, Platform>>;
-/// A sender of an unbounded channel, for users.
-template <class T> using unbounded_sender = basic_unbounded_sender<T>;
-/// A receiver of an unbounded channel, for users.
-template <class T> using unbounded_receiver = basic_unbounded_receiver<T>;
-
 /// Makes a channel for at most `capacity` items (channel/channel.hpp).
 /// Returns: its first sender and its first receiver.
 /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.

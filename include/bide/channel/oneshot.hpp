@@ -206,11 +206,6 @@ private:
     state* state_;
 };
 
-/// A oneshot sender for users.
-template <class T> using oneshot_sender = basic_oneshot_sender<T, native_platform>;
-/// A oneshot receiver for users.
-template <class T> using oneshot_receiver = basic_oneshot_receiver<T, native_platform>;
-
 /// Makes a oneshot channel: auto [sender, receiver] = bide::oneshot<int>();
 /// Returns: its sender and its receiver.
 /// Throws: std::bad_alloc.

@@ -118,7 +118,7 @@ public:
     /// Visits the slots of a claim one after the other, which is faster than by number.
     class cursor;
     /// Returns a cursor at the first slot of `c`.
-    cursor slots(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
+    cursor cells(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
     /// Publishes the first slot, full or empty. This is the last access to the ring.
     void end(const claim& c) noexcept { end_at(c.first_, c.more_); }

@@ -244,7 +244,7 @@ public:
     }
 
     // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
-    template <class Out, class None> Out collect(None&& none) {
+    template <class Out, class OnNone> Out collect(OnNone&& none) {
         return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
     void give_back() noexcept {

@@ -83,9 +83,6 @@ private:
     detail::basic_unbounded_core<T, Platform> core_;
 };
 
-/// An unbounded channel for users.
-template <class T> using unbounded_channel = basic_unbounded_channel<T>;
-
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -372,11 +372,6 @@ private:
     detail::publication<state> at_;
 };
 
-/// A watch for users.
-template <class T> using watch = basic_watch<T, native_platform>;
-/// A receiver of a watch.
-template <class T> using watch_receiver = basic_watch_receiver<T, native_platform>;
-
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -81,8 +81,7 @@
 namespace bide::inline BIDE_ABI {
 
 /// A wait of a coroutine, for co_await. `Stops` is the number of its stop tokens.
-template <class T, class Platform, int Stops>
-class [[nodiscard("co_await it")]] basic_async_op {
+template <class T, class Platform, int Stops> class [[nodiscard("co_await it")]] basic_async_op {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
     using payload = wait_payload_t<R>;
@@ -385,9 +384,6 @@ private:
     std::optional<detail::coroutine_wait<Platform>> wait_; // from await_suspend on
     [[no_unique_address]] armed armed_;
 };
-
-/// A wait of a coroutine, for users.
-template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 
 } // namespace bide::inline BIDE_ABI
 

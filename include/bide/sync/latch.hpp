@@ -29,7 +29,7 @@ template <class Platform> class basic_latch {
 
 public:
     /// Returns the largest count.
-    static constexpr std::ptrdiff_t max() noexcept { return gate::max(); }
+    static constexpr std::ptrdiff_t(max)() noexcept { return (gate::max)(); }
 
     /// Constructs a latch with the count `expected`.
     /// Throws: std::invalid_argument if `expected` is outside [0, max()].

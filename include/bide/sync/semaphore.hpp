@@ -40,7 +40,7 @@ template <class Platform> class basic_semaphore {
 
 public:
     /// Returns the largest number of permits that the semaphore can count.
-    static constexpr std::ptrdiff_t max() noexcept { return queue::max(); }
+    static constexpr std::ptrdiff_t(max)() noexcept { return (queue::max)(); }
 
     /// Constructs a semaphore with `permits` free permits.
     /// Throws: std::invalid_argument if `permits` is outside [0, max()].

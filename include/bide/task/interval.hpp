@@ -71,7 +71,7 @@ public:
     template <class D>
     void reset_at(const std::chrono::time_point<std::chrono::steady_clock, D>& when) noexcept {
         // A time before the start of the clock is valid. The limit keeps the sums from overflowing.
-        next_ = std::max(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
+        next_ = (std::max)(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
     }
 
     /// Returns the period, in nanoseconds.

@@ -23,8 +23,6 @@
 
 namespace bide::inline BIDE_ABI {
 
-class scheduler;
-
 /// Owns the right to ask for the outcome of a spawned task. T is the type of its value.
 ///
 /// An exception that no handle asks for goes to scheduler_options::on_unhandled, whether the task

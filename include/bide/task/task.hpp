@@ -15,6 +15,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/fwd.hpp>
 #include <bide/task/detail/awaited_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/sync_loop.hpp>

@@ -135,7 +135,7 @@ BIDE_NOINLINE void
 basic_channel_waiters<T, Platform, Stamp>::end_and_settle(ring& r, const claim& c) noexcept {
     outcomes out;
     lock::acquire(lock_);
-    auto slot = r.slots(c);
+    auto slot = r.cells(c);
     for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
         slot.end();
     }

@@ -130,7 +130,7 @@ public:
     basic_maintenance(basic_work_queues<Platform>& queues, driver* io, trace_sink* trace,
                       std::int64_t max_timed_sleep_ns) noexcept
         : queues_(queues), trace_(trace),
-          max_timed_sleep_ns_(std::min(max_timed_sleep_ns, std::int64_t{1'000'000'000})),
+          max_timed_sleep_ns_((std::min)(max_timed_sleep_ns, std::int64_t{1'000'000'000})),
           driver_lock_(io) {}
     basic_maintenance(const basic_maintenance&) = delete;
     basic_maintenance& operator=(const basic_maintenance&) = delete;
