@@ -31,8 +31,8 @@
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/etcd_client.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
-#include <bide/durable/slots/detail/etcd_place.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/etcd_target.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -107,7 +107,7 @@ public:
 
     // The cluster, for people. Its slots share 8 connections for calls at most, opened when they
     // are needed, and one for renewals.
-    std::string store() const { return client_.of().place.name(); }
+    std::string store() const { return client_.of().target.name(); }
     etcd_slot for_renewals() const { return etcd_slot(*this, for_renewals_t()); }
 
     // Where this is, and what was said of the last operation that failed.
@@ -119,10 +119,10 @@ private:
 
     etcd_slot(const etcd_slot& of, for_renewals_t)
         : key_(of.key_), patience_(of.patience_), max_value_(of.max_value_),
-          client_({of.client_.of().place, true}) {}
+          client_({of.client_.of().target, true}) {}
 
     static void refuse(const char* words);
-    static detail::etcd_place place_of(std::vector<std::string> endpoints, etcd_slot_options o);
+    static detail::etcd_target target_of(std::vector<std::string> endpoints, etcd_slot_options o);
     static slot_snapshot seen(detail::etcd_value found);
     detail::etcd_result call(const char* what, const std::string& body, bool may_repeat);
 
@@ -141,7 +141,7 @@ private:
 inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                             etcd_slot_options options)
     : key_(std::move(key)), patience_(options.patience), max_value_(options.max_value),
-      client_({place_of(std::move(endpoints), std::move(options)), false}) {
+      client_({target_of(std::move(endpoints), std::move(options)), false}) {
     if (key_.empty()) {
         refuse("the key is empty");
     }
@@ -152,18 +152,18 @@ inline void etcd_slot::refuse([[maybe_unused]] const char* words) {
                                  std::string("bide::etcd_slot: ") + words));
 }
 
-inline detail::etcd_place etcd_slot::place_of(std::vector<std::string> endpoints,
-                                              etcd_slot_options o) {
-    detail::etcd_place place{
+inline detail::etcd_target etcd_slot::target_of(std::vector<std::string> endpoints,
+                                                etcd_slot_options o) {
+    detail::etcd_target target{
         std::move(endpoints),
         std::move(o.user),
         std::move(o.password),
         {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
         std::move(o.path)};
-    if (const char* const words = detail::read_etcd_endpoints(place)) {
+    if (const char* const words = detail::read_etcd_endpoints(target)) {
         refuse(words);
     }
-    return place;
+    return target;
 }
 
 inline std::string etcd_slot::explain() const {
@@ -210,8 +210,7 @@ inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_
     if (value.size() > max_value_) {
         return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
     }
-    detail::etcd_result got =
-        call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
+    detail::etcd_result got = call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
     if (got.error) {
         return {got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
                 0,

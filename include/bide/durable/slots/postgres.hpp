@@ -51,7 +51,7 @@
 #include <bide/durable/slots/detail/postgres_access.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
-#include <bide/durable/slots/detail/postgres_locked.hpp>
+#include <bide/durable/slots/detail/postgres_row_transaction.hpp>
 #include <bide/durable/slots/detail/postgres_sql.hpp>
 #include <bide/durable/slots/detail/postgres_watch.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
@@ -307,7 +307,7 @@ inline cas_result postgres_slot::update_locked(const slot_update& update) {
     const deadline_type end = access_.until();
     cas_result outcome;
     const reply last = access_.run(end, [&](link& to, const sql& of) {
-        detail::postgres_locked_row row(to, *of, key_, end);
+        detail::postgres_row_transaction row(to, *of, key_, end);
         reply answer = row.lock();
         if (answer.error || row.error()) {
             answer.error = answer.error ? answer.error : row.error();
@@ -372,8 +372,8 @@ inline result<slot_snapshot, std::error_code> postgres_slot::load_in(transaction
     if (invalid_) {
         return unexpected{invalid_};
     }
-    return snapshot_of(access_.fresh(
-        access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
+    return snapshot_of(
+        access_.fresh(access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
 }
 
 inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_version version,

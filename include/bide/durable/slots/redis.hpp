@@ -40,11 +40,11 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_client.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_record.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_watch.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -132,7 +132,7 @@ public:
 
     // The server and the database, for people. Its slots share 8 connections for calls at most,
     // opened when they are needed, and one for renewals.
-    std::string store() const { return client_.of().place.name(); }
+    std::string store() const { return client_.of().target.name(); }
     redis_slot for_renewals() const { return redis_slot(*this, for_renewals_t()); }
 
     // Where this is, and what was said of the last operation that failed.
@@ -142,33 +142,32 @@ private:
     struct for_renewals_t {};
 
     redis_slot(const redis_slot& of, for_renewals_t)
-        : key_(of.key_), options_(of.options_), client_({of.client_.of().place, true}) {}
+        : key_(of.key_), options_(of.options_), client_({of.client_.of().target, true}) {}
 
-    static detail::redis_place place_of(std::string host, int port, redis_slot_options& options);
-    static detail::redis_place place_at(std::string_view url, redis_slot_options& options);
-    redis_slot(detail::redis_place place, std::string key, redis_slot_options options);
+    static detail::redis_target target_of(std::string host, int port, redis_slot_options& options);
+    static detail::redis_target target_at(std::string_view url, redis_slot_options& options);
+    redis_slot(detail::redis_target target, std::string key, redis_slot_options options);
 
     std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
     template <class Ask> detail::redis_answer answer_to(Ask ask);
     detail::redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return answer_to([&](detail::redis_client& to, deadline end) {
-            return to.run(key_, arguments, end);
-        });
+        return answer_to(
+            [&](detail::redis_client& to, deadline end) { return to.run(key_, arguments, end); });
     }
 
     // What explain() is to say, from here on.
     std::error_code failed(std::error_code error, std::string words = {});
 
     std::string key_;
-    redis_slot_options options_; // what makes the place is with the client
+    redis_slot_options options_; // what makes the target is with the client
     detail::shared_connection<detail::redis_client> client_;
     std::string said_; // of the last operation that failed
 };
 
 // ---- implementation
 
-inline detail::redis_place redis_slot::place_of(std::string host, int port,
-                                                redis_slot_options& o) {
+inline detail::redis_target redis_slot::target_of(std::string host, int port,
+                                                  redis_slot_options& o) {
     return {std::move(host),
             port,
             std::move(o.unix_socket),
@@ -179,24 +178,24 @@ inline detail::redis_place redis_slot::place_of(std::string host, int port,
             {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)}};
 }
 
-inline detail::redis_place redis_slot::place_at(std::string_view url, redis_slot_options& options) {
-    auto place = detail::redis_place_at(url, place_of({}, 0, options));
-    if (!place) {
+inline detail::redis_target redis_slot::target_at(std::string_view url,
+                                                  redis_slot_options& options) {
+    auto target = detail::redis_target_at(url, target_of({}, 0, options));
+    if (!target) {
         BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + place.error().words));
+                                     std::string("bide::redis_slot: ") + target.error().words));
     }
-    return *std::move(place);
+    return *std::move(target);
 }
 
-inline redis_slot::redis_slot(detail::redis_place place, std::string key,
+inline redis_slot::redis_slot(detail::redis_target target, std::string key,
                               redis_slot_options options)
-    : key_(std::move(key)), options_(std::move(options)), client_({std::move(place), false}) {
-    const detail::redis_place& there = client_.of().place;
-    const char* const words =
-        key_.empty() ? "the key is empty"
-        : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
-            ? "the port is not from 1 to 65535"
-            : nullptr;
+    : key_(std::move(key)), options_(std::move(options)), client_({std::move(target), false}) {
+    const detail::redis_target& there = client_.of().target;
+    const char* const words = key_.empty() ? "the key is empty"
+                              : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
+                                  ? "the port is not from 1 to 65535"
+                                  : nullptr;
     if (words != nullptr) {
         BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
                                      std::string("bide::redis_slot: ") + words));
@@ -205,10 +204,10 @@ inline redis_slot::redis_slot(detail::redis_place place, std::string key,
 
 inline redis_slot::redis_slot(std::string host, int port, std::string key,
                               redis_slot_options options)
-    : redis_slot(place_of(std::move(host), port, options), std::move(key), options) {}
+    : redis_slot(target_of(std::move(host), port, options), std::move(key), options) {}
 
 inline redis_slot::redis_slot(std::string_view url, std::string key, redis_slot_options options)
-    : redis_slot(place_at(url, options), std::move(key), options) {}
+    : redis_slot(target_at(url, options), std::move(key), options) {}
 
 inline std::string redis_slot::explain() const {
     return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
@@ -269,9 +268,8 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
 }
 
 inline result<std::int64_t, std::error_code> redis_slot::server_now() {
-    detail::redis_answer got = answer_to([](detail::redis_client& to, deadline end) {
-        return to.ask({"TIME"}, end);
-    });
+    detail::redis_answer got =
+        answer_to([](detail::redis_client& to, deadline end) { return to.ask({"TIME"}, end); });
     if (got.error) {
         return unexpected{failed(got.error, std::move(got.words))};
     }
@@ -287,8 +285,8 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() 
         return unexpected{failed(std::make_error_code(std::errc::operation_not_supported),
                                  "its options do not say notify")};
     }
-    detail::redis_watch_made made = detail::make_redis_watch(
-        client_.of().place, channel(), deadline::after(options_.patience));
+    detail::redis_watch_made made = detail::make_redis_watch(client_.of().target, channel(),
+                                                             deadline::after(options_.patience));
     if (made.error) {
         return unexpected{failed(made.error, std::move(made.words))};
     }

@@ -204,7 +204,7 @@ private:
     mutable mutex lock_;
     std::vector<entry> entries_; // never resized
     semaphore turns_;            // a permit for each entry, but for `refused_` ones
-    std::size_t refused_ = 0; // under lock_, as what follows; less than the entries
+    std::size_t refused_ = 0;    // under lock_, as what follows; less than the entries
     time ask_again_at_{};
     bool is_armed_ = false;
     const std::shared_ptr<tidier> tidier_;
@@ -238,8 +238,7 @@ auto connection_pool<Connection, Clock>::take(Until until) -> taken {
 
 // Of those that nobody uses, of which a permit promises one: the first open one, so that the later
 // ones stay idle.
-template <class Connection, class Clock>
-auto connection_pool<Connection, Clock>::pick() -> entry& {
+template <class Connection, class Clock> auto connection_pool<Connection, Clock>::pick() -> entry& {
     const std::lock_guard held(lock_);
     entry* found = nullptr;
     for (entry& each : entries_) {
@@ -364,8 +363,7 @@ void connection_pool<Connection, Clock>::close_idle() noexcept {
     }
 }
 
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::tidy() noexcept {
+template <class Connection, class Clock> void connection_pool<Connection, Clock>::tidy() noexcept {
     close_idle();
     std::unique_lock held(lock_);
     is_armed_ = has_spare();

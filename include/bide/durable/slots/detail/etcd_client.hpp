@@ -11,9 +11,9 @@
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/etcd_http.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
-#include <bide/durable/slots/detail/etcd_place.hpp>
-#include <bide/durable/slots/detail/other_language.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/etcd_target.hpp>
+#include <bide/durable/slots/detail/other_protocol.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -49,19 +49,19 @@ class etcd_client {
 public:
     // The connection for renewals is another one than that for calls.
     struct key {
-        etcd_place place;
+        etcd_target target;
         bool is_for_renewals = false;
 
         std::size_t most_connections() const noexcept {
             return is_for_renewals ? 1 : most_call_connections;
         }
         friend bool operator<(const key& a, const key& b) noexcept {
-            return std::tie(a.is_for_renewals, a.place) < std::tie(b.is_for_renewals, b.place);
+            return std::tie(a.is_for_renewals, a.target) < std::tie(b.is_for_renewals, b.target);
         }
     };
 
     explicit etcd_client(const key& of)
-        : place_(of.place), has_answered_(of.place.endpoints.size()) {}
+        : target_(of.target), has_answered_(of.target.endpoints.size()) {}
 
     // In a child of fork(): the connection is the parent's.
     void disown() noexcept { http_.disown(); }
@@ -84,11 +84,11 @@ private:
     http_answer post(const request& r, std::size_t left, deadline end);
     etcd_failure log_in(std::size_t left, deadline end);
     etcd_failure failure_of(const http_answer& got, deadline end);
-    const char* other_language(deadline end) const;
+    const char* other_protocol(deadline end) const;
     std::string told(std::string words) const;
 
-    const etcd_place place_;
-    std::size_t at_ = 0; // the endpoint that is asked first
+    const etcd_target target_;
+    std::size_t at_ = 0;             // the endpoint that is asked first
     std::vector<bool> has_answered_; // each endpoint, with HTTP
     std::string token_;
     etcd_http http_;
@@ -113,9 +113,9 @@ inline etcd_failure etcd_failure_of(long status, std::string_view body) {
         return is(std::errc::permission_denied, true, is_login);
     }
     // What etcd says is JSON.
-    const bool is_other = status < 200 || (status >= 300 && status < 400) ||
-                          (message.empty() && status >= 400 && status < 500 && status != 408 &&
-                           status != 429);
+    const bool is_other =
+        status < 200 || (status >= 300 && status < 400) ||
+        (message.empty() && status >= 400 && status < 500 && status != 408 && status != 429);
     if (is_other || status == 404 || status == 405 || status == 501) {
         return is(std::errc::protocol_error, true);
     }
@@ -131,14 +131,14 @@ inline etcd_failure etcd_failure_of(long status, std::string_view body) {
 }
 
 inline std::string etcd_client::told(std::string words) const {
-    words = without_secret(one_line(words), place_.password);
-    return place_.endpoints.size() < 2 ? words : place_.endpoints[at_] + ": " + words;
+    words = without_secret(one_line(words), target_.password);
+    return target_.endpoints.size() < 2 ? words : target_.endpoints[at_] + ": " + words;
 }
 
 // What the endpoint speaks, where it is not what its URL says; or nullptr.
-inline const char* etcd_client::other_language(deadline end) const {
+inline const char* etcd_client::other_protocol(deadline end) const {
     etcd_endpoint read;
-    if (read.read(place_.endpoints[at_]) != nullptr) {
+    if (read.read(target_.endpoints[at_]) != nullptr) {
         return nullptr;
     }
     const std::string host = read.host();
@@ -146,8 +146,7 @@ inline const char* etcd_client::other_language(deadline end) const {
     if (!read.is_secret() && answers_tls(host, port, end)) {
         return "the server speaks TLS at this port, and https:// is for that";
     }
-    if (read.is_secret() &&
-        answers_with(host, port, "GET /version HTTP/1.0\r\n\r\n", "H", end)) {
+    if (read.is_secret() && answers_with(host, port, "GET /version HTTP/1.0\r\n\r\n", "H", end)) {
         return "the server does not speak TLS at this port, and http:// is for that";
     }
     return answers_postgres(host, port, end) ? "a PostgreSQL server is at this port"
@@ -158,7 +157,7 @@ inline const char* etcd_client::other_language(deadline end) const {
 inline etcd_failure etcd_client::failure_of(const http_answer& got, deadline end) {
     has_answered_[at_] = has_answered_[at_] || got.status != 0;
     if (got.error == std::errc::connection_reset && !has_answered_[at_]) {
-        if (const char* const words = other_language(end)) {
+        if (const char* const words = other_protocol(end)) {
             return {std::make_error_code(std::errc::protocol_error), true, false, told(words)};
         }
     }
@@ -182,20 +181,20 @@ inline http_answer etcd_client::post(const request& r, std::size_t left, deadlin
     const std::int64_t now = native_platform::now();
     const std::int64_t share = (end.steady_ns() - now) / static_cast<std::int64_t>(left);
     const deadline shared_end = deadline::at_ns(now + share);
-    const http_request sent{place_.endpoints[at_] + place_.path + r.what,
+    const http_request sent{target_.endpoints[at_] + target_.path + r.what,
                             r.body,
                             token_,
                             r.may_repeat,
                             r.longest_answer,
                             shared_end,
                             r.may_repeat ? shared_end : end};
-    return http_.post(sent, place_.tls);
+    return http_.post(sent, target_.tls);
 }
 
 inline etcd_failure etcd_client::log_in(std::size_t left, deadline end) {
     token_.clear();
     constexpr std::size_t longest = 64 * 1024;
-    const std::string body = etcd_login(place_.user, place_.password);
+    const std::string body = etcd_login(target_.user, target_.password);
     const http_answer got = post({"/auth/authenticate", body, true, longest}, left, end);
     if (got.error || got.status != 200) {
         etcd_failure why = failure_of(got, end);
@@ -216,10 +215,10 @@ inline etcd_failure etcd_client::log_in(std::size_t left, deadline end) {
 inline etcd_result etcd_client::call(const request& r, deadline end) {
     etcd_result last;
     bool has_logged_in = false;
-    for (std::size_t left = place_.endpoints.size(); left > 0;) {
+    for (std::size_t left = target_.endpoints.size(); left > 0;) {
         etcd_failure why{{}, true, false, {}};
         bool has_answered = false;
-        if (!place_.user.empty() && token_.empty()) {
+        if (!target_.user.empty() && token_.empty()) {
             has_logged_in = true;
             why = log_in(left, end);
         }
@@ -231,7 +230,7 @@ inline etcd_result etcd_client::call(const request& r, deadline end) {
             }
             why = failure_of(got, end);
             has_answered = !got.error;
-            if (why.is_login && !place_.user.empty() && !has_logged_in) {
+            if (why.is_login && !target_.user.empty() && !has_logged_in) {
                 token_.clear();
                 continue;
             }
@@ -240,7 +239,7 @@ inline etcd_result etcd_client::call(const request& r, deadline end) {
         if (has_answered && why.is_certain) {
             return last;
         }
-        at_ = (at_ + 1) % place_.endpoints.size();
+        at_ = (at_ + 1) % target_.endpoints.size();
         --left;
         if (last.may_have_stored && !r.may_repeat) {
             return last;

@@ -12,12 +12,12 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_sql.hpp>
 #include <bide/durable/slots/detail/postgres_table.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ public:
     }
 
     // Once, in a transaction of the caller's.
-    postgres_reply run_in(PGconn& in, std::string postgres_sql::*which, parameters with);
+    postgres_reply run_in(PGconn& in, std::string postgres_sql::* which, parameters with);
 
     // An answer to load, unless it is a standby's, which may be old, or about another table.
     postgres_reply fresh(postgres_reply row);
@@ -189,8 +189,8 @@ inline postgres_reply postgres_access::settle(postgres_connection& link, postgre
     return {};
 }
 
-inline postgres_reply postgres_access::search_on(postgres_connection& link,
-                                                 postgres_deadline until, bool creates) {
+inline postgres_reply postgres_access::search_on(postgres_connection& link, postgres_deadline until,
+                                                 bool creates) {
     const auto ask = [&](const std::string& sql, parameters with) {
         return link.run(sql, with, until);
     };
@@ -224,8 +224,7 @@ template <class Ask> postgres_reply postgres_access::search(Ask ask, bool create
             return answer;
         }
         words_.clear();
-        const std::string create =
-            postgres_sql::create(postgres_table_search::wanted(of_.name));
+        const std::string create = postgres_sql::create(postgres_table_search::wanted(of_.name));
         answer = ask(create, {});
         if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
             answer = ask(create, {});
@@ -257,7 +256,7 @@ inline postgres_reply postgres_access::fresh(postgres_reply row) {
     return row;
 }
 
-inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_sql::*which,
+inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_sql::* which,
                                               parameters with) {
     const PGTransactionStatusType status = ::PQtransactionStatus(&in);
     if (status == PQTRANS_IDLE || status == PQTRANS_ACTIVE) {
@@ -266,11 +265,11 @@ inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_s
     const auto ask = [&](const std::string& sql, parameters given) {
         const postgres_arguments a(given);
         postgres_reply answer;
-        answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(),
-                                         a.values.data(), a.lengths.data(), a.formats.data(), 1));
+        answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(), a.values.data(),
+                                         a.lengths.data(), a.formats.data(), 1));
         if (::PQresultStatus(answer.rows.get()) != PGRES_TUPLES_OK) {
             answer.error = postgres_error_of(answer.rows.get());
-            words_ = postgres_words_of(answer.rows.get());
+            words_ = postgres_error_text(answer.rows.get());
         }
         return answer; // certain: nothing of a transaction that failed or was lost is ever done
     };

@@ -18,11 +18,11 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_refusal.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 
 #include <algorithm>
 #include <array>
@@ -233,7 +233,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
         step = ::PQconnectPoll(pq_);
     }
     if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
-        message_ = postgres_words_in(::PQerrorMessage(pq_));
+        message_ = postgres_error_text_in(::PQerrorMessage(pq_));
         const std::error_code error = postgres_refusal(*pq_);
         drop();
         return error;
@@ -300,7 +300,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
     notices_->is_unconfirmed = false;
     bool is_late = false;
     if (!is_sent || !flush(until, is_late)) {
-        message_ = is_late ? "not sent in time" : postgres_words_in(::PQerrorMessage(pq_));
+        message_ = is_late ? "not sent in time" : postgres_error_text_in(::PQerrorMessage(pq_));
         return give_up(is_late ? std::make_error_code(std::errc::timed_out)
                                : postgres_error("08006"));
     }
@@ -322,7 +322,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
             }
         } else if (!reply.error) {
             reply.error = postgres_error_of(next.get());
-            message_ = postgres_words_of(next.get());
+            message_ = postgres_error_text(next.get());
             const char* const severity =
                 ::PQresultErrorField(next.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
             // A connection's own errors, class 08, are also what a pooler says when it lost its

@@ -163,8 +163,8 @@ private:
                        {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})) {
             return "no such sslmode";
         }
-        return is_one_of("target_session_attrs", {"any", "read-write", "read-only", "primary",
-                                                  "standby", "prefer-standby"})
+        return is_one_of("target_session_attrs",
+                         {"any", "read-write", "read-only", "primary", "standby", "prefer-standby"})
                    ? ""
                    : "no such target_session_attrs";
     }

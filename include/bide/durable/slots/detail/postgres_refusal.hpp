@@ -5,9 +5,9 @@
 // text, which may be in any language; codes and what comes from the server are not.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -64,7 +64,7 @@ inline std::error_code postgres_error_in(std::string_view text) {
 
 // libpq's report of a connection that failed, of one line or more for each try: without the host,
 // which stands before it, without codes and without places in the server's source; each once.
-inline std::string postgres_words_in(std::string_view text) {
+inline std::string postgres_error_text_in(std::string_view text) {
     std::string words;
     while (!text.empty()) {
         const std::size_t end = text.find('\n');

@@ -157,8 +157,7 @@ struct postgres_sql {
     // There is none: one of version 0 keeps its place, until the transaction ends.
     std::string place(const std::string& key) const {
         return "INSERT INTO " + table_ + " (key, version, value) SELECT " + key +
-               ", 0, ''::bytea WHERE " + is_same_ + " ON CONFLICT (key) DO NOTHING; " +
-               locked(key);
+               ", 0, ''::bytea WHERE " + is_same_ + " ON CONFLICT (key) DO NOTHING; " + locked(key);
     }
 
     std::string commit(const std::string& key, std::int64_t version,

@@ -97,8 +97,8 @@ public:
     // Nothing was done if this fails: what is wrong, and why in words where the server has none.
     template <class Ask> postgres_reply run(Ask ask) {
         using parameter = postgres_parameter;
-        postgres_reply rows = ask(by_name(), {{parameter::text, name_.table},
-                                              {parameter::text, name_.schema}});
+        postgres_reply rows =
+            ask(by_name(), {{parameter::text, name_.table}, {parameter::text, name_.schema}});
         if (!rows.error) {
             rows.error = judge(rows);
         }

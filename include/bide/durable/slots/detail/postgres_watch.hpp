@@ -151,8 +151,8 @@ private:
         std::vector<std::string> heard; // in turn: the channels that the server was asked for
         int watched_fd = -1;            // in turn: the vigil's own descriptor of the connection
         postgres_connection::identity watched_link{}; // in turn: whose watched_fd is
-        mutex door;                     // over the end of a turn
-        bool is_missed = false;         // under door: the vigil found the turn taken
+        mutex door;                                   // over the end of a turn
+        bool is_missed = false;                       // under door: the vigil found the turn taken
         mutable mutex lock;
         std::vector<std::shared_ptr<ear>> ears; // under lock
     };

@@ -8,10 +8,10 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_connection.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <cstddef>
 #include <initializer_list>
@@ -38,18 +38,18 @@ class redis_client {
 public:
     // The connection for renewals is another one than that for calls.
     struct key {
-        redis_place place;
+        redis_target target;
         bool is_for_renewals = false;
 
         std::size_t most_connections() const noexcept {
             return is_for_renewals ? 1 : most_call_connections;
         }
         friend bool operator<(const key& a, const key& b) noexcept {
-            return std::tie(a.is_for_renewals, a.place) < std::tie(b.is_for_renewals, b.place);
+            return std::tie(a.is_for_renewals, a.target) < std::tie(b.is_for_renewals, b.target);
         }
     };
 
-    explicit redis_client(const key& of) : place_(of.place) {}
+    explicit redis_client(const key& of) : target_(of.target) {}
 
     // In a child of fork(): the connection is the parent's.
     void disown() noexcept { connection_.drop(); }
@@ -74,7 +74,7 @@ public:
 private:
     redis_answer exchange(const std::vector<std::string_view>& words, deadline end);
 
-    redis_place place_;
+    redis_target target_;
     redis_connection connection_;
     std::string name_; // what the server of the connection calls the script; empty: it does not
 };
@@ -90,7 +90,7 @@ inline std::error_code redis_client::make_ready(deadline end) {
         return script.error();
     }
     std::vector<redis_reply> replies;
-    if (const std::error_code error = connection_.open(place_, {*script}, replies, end)) {
+    if (const std::error_code error = connection_.open(target_, {*script}, replies, end)) {
         return error;
     }
     name_ = is_redis_text(*replies[0]) ? redis_text(*replies[0]) : "";
@@ -102,7 +102,7 @@ inline redis_answer redis_client::lost(std::error_code error, bool may_have_stor
     return {{},
             error,
             may_have_stored,
-            without_secret(one_line(connection_.words()), place_.password)};
+            without_secret(one_line(connection_.words()), target_.password)};
 }
 
 inline redis_answer redis_client::exchange(const std::vector<std::string_view>& words,
@@ -146,7 +146,7 @@ inline redis_answer redis_client::run(std::string_view at,
         return {{},
                 redis_error(*got.reply),
                 !is_certain_redis_error(*got.reply),
-                without_secret(one_line(text), place_.password)};
+                without_secret(one_line(text), target_.password)};
     }
 }
 
@@ -156,7 +156,7 @@ inline redis_answer redis_client::ask(const std::vector<std::string_view>& words
         return {{},
                 redis_error(*got.reply),
                 false,
-                without_secret(one_line(redis_text(*got.reply)), place_.password)};
+                without_secret(one_line(redis_text(*got.reply)), target_.password)};
     }
     return got;
 }

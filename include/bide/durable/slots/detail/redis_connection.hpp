@@ -9,13 +9,13 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/other_language.hpp>
+#include <bide/durable/slots/detail/other_protocol.hpp>
 #include <bide/durable/slots/detail/redis_openssl.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/store_socket.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ public:
     static result<std::string, std::error_code> request(const std::vector<std::string_view>& words);
 
     // Connects, says who we are, and asks these besides; what they are answered goes to `replies`.
-    std::error_code open(const redis_place& place, const std::vector<std::string>& besides,
+    std::error_code open(const redis_target& target, const std::vector<std::string>& besides,
                          std::vector<redis_reply>& replies, deadline end);
 
     // It was opened by this process, and nothing has happened to it or come from it since.
@@ -79,13 +79,14 @@ private:
     };
 
     static std::error_code add(std::string& to, const std::vector<std::string_view>& words);
-    static std::error_code greeting(const redis_place& place, std::string& to, std::size_t& count);
-    std::error_code connect(const redis_place& place, deadline end);
-    std::error_code secure(const redis_place& place, deadline end);
-    std::error_code converse(const redis_place& place, const std::vector<std::string>& besides,
+    static std::error_code greeting(const redis_target& target, std::string& to,
+                                    std::size_t& count);
+    std::error_code connect(const redis_target& target, deadline end);
+    std::error_code secure(const redis_target& target, deadline end);
+    std::error_code converse(const redis_target& target, const std::vector<std::string>& besides,
                              std::vector<redis_reply>& replies, deadline end);
     std::error_code not_redis(std::string_view heard);
-    static const char* other_language(const redis_place& place, deadline end);
+    static const char* other_protocol(const redis_target& target, deadline end);
 
     store_socket socket_;
     std::unique_ptr<redis_tls> tls_;
@@ -124,44 +125,43 @@ inline std::error_code redis_connection::add(std::string& to,
 }
 
 // Who we are, and which database, as so many requests.
-inline std::error_code redis_connection::greeting(const redis_place& place, std::string& to,
+inline std::error_code redis_connection::greeting(const redis_target& target, std::string& to,
                                                   std::size_t& count) {
     std::error_code error;
-    if (!place.password.empty()) {
-        error = place.user.empty() ? add(to, {"AUTH", place.password})
-                                   : add(to, {"AUTH", place.user, place.password});
+    if (!target.password.empty()) {
+        error = target.user.empty() ? add(to, {"AUTH", target.password})
+                                    : add(to, {"AUTH", target.user, target.password});
         ++count;
     }
-    if (!error && place.database != 0) {
-        error = add(to, {"SELECT", std::to_string(place.database)});
+    if (!error && target.database != 0) {
+        error = add(to, {"SELECT", std::to_string(target.database)});
         ++count;
     }
     return error;
 }
 
-inline std::error_code redis_connection::connect(const redis_place& place, deadline end) {
-    if (place.is_secret()) { // first: a file that is missing is not the network's fault
-        redis_tls_made made = make_redis_tls(place.host, place.trust);
+inline std::error_code redis_connection::connect(const redis_target& target, deadline end) {
+    if (target.is_secret()) { // first: a file that is missing is not the network's fault
+        redis_tls_made made = make_redis_tls(target.host, target.trust);
         if (made.error) {
             words_ = std::move(made.words);
             return made.error;
         }
         tls_ = std::move(made.session);
     }
-    const std::error_code error = place.unix_socket.empty()
-                                      ? socket_.connect_tcp(place.host, place.port, end, words_)
-                                      : socket_.connect_unix(place.unix_socket, end);
-    return error || tls_ == nullptr ? error : secure(place, end);
+    const std::error_code error = target.unix_socket.empty()
+                                      ? socket_.connect_tcp(target.host, target.port, end, words_)
+                                      : socket_.connect_unix(target.unix_socket, end);
+    return error || tls_ == nullptr ? error : secure(target, end);
 }
 
-inline std::error_code redis_connection::secure(const redis_place& place, deadline end) {
+inline std::error_code redis_connection::secure(const redis_target& target, deadline end) {
     constexpr std::int64_t soon = 250'000'000; // ns; a server that works has answered then
     const std::int64_t first = native_platform::now() + soon;
     std::error_code error =
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
     if (error == std::errc::timed_out && !end.has_passed()) {
-        if (!tls_->has_heard() &&
-            answers_redis(place.host, place.port, end)) {
+        if (!tls_->has_heard() && answers_redis(target.host, target.port, end)) {
             words_ = "TLS: the server does not speak TLS at this port";
             return std::make_error_code(std::errc::protocol_error);
         }
@@ -172,15 +172,14 @@ inline std::error_code redis_connection::secure(const redis_place& place, deadli
 }
 
 // What a server speaks that hung up without a word; or nullptr.
-inline const char* redis_connection::other_language(const redis_place& place, deadline end) {
-    return answers_tls(place.host, place.port, end)
+inline const char* redis_connection::other_protocol(const redis_target& target, deadline end) {
+    return answers_tls(target.host, target.port, end)
                ? "the server speaks TLS at this port, and rediss:// is for that"
-           : answers_postgres(place.host, place.port, end)
-               ? "a PostgreSQL server is at this port"
-               : nullptr;
+           : answers_postgres(target.host, target.port, end) ? "a PostgreSQL server is at this port"
+                                                             : nullptr;
 }
 
-inline std::error_code redis_connection::open(const redis_place& place,
+inline std::error_code redis_connection::open(const redis_target& target,
                                               const std::vector<std::string>& besides,
                                               std::vector<redis_reply>& replies, deadline end) {
     drop();
@@ -193,30 +192,30 @@ inline std::error_code redis_connection::open(const redis_place& place,
     }
     owner_ = ::getpid();
     has_heard_ = false;
-    std::error_code error = connect(place, end);
+    std::error_code error = connect(target, end);
     if (!error) {
-        error = converse(place, besides, replies, end);
+        error = converse(target, besides, replies, end);
         if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
-            place.unix_socket.empty()) {
-            if (const char* const other = other_language(place, end)) {
+            target.unix_socket.empty()) {
+            if (const char* const other = other_protocol(target, end)) {
                 words_ = other;
                 error = std::make_error_code(std::errc::protocol_error);
             }
         }
     }
     if (error) {
-        words_ = without_secret(one_line(words_), place.password);
+        words_ = without_secret(one_line(words_), target.password);
         drop();
     }
     return error;
 }
 
-inline std::error_code redis_connection::converse(const redis_place& place,
+inline std::error_code redis_connection::converse(const redis_target& target,
                                                   const std::vector<std::string>& besides,
                                                   std::vector<redis_reply>& replies, deadline end) {
     std::string words;
     std::size_t greetings = 0;
-    if (const std::error_code error = greeting(place, words, greetings)) {
+    if (const std::error_code error = greeting(target, words, greetings)) {
         return error;
     }
     for (const std::string& each : besides) {

@@ -1,7 +1,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 
-// One connection, and one thread, that listen to the channels of all watches of a place. What comes
+// One connection, and one thread, that listen to the channels of all watches of a target. What comes
 // for a channel makes the pipes of its watches readable. The thread comes with the first watch and
 // goes with the last.
 //
@@ -15,9 +15,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/redis_connection.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ private:
 
 class redis_listener {
 public:
-    using key = redis_place;
+    using key = redis_target;
 
     // What a watch and the listener share.
     struct mailbox {
@@ -90,7 +90,7 @@ public:
         native_platform::atomic<bool> is_cut{false}; // nothing comes any more
     };
 
-    explicit redis_listener(const key& of) : place_(of) {}
+    explicit redis_listener(const key& of) : target_(of) {}
     redis_listener(const redis_listener&) = delete;
     redis_listener& operator=(const redis_listener&) = delete;
     ~redis_listener() {
@@ -131,13 +131,13 @@ private:
     static void run(void* self) noexcept;
     int look_at() noexcept;
 
-    const redis_place place_;
+    const redis_target target_;
     signal_pipe wake_;
     mutex lock_;
-    bool is_over_ = false;                                               // under lock_
-    redis_connection connection_;                                        // under lock_
+    bool is_over_ = false;                                                // under lock_
+    redis_connection connection_;                                         // under lock_
     std::map<std::string, std::vector<std::weak_ptr<mailbox>>> channels_; // under lock_
-    redis_reply last_;                                                   // under lock_
+    redis_reply last_;                                                    // under lock_
     bool is_running_ = false;                                             // under lock_
     os_thread thread_; // started under lock_; joined by the destructor
 };
@@ -184,12 +184,12 @@ inline std::error_code redis_listener::subscribe(const std::string& channel, dea
     }
     if (!connection_.is_open()) {
         std::vector<redis_reply> replies;
-        if (const std::error_code error = connection_.open(place_, {*request}, replies, end)) {
+        if (const std::error_code error = connection_.open(target_, {*request}, replies, end)) {
             words = connection_.words();
             return error;
         }
         if (replies[0]->type == REDIS_REPLY_ERROR) {
-            words = without_secret(one_line(redis_text(*replies[0])), place_.password);
+            words = without_secret(one_line(redis_text(*replies[0])), target_.password);
             const std::error_code error = redis_error(*replies[0]);
             connection_.drop();
             return error;
@@ -214,7 +214,7 @@ inline std::error_code redis_listener::confirm(const std::string& channel, deadl
             return {};
         }
         if (!error && kind == "error") {
-            words = without_secret(one_line(redis_text(*last_)), place_.password);
+            words = without_secret(one_line(redis_text(*last_)), target_.password);
             return redis_error(*last_); // the other channels are as they were
         }
         if (error) {
@@ -277,8 +277,7 @@ inline void redis_listener::forget_gone() {
         }
         const auto request = redis_connection::request({"UNSUBSCRIBE", each->first});
         each = channels_.erase(each);
-        if (connection_.is_open() &&
-            (!request || connection_.send(*request, deadline::poll()))) {
+        if (connection_.is_open() && (!request || connection_.send(*request, deadline::poll()))) {
             cut();
             return;
         }

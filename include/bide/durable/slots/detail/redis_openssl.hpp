@@ -9,9 +9,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
-#include <bide/durable/slots/detail/store_socket.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -52,7 +52,7 @@ struct redis_record {
     redis_found found = redis_found::nothing;
     slot_snapshot seen{}; // stored: the new version
     std::error_code error{};
-    std::string words{};  // where there is an error
+    std::string words{}; // where there is an error
 };
 
 // An error: not what our script answers, or not what a slot stores.

@@ -6,7 +6,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cstddef>

@@ -1,13 +1,13 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 
-// A watch of one channel, over the connection that all watches of a place share.
+// A watch of one channel, over the connection that all watches of a target share.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/redis_listener.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 
 #include <memory>
@@ -59,9 +59,9 @@ struct redis_watch_made {
     std::string words{};
 };
 
-inline redis_watch_made make_redis_watch(const redis_place& place, const std::string& channel,
+inline redis_watch_made make_redis_watch(const redis_target& target, const std::string& channel,
                                          deadline end) {
-    redis_watch::listener from(place);
+    redis_watch::listener from(target);
     redis_watch_made made;
     auto box = from.get().listen(channel, end, made.words);
     if (box) {

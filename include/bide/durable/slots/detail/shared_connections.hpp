@@ -62,8 +62,7 @@ private:
     };
 
     static table& here() {
-        table* const found =
-            process_wide<table, native_platform>::get([] { return new table; });
+        table* const found = process_wide<table, native_platform>::get([] { return new table; });
         if (found == nullptr) {
             BIDE_THROW(std::bad_alloc());
         }

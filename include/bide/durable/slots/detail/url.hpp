@@ -73,7 +73,8 @@ inline bool decode_url_part(std::string_view text, std::string& to) {
 inline bool is_ipv6_address(const std::string& text) {
     in6_addr read{};
     const std::size_t zone = text.find('%');
-    return zone + 1 != text.size() && ::inet_pton(AF_INET6, text.substr(0, zone).c_str(), &read) == 1;
+    return zone + 1 != text.size() &&
+           ::inet_pton(AF_INET6, text.substr(0, zone).c_str(), &read) == 1;
 }
 
 inline bool is_host_name(std::string_view text) noexcept {

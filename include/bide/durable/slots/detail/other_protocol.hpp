@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_OTHER_LANGUAGE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_OTHER_LANGUAGE_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_OTHER_PROTOCOL_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_OTHER_PROTOCOL_HPP
 
 // Finds out that only one side uses TLS, or that the server is one of another kind. A server that
 // speaks TLS hangs up on a client that does not, and many a server without it hangs up on a client

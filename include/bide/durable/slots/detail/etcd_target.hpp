@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_TARGET_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_TARGET_HPP
 
 // Where a cluster is, and how a client presents itself there: all that makes a connection.
 
@@ -18,7 +18,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct etcd_place {
+struct etcd_target {
     std::vector<std::string> endpoints{}; // without user and password, and '/' at the end
     std::string user{};
     std::string password{};
@@ -34,8 +34,8 @@ struct etcd_place {
         return text + (user.empty() ? "" : ", user " + user);
     }
 
-    friend bool operator<(const etcd_place& a, const etcd_place& b) noexcept {
-        const auto all = [](const etcd_place& p) {
+    friend bool operator<(const etcd_target& a, const etcd_target& b) noexcept {
+        const auto all = [](const etcd_target& p) {
             return std::tie(p.endpoints, p.user, p.password, p.tls.ca_file, p.tls.cert_file,
                             p.tls.key_file, p.path);
         };
@@ -119,32 +119,32 @@ private:
     std::string password_;
 };
 
-// Takes users and passwords out of the endpoints; what they say goes before the place's own. What is
+// Takes users and passwords out of the endpoints; what they say goes before the target's own. What is
 // wrong with them, or nullptr.
-inline const char* read_etcd_endpoints(etcd_place& place) {
-    if (place.endpoints.empty()) {
+inline const char* read_etcd_endpoints(etcd_target& target) {
+    if (target.endpoints.empty()) {
         return "there is no endpoint";
     }
     bool has_login = false;
-    for (std::string& each : place.endpoints) {
+    for (std::string& each : target.endpoints) {
         etcd_endpoint read;
         if (const char* const words = read.read(each)) {
             return words;
         }
         if (!read.user().empty() || !read.password().empty()) {
-            if (has_login && (read.user() != place.user || read.password() != place.password)) {
+            if (has_login && (read.user() != target.user || read.password() != target.password)) {
                 return "the URLs of two endpoints have different users or passwords";
             }
             has_login = true;
-            place.user = read.user();
+            target.user = read.user();
             if (!read.password().empty()) {
-                place.password = read.password();
+                target.password = read.password();
             }
         }
         each = read.without_login();
     }
-    return place.user.empty() && !place.password.empty() ? "there is a password and no user"
-                                                         : nullptr;
+    return target.user.empty() && !target.password.empty() ? "there is a password and no user"
+                                                           : nullptr;
 }
 
 } // namespace detail

@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ROW_TRANSACTION_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ROW_TRANSACTION_HPP
 
 // A row that is locked between its read and its change, in two round trips:
 //
@@ -30,15 +30,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class postgres_locked_row {
+class postgres_row_transaction {
 public:
-    postgres_locked_row(postgres_connection& link, const postgres_sql& sql, const std::string& key,
-                        postgres_deadline until)
+    postgres_row_transaction(postgres_connection& link, const postgres_sql& sql,
+                             const std::string& key, postgres_deadline until)
         : link_(link), sql_(sql), key_(quoted(key)), until_(until) {}
-    postgres_locked_row(const postgres_locked_row&) = delete;
-    postgres_locked_row& operator=(const postgres_locked_row&) = delete;
+    postgres_row_transaction(const postgres_row_transaction&) = delete;
+    postgres_row_transaction& operator=(const postgres_row_transaction&) = delete;
     // Whatever happened in between, the row does not stay locked.
-    ~postgres_locked_row() {
+    ~postgres_row_transaction() {
         if (link_.is_in_transaction()) {
             link_.drop();
         }

@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_PLACE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_PLACE_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_TARGET_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_REDIS_TARGET_HPP
 
 // Where a Redis server is, and how a client presents itself there: all that makes a connection.
 
@@ -22,7 +22,7 @@ struct redis_trust {
     std::string key_file{};  // empty: the key is in cert_file
 };
 
-struct redis_place {
+struct redis_target {
     std::string host{};
     int port = 0;
     std::string unix_socket{}; // where not empty: instead of the two, and without TLS
@@ -44,8 +44,8 @@ struct redis_place {
         return text + (user.empty() ? "" : ", user " + user);
     }
 
-    friend bool operator<(const redis_place& a, const redis_place& b) noexcept {
-        const auto all = [](const redis_place& p) {
+    friend bool operator<(const redis_target& a, const redis_target& b) noexcept {
+        const auto all = [](const redis_target& p) {
             return std::tie(p.host, p.port, p.unix_socket, p.user, p.password, p.database,
                             p.uses_tls, p.trust.ca_file, p.trust.cert_file, p.trust.key_file);
         };
@@ -53,8 +53,8 @@ struct redis_place {
     }
 };
 
-// What the URL says goes before what the place has. An error: what is wrong with the URL.
-inline result<redis_place, url_fault> redis_place_at(std::string_view text, redis_place place) {
+// What the URL says goes before what the target has. An error: what is wrong with the URL.
+inline result<redis_target, url_fault> redis_target_at(std::string_view text, redis_target target) {
     constexpr int most_databases = 1'000'000;
     auto url = read_server_url(text);
     if (!url) {
@@ -63,27 +63,27 @@ inline result<redis_place, url_fault> redis_place_at(std::string_view text, redi
     if (url->scheme != "redis" && url->scheme != "rediss") {
         return unexpected{url_fault{"the URL begins with neither redis:// nor rediss://"}};
     }
-    place.host = std::move(url->host);
-    place.port = url->port == 0 ? 6379 : url->port;
-    place.unix_socket.clear();
-    place.uses_tls = place.uses_tls || url->scheme == "rediss";
+    target.host = std::move(url->host);
+    target.port = url->port == 0 ? 6379 : url->port;
+    target.unix_socket.clear();
+    target.uses_tls = target.uses_tls || url->scheme == "rediss";
     if (!url->user.empty()) {
-        place.user = std::move(url->user);
+        target.user = std::move(url->user);
     }
     if (!url->password.empty()) {
-        place.password = std::move(url->password);
+        target.password = std::move(url->password);
     }
-    if (!place.user.empty() && place.password.empty()) {
+    if (!target.user.empty() && target.password.empty()) {
         return unexpected{url_fault{"the URL has a user and no password; a password alone is "
                                     "written with a ':' before it"}};
     }
     if (!url->path.empty()) {
-        place.database = url_number(url->path, most_databases);
+        target.database = url_number(url->path, most_databases);
     }
-    if (place.database < 0) {
+    if (target.database < 0) {
         return unexpected{url_fault{"the URL's path is not the number of a database"}};
     }
-    return place;
+    return target;
 }
 
 } // namespace detail

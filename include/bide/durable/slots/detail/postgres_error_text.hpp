@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERROR_TEXT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERROR_TEXT_HPP
 
 // What PostgreSQL and libpq say, as one line for people.
 
@@ -31,7 +31,7 @@ inline std::string postgres_one_line(std::string_view text) {
 }
 
 // Of a statement that failed: "ERROR: permission denied for table locks".
-inline std::string postgres_words_of(const PGresult* result) {
+inline std::string postgres_error_text(const PGresult* result) {
     const auto field = [result](int code) {
         const char* const text = ::PQresultErrorField(result, code);
         return std::string(text == nullptr ? "" : text);

@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_STORE_WORDS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_STORE_WORDS_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_STORE_ERROR_TEXT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_STORE_ERROR_TEXT_HPP
 
 // A server's words, for people: on one line, not for ever, and without passwords.
 
