@@ -128,7 +128,7 @@ TEST_CASE("server_url: what is doubtful is refused, in words that quote nothing"
         CAPTURE(url);
         const auto read = read_server_url(url);
         REQUIRE(!read.has_value());
-        const std::string words = read.error().words;
+        const std::string words = read.error().error_text;
         CHECK(words.substr(0, 7) == "the URL");
         CHECK(words.find("cret") == words.npos);
     }

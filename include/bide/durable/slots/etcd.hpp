@@ -121,19 +121,19 @@ private:
         : key_(of.key_), patience_(of.patience_), max_value_(of.max_value_),
           client_({of.client_.of().target, true}) {}
 
-    static void refuse(const char* words);
+    static void refuse(const char* error_text);
     static detail::etcd_target target_of(std::vector<std::string> endpoints, etcd_slot_options o);
     static slot_snapshot seen(detail::etcd_value found);
     detail::etcd_result call(const char* what, const std::string& body, bool may_repeat);
 
     // What explain() is to say, from here on.
-    std::error_code failed(std::error_code error, std::string words = {});
+    std::error_code failed(std::error_code error, std::string error_text = {});
 
     std::string key_;
     std::chrono::milliseconds patience_;
     std::size_t max_value_;
     detail::shared_connection<detail::etcd_client> client_;
-    std::string said_; // of the last operation that failed
+    std::string last_error_text_; // of the last operation that failed
 };
 
 // ---- implementation
@@ -147,9 +147,9 @@ inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
     }
 }
 
-inline void etcd_slot::refuse([[maybe_unused]] const char* words) {
+inline void etcd_slot::refuse([[maybe_unused]] const char* error_text) {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                 std::string("bide::etcd_slot: ") + words));
+                                 std::string("bide::etcd_slot: ") + error_text));
 }
 
 inline detail::etcd_target etcd_slot::target_of(std::vector<std::string> endpoints,
@@ -160,18 +160,20 @@ inline detail::etcd_target etcd_slot::target_of(std::vector<std::string> endpoin
         std::move(o.password),
         {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
         std::move(o.path)};
-    if (const char* const words = detail::read_etcd_endpoints(target)) {
-        refuse(words);
+    if (const char* const error_text = detail::read_etcd_endpoints(target)) {
+        refuse(error_text);
     }
     return target;
 }
 
 inline std::string etcd_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
+    return detail::one_line(store() + ", key " + key_ +
+                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                            1'000);
 }
 
-inline std::error_code etcd_slot::failed(std::error_code error, std::string words) {
-    said_ = !words.empty() ? std::move(words) : error.message();
+inline std::error_code etcd_slot::failed(std::error_code error, std::string error_text) {
+    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
     return error;
 }
 
@@ -197,7 +199,7 @@ inline slot_snapshot etcd_slot::seen(detail::etcd_value found) {
 inline result<slot_snapshot, std::error_code> etcd_slot::load() {
     detail::etcd_result got = call("/kv/range", detail::etcd_range(key_), true);
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     auto value = detail::etcd_answer(got.body).range();
     if (!value) {
@@ -215,7 +217,7 @@ inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_
         return {got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
                 0,
                 {},
-                failed(got.error, std::move(got.words))};
+                failed(got.error, std::move(got.error_text))};
     }
     const detail::etcd_answer read(got.body);
     if (read.is_stored()) {

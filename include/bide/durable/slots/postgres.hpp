@@ -159,7 +159,7 @@ public:
     std::string explain() { return access_.explain(); }
 
     // The second half of that alone.
-    const std::string& last_message() const noexcept { return access_.words(); }
+    const std::string& last_message() const noexcept { return access_.error_text(); }
 
 private:
     using deadline_type = detail::postgres_deadline;
@@ -358,9 +358,9 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch
     auto watch = std::make_unique<detail::postgres_watch>(
         link::key{at, detail::postgres_target_of(at).environment, link::key::notices},
         access_.channel());
-    std::string words;
-    if (const std::error_code error = watch->begin(end, words)) {
-        access_.note(std::move(words));
+    std::string error_text;
+    if (const std::error_code error = watch->begin(end, error_text)) {
+        access_.note(std::move(error_text));
         return unexpected{error};
     }
     return std::unique_ptr<slot_watch>(std::move(watch));

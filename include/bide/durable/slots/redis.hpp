@@ -156,12 +156,12 @@ private:
     }
 
     // What explain() is to say, from here on.
-    std::error_code failed(std::error_code error, std::string words = {});
+    std::error_code failed(std::error_code error, std::string error_text = {});
 
     std::string key_;
     redis_slot_options options_; // what makes the target is with the client
     detail::shared_connection<detail::redis_client> client_;
-    std::string said_; // of the last operation that failed
+    std::string last_error_text_; // of the last operation that failed
 };
 
 // ---- implementation
@@ -182,8 +182,9 @@ inline detail::redis_target redis_slot::target_at(std::string_view url,
                                                   redis_slot_options& options) {
     auto target = detail::redis_target_at(url, target_of({}, 0, options));
     if (!target) {
-        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + target.error().words));
+        BIDE_THROW(
+            std::system_error(std::make_error_code(std::errc::invalid_argument),
+                              std::string("bide::redis_slot: ") + target.error().error_text));
     }
     return *std::move(target);
 }
@@ -192,13 +193,14 @@ inline redis_slot::redis_slot(detail::redis_target target, std::string key,
                               redis_slot_options options)
     : key_(std::move(key)), options_(std::move(options)), client_({std::move(target), false}) {
     const detail::redis_target& there = client_.of().target;
-    const char* const words = key_.empty() ? "the key is empty"
-                              : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
-                                  ? "the port is not from 1 to 65535"
-                                  : nullptr;
-    if (words != nullptr) {
+    const char* const error_text =
+        key_.empty() ? "the key is empty"
+        : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
+            ? "the port is not from 1 to 65535"
+            : nullptr;
+    if (error_text != nullptr) {
         BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + words));
+                                     std::string("bide::redis_slot: ") + error_text));
     }
 }
 
@@ -210,11 +212,13 @@ inline redis_slot::redis_slot(std::string_view url, std::string key, redis_slot_
     : redis_slot(target_at(url, options), std::move(key), options) {}
 
 inline std::string redis_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
+    return detail::one_line(store() + ", key " + key_ +
+                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                            1'000);
 }
 
-inline std::error_code redis_slot::failed(std::error_code error, std::string words) {
-    said_ = !words.empty() ? std::move(words) : error.message();
+inline std::error_code redis_slot::failed(std::error_code error, std::string error_text) {
+    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
     return error;
 }
 
@@ -230,11 +234,11 @@ template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
 inline result<slot_snapshot, std::error_code> redis_slot::load() {
     detail::redis_answer got = run({});
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     detail::redis_record read = detail::read_redis_record(*got.reply);
     if (read.error) {
-        return unexpected{failed(read.error, std::move(read.words))};
+        return unexpected{failed(read.error, std::move(read.error_text))};
     }
     return std::move(read.seen);
 }
@@ -245,7 +249,7 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
     }
     detail::redis_answer got = run({std::to_string(version), value, channel()});
     if (got.error) {
-        const std::error_code error = failed(got.error, std::move(got.words));
+        const std::error_code error = failed(got.error, std::move(got.error_text));
         if (!got.may_have_stored) {
             return {cas_status::failed, 0, {}, error};
         }
@@ -258,7 +262,7 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
     detail::redis_record read = detail::read_redis_record(*got.reply);
     if (read.error) {
         const bool unread = read.error == std::errc::protocol_error;
-        const std::error_code error = failed(read.error, std::move(read.words));
+        const std::error_code error = failed(read.error, std::move(read.error_text));
         return {unread ? cas_status::indeterminate : cas_status::failed, 0, {}, error};
     }
     if (read.found == detail::redis_found::stored) {
@@ -271,7 +275,7 @@ inline result<std::int64_t, std::error_code> redis_slot::server_now() {
     detail::redis_answer got =
         answer_to([](detail::redis_client& to, deadline end) { return to.ask({"TIME"}, end); });
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     if (const auto ms = detail::redis_time(*got.reply)) {
         return *ms;
@@ -288,7 +292,7 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() 
     detail::redis_watch_made made = detail::make_redis_watch(client_.of().target, channel(),
                                                              deadline::after(options_.patience));
     if (made.error) {
-        return unexpected{failed(made.error, std::move(made.words))};
+        return unexpected{failed(made.error, std::move(made.error_text))};
     }
     return std::move(made.watch);
 }

@@ -48,14 +48,18 @@ inline const std::error_category& curl_category() noexcept {
 
 // The server wants a certificate, or another one: with TLS 1.3 it says so after the handshake. Only
 // libcurl's words tell that from a connection that broke, of OpenSSL and of GnuTLS.
-inline bool is_refused_by_tls(std::string_view words) noexcept {
-    const auto says = [words](std::string_view part) { return words.find(part) != words.npos; };
+inline bool is_refused_by_tls(std::string_view error_text) noexcept {
+    const auto says = [error_text](std::string_view part) {
+        return error_text.find(part) != error_text.npos;
+    };
     return says("alert") && (says("ertificate") || says("unknown ca") || says("access denied"));
 }
 
 // The connection broke in the middle of the handshake.
-inline bool has_hung_up(std::string_view words) noexcept {
-    const auto says = [words](std::string_view part) { return words.find(part) != words.npos; };
+inline bool has_hung_up(std::string_view error_text) noexcept {
+    const auto says = [error_text](std::string_view part) {
+        return error_text.find(part) != error_text.npos;
+    };
     return says("SSL_ERROR_SYSCALL") || says("unexpected eof") || says("reset by peer") ||
            says("non-properly terminated") || says("Broken pipe");
 }

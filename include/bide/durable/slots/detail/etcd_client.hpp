@@ -32,7 +32,7 @@ struct etcd_result {
     std::string body{};
     std::error_code error{};
     bool may_have_stored = false;
-    std::string words{}; // the server's, where there is an error
+    std::string error_text{}; // the server's, where there is an error
 };
 
 // What an answer that is none means.
@@ -40,7 +40,7 @@ struct etcd_failure {
     std::error_code error;
     bool is_certain; // nothing was done
     bool is_login;   // the token is of no use any more
-    std::string words{};
+    std::string error_text{};
 };
 etcd_failure etcd_failure_of(long status, std::string_view body);
 
@@ -85,7 +85,7 @@ private:
     etcd_failure log_in(std::size_t left, deadline end);
     etcd_failure failure_of(const http_answer& got, deadline end);
     const char* other_protocol(deadline end) const;
-    std::string told(std::string words) const;
+    std::string told(std::string error_text) const;
 
     const etcd_target target_;
     std::size_t at_ = 0;             // the endpoint that is asked first
@@ -130,9 +130,9 @@ inline etcd_failure etcd_failure_of(long status, std::string_view body) {
     }
 }
 
-inline std::string etcd_client::told(std::string words) const {
-    words = without_secret(one_line(words), target_.password);
-    return target_.endpoints.size() < 2 ? words : target_.endpoints[at_] + ": " + words;
+inline std::string etcd_client::told(std::string error_text) const {
+    error_text = without_secret(one_line(error_text), target_.password);
+    return target_.endpoints.size() < 2 ? error_text : target_.endpoints[at_] + ": " + error_text;
 }
 
 // What the endpoint speaks, where it is not what its URL says; or nullptr.
@@ -157,23 +157,23 @@ inline const char* etcd_client::other_protocol(deadline end) const {
 inline etcd_failure etcd_client::failure_of(const http_answer& got, deadline end) {
     has_answered_[at_] = has_answered_[at_] || got.status != 0;
     if (got.error == std::errc::connection_reset && !has_answered_[at_]) {
-        if (const char* const words = other_protocol(end)) {
-            return {std::make_error_code(std::errc::protocol_error), true, false, told(words)};
+        if (const char* const error_text = other_protocol(end)) {
+            return {std::make_error_code(std::errc::protocol_error), true, false, told(error_text)};
         }
     }
     if (got.error) {
         return {got.error, !got.was_sent, false,
-                told(got.words.empty() ? got.error.message() : got.words)};
+                told(got.error_text.empty() ? got.error.message() : got.error_text)};
     }
     etcd_failure why = etcd_failure_of(got.status, got.body);
-    std::string words = etcd_answer(got.body).message();
-    if (words.empty()) {
+    std::string error_text = etcd_answer(got.body).message();
+    if (error_text.empty()) {
         const std::string_view line =
             std::string_view(got.body).substr(0, got.body.find_first_of("\r\n"));
-        words = "no answer of etcd's gateway, but HTTP status " + std::to_string(got.status) +
-                (line.empty() ? "" : ": ") + one_line(line, 100);
+        error_text = "no answer of etcd's gateway, but HTTP status " + std::to_string(got.status) +
+                     (line.empty() ? "" : ": ") + one_line(line, 100);
     }
-    why.words = told(std::move(words));
+    why.error_text = told(std::move(error_text));
     return why;
 }
 
@@ -235,7 +235,7 @@ inline etcd_result etcd_client::call(const request& r, deadline end) {
                 continue;
             }
         }
-        last = {{}, why.error, !why.is_certain, std::move(why.words)};
+        last = {{}, why.error, !why.is_certain, std::move(why.error_text)};
         if (has_answered && why.is_certain) {
             return last;
         }

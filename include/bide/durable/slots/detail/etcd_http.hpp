@@ -97,7 +97,7 @@ struct http_answer {
     bool was_sent = false;   // all of the body left
     long status = 0;
     std::string body{};
-    std::string words{}; // libcurl's, where there is an error
+    std::string error_text{}; // libcurl's, where there is an error
 };
 
 class etcd_http {
@@ -136,7 +136,7 @@ private:
         int sockets[most_sockets];
         int open = 0;
         exchange* current = nullptr;
-        char words[CURL_ERROR_SIZE] = "";
+        char error_text[CURL_ERROR_SIZE] = "";
         std::unique_ptr<CURL, handle_freer> handle; // goes first, and closes sockets
     };
 
@@ -261,7 +261,7 @@ inline bool etcd_http::make(const etcd_tls& tls) {
         set(CURLOPT_OPENSOCKETDATA, static_cast<void*>(state_.get())) &&
         set(CURLOPT_CLOSESOCKETFUNCTION, &close_socket) &&
         set(CURLOPT_CLOSESOCKETDATA, static_cast<void*>(state_.get())) &&
-        set(CURLOPT_ERRORBUFFER, static_cast<char*>(state_->words)) &&
+        set(CURLOPT_ERRORBUFFER, static_cast<char*>(state_->error_text)) &&
         name(CURLOPT_CAINFO, tls.ca_file) && name(CURLOPT_SSLCERT, tls.cert_file) &&
         name(CURLOPT_SSLKEY, tls.key_file);
     if (!is_made) {
@@ -289,10 +289,10 @@ inline bool etcd_http::prepare(const http_request& what, exchange& e,
 inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) const noexcept {
     const bool is_cut = code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SEND_ERROR ||
                         code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
-    if (is_cut && is_refused_by_tls(state_->words)) {
+    if (is_cut && is_refused_by_tls(state_->error_text)) {
         return std::make_error_code(std::errc::permission_denied);
     }
-    if (code == CURLE_SSL_CONNECT_ERROR && has_hung_up(state_->words)) {
+    if (code == CURLE_SSL_CONNECT_ERROR && has_hung_up(state_->error_text)) {
         return std::make_error_code(std::errc::connection_reset);
     }
     switch (code) {
@@ -346,7 +346,7 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
         return no_memory;
     }
     state_->current = &e;
-    state_->words[0] = '\0';
+    state_->error_text[0] = '\0';
     CURLcode code = CURLE_OK;
     {
         const no_sigpipe guard;
@@ -355,7 +355,8 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
     state_->current = nullptr;
     http_answer answer{error_of(code, e), e.given == what.body.size(), 0, std::move(e.answer), {}};
     if (answer.error) {
-        answer.words = state_->words[0] != '\0' ? state_->words : ::curl_easy_strerror(code);
+        answer.error_text =
+            state_->error_text[0] != '\0' ? state_->error_text : ::curl_easy_strerror(code);
         // The server never got beyond the handshake.
         answer.was_sent = answer.was_sent && answer.error != std::errc::permission_denied;
     }

@@ -128,8 +128,8 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
     bool has_login = false;
     for (std::string& each : target.endpoints) {
         etcd_endpoint read;
-        if (const char* const words = read.read(each)) {
-            return words;
+        if (const char* const error_text = read.read(each)) {
+            return error_text;
         }
         if (!read.user().empty() || !read.password().empty()) {
             if (has_login && (read.user() != target.user || read.password() != target.password)) {

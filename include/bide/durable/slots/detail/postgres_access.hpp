@@ -85,10 +85,10 @@ public:
     std::string channel() const { return postgres_channel(found_.name.plain(), of_.told_key); }
 
     // Of the last operation that failed.
-    const std::string& words() const noexcept { return words_; }
-    void note(std::string words) { words_ = std::move(words); }
+    const std::string& error_text() const noexcept { return error_text_; }
+    void note(std::string error_text) { error_text_ = std::move(error_text); }
     std::string explain() const {
-        return words_.empty() ? target_.where : target_.where + ": " + words_;
+        return error_text_.empty() ? target_.where : target_.where + ": " + error_text_;
     }
     // The same for all that reach the same server as the same user.
     std::string store_name() const {
@@ -112,8 +112,8 @@ private:
     postgres_reply search_on(postgres_connection& link, postgres_deadline until, bool creates);
     template <class Ask> postgres_reply search(Ask ask, bool creates);
     void use(const postgres_found& found);
-    postgres_reply wrong(const char* state, std::string words) {
-        words_ = std::move(words);
+    postgres_reply wrong(const char* state, std::string error_text) {
+        error_text_ = std::move(error_text);
         return {nullptr, {}, postgres_error(state), true, false};
     }
 
@@ -123,7 +123,7 @@ private:
     shared_in_process<postgres_table> table_;
     postgres_found found_{}; // that sql_ is about
     std::optional<postgres_sql> sql_{};
-    std::string words_{};
+    std::string error_text_{};
 };
 
 template <class Once>
@@ -132,7 +132,7 @@ postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, O
     for (int tries = 1;;) {
         const auto got = link_.get().take(until);
         if (!got.of) {
-            words_ = "other calls of this process had the connections for all the time";
+            error_text_ = "other calls of this process had the connections for all the time";
             return {nullptr, {}, got.error, true, true};
         }
         postgres_reply answer = try_once(*got.of, got.error, until, on_table, once);
@@ -153,7 +153,7 @@ postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, O
 template <class Once>
 postgres_reply postgres_access::try_once(postgres_connection& link, std::error_code unconnected,
                                          postgres_deadline until, bool on_table, Once& once) {
-    words_.clear();
+    error_text_.clear();
     postgres_reply answer;
     answer.error = unconnected;
     if (answer.error) {
@@ -163,15 +163,15 @@ postgres_reply postgres_access::try_once(postgres_connection& link, std::error_c
     }
     if (!answer.error) {
         answer = once(link, sql_);
-        if (answer.is("42P01") && words_.empty()) {
-            words_ = postgres_table_search::dropped(found_.name);
-        } else if (answer.error && words_.empty() && on_table) {
-            words_ = link.message().empty() ? answer.error.message() : link.message();
-            words_ += postgres_advice(answer.error, found_.name);
+        if (answer.is("42P01") && error_text_.empty()) {
+            error_text_ = postgres_table_search::dropped(found_.name);
+        } else if (answer.error && error_text_.empty() && on_table) {
+            error_text_ = link.message().empty() ? answer.error.message() : link.message();
+            error_text_ += postgres_advice(answer.error, found_.name);
         }
     }
-    if (answer.error && words_.empty()) {
-        words_ = link.message().empty() ? answer.error.message() : link.message();
+    if (answer.error && error_text_.empty()) {
+        error_text_ = link.message().empty() ? answer.error.message() : link.message();
     }
     return answer;
 }
@@ -197,8 +197,8 @@ inline postgres_reply postgres_access::search_on(postgres_connection& link, post
     postgres_reply answer = search(ask, creates);
     if (answer.error) {
         answer.is_certain = true; // of what the caller asked for, nothing
-        words_ += words_.empty() ? link.message() : "";
-        words_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
+        error_text_ += error_text_.empty() ? link.message() : "";
+        error_text_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
     }
     return answer;
 }
@@ -219,11 +219,11 @@ template <class Ask> postgres_reply postgres_access::search(Ask ask, bool create
                        ? std::move(answer)
                        : wrong("ZB001", postgres_table_search::another(one.found().name));
         }
-        words_ = one.words();
+        error_text_ = one.error_text();
         if (!one.is_missing() || !creates || is_made) {
             return answer;
         }
-        words_.clear();
+        error_text_.clear();
         const std::string create = postgres_sql::create(postgres_table_search::wanted(of_.name));
         answer = ask(create, {});
         if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
@@ -248,10 +248,10 @@ inline void postgres_access::use(const postgres_found& found) {
 inline postgres_reply postgres_access::fresh(postgres_reply row) {
     if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
         row.error = postgres_error("25006");
-        words_ = "it is a standby";
+        error_text_ = "it is a standby";
     } else if (!row.error && row.int8(4) != found_.oid) {
         row.error = postgres_error("ZB001");
-        words_ = postgres_table_search::another(found_.name);
+        error_text_ = postgres_table_search::another(found_.name);
     }
     return row;
 }
@@ -269,7 +269,7 @@ inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_s
                                          a.lengths.data(), a.formats.data(), 1));
         if (::PQresultStatus(answer.rows.get()) != PGRES_TUPLES_OK) {
             answer.error = postgres_error_of(answer.rows.get());
-            words_ = postgres_error_text(answer.rows.get());
+            error_text_ = postgres_error_text(answer.rows.get());
         }
         return answer; // certain: nothing of a transaction that failed or was lost is ever done
     };

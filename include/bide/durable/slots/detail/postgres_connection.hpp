@@ -158,7 +158,7 @@ inline std::error_code postgres_connection::make_ready(postgres_deadline until) 
     }
     const std::vector<postgres_host>& hosts = target_.hosts;
     std::error_code error;
-    std::string words;
+    std::string error_text;
     for (std::size_t tried = 0; tried < hosts.size(); ++tried) {
         const std::size_t i = (host_ + tried) % hosts.size();
         const auto now = std::chrono::steady_clock::now();
@@ -171,13 +171,14 @@ inline std::error_code postgres_connection::make_ready(postgres_deadline until) 
             made_at_ = std::chrono::steady_clock::now().time_since_epoch().count();
             return {};
         }
-        words += (words.empty() ? "" : "; ") + (hosts.size() > 1 ? hosts[i].where + ": " : "");
-        words += message_;
+        error_text +=
+            (error_text.empty() ? "" : "; ") + (hosts.size() > 1 ? hosts[i].where + ": " : "");
+        error_text += message_;
         if (!error || postgres_lasts(error)) { // what may pass on one of them may pass
             error = one;
         }
     }
-    message_ = words;
+    message_ = error_text;
     return error;
 }
 
@@ -224,7 +225,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
             return std::make_error_code(std::errc::timed_out);
         }
         if (events == POLLIN && !std::exchange(is_heard, true)) {
-            message_ = postgres_foreign_words(::PQsocket(pq_));
+            message_ = postgres_foreign_text(::PQsocket(pq_));
             if (!message_.empty()) {
                 drop();
                 return postgres_error("ZB003");

@@ -36,15 +36,15 @@ inline std::string postgres_error_text(const PGresult* result) {
         const char* const text = ::PQresultErrorField(result, code);
         return std::string(text == nullptr ? "" : text);
     };
-    std::string words = field(PG_DIAG_MESSAGE_PRIMARY);
-    if (words.empty()) { // libpq's own
+    std::string error_text = field(PG_DIAG_MESSAGE_PRIMARY);
+    if (error_text.empty()) { // libpq's own
         return postgres_one_line(::PQresultErrorMessage(result));
     }
-    words = field(PG_DIAG_SEVERITY) + ": " + words;
+    error_text = field(PG_DIAG_SEVERITY) + ": " + error_text;
     for (const int more : {PG_DIAG_MESSAGE_DETAIL, PG_DIAG_MESSAGE_HINT}) {
-        words += field(more).empty() ? "" : ". " + field(more);
+        error_text += field(more).empty() ? "" : ". " + field(more);
     }
-    return postgres_one_line(words);
+    return postgres_one_line(error_text);
 }
 
 } // namespace detail

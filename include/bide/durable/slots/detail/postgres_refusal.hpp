@@ -51,7 +51,7 @@ inline std::error_code postgres_error_in(std::string_view text) {
     }
     const std::string_view state = text.substr(at, 5);
     if (state == "08P01") {
-        const auto says = [text](std::string_view words) { return text.find(words) != text.npos; };
+        const auto says = [text](std::string_view part) { return text.find(part) != text.npos; };
         if (says("no such database")) {
             return postgres_error("3D000");
         }
@@ -65,7 +65,7 @@ inline std::error_code postgres_error_in(std::string_view text) {
 // libpq's report of a connection that failed, of one line or more for each try: without the host,
 // which stands before it, without codes and without places in the server's source; each once.
 inline std::string postgres_error_text_in(std::string_view text) {
-    std::string words;
+    std::string error_text;
     while (!text.empty()) {
         const std::size_t end = text.find('\n');
         std::string_view line = text.substr(0, end);
@@ -83,17 +83,17 @@ inline std::string postgres_error_text_in(std::string_view text) {
             one.erase(at, 6);
         }
         one = postgres_one_line(one);
-        if (!one.empty() && words.find(one) == words.npos) {
-            words += (words.empty() ? "" : "; ") + one;
+        if (!one.empty() && error_text.find(one) == error_text.npos) {
+            error_text += (error_text.empty() ? "" : "; ") + one;
         }
     }
-    return words;
+    return error_text;
 }
 
 // Of a server that speaks something else: what it says. A PostgreSQL server begins with S, N or G
 // where the client wants encryption; else with how to log in, an error, or the version it speaks.
 // TLS may come first, too. What came is left to be read.
-inline std::string postgres_foreign_words(int socket) {
+inline std::string postgres_foreign_text(int socket) {
     char first[80];
     const ssize_t n = ::recv(socket, first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
     constexpr std::string_view known = "SNGREv\x15\x16";
@@ -122,15 +122,15 @@ inline std::string postgres_probe(int like, postgres_deadline until) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
     constexpr std::string_view line = "PING\r\n\r\n";
-    std::string words;
+    std::string error_text;
     if ((::connect(fd, address, size) == 0 || errno == EINPROGRESS) &&
         postgres_wait_for(fd, POLLOUT, until) &&
         ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) > 0 &&
         postgres_wait_for(fd, POLLIN, until)) {
-        words = postgres_foreign_words(fd);
+        error_text = postgres_foreign_text(fd);
     }
     ::close(fd);
-    return words;
+    return error_text;
 }
 
 // Of a look-up: there is no such host, and not merely no answer now.

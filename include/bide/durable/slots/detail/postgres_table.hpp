@@ -106,7 +106,7 @@ public:
     }
 
     const postgres_found& found() const noexcept { return found_; }
-    const std::string& words() const noexcept { return words_; }
+    const std::string& error_text() const noexcept { return error_text_; }
 
     // There is none, and there never was one: it may be made, here.
     bool is_missing() const noexcept { return is_missing_; }
@@ -163,26 +163,26 @@ private:
             schemas += (count++ == 0 ? "" : ", ") + schema;
         }
         if (count > 1) {
-            words_ = "the schemas " + schemas + " have a table " + name_.table +
-                     " each, and each would be another lock: name the schema in the slot's "
-                     "options, the same one for all";
+            error_text_ = "the schemas " + schemas + " have a table " + name_.table +
+                          " each, and each would be another lock: name the schema in the slot's "
+                          "options, the same one for all";
             return postgres_error("ZB002");
         }
         if (known_.oid != 0 && count == 0) {
-            words_ = dropped(known_.name);
+            error_text_ = dropped(known_.name);
             return postgres_error("42P01");
         }
         if (known_.oid != 0 && (!is_known_there || found_.name.schema != known_.name.schema)) {
-            words_ = another(known_.name);
+            error_text_ = another(known_.name);
             return postgres_error("ZB001");
         }
         if (count == 0 && is_in_the_way) {
-            words_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
+            error_text_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
             return postgres_error("ZB005");
         }
         if (count == 0) {
             is_missing_ = true;
-            words_ = "there is no table " + wanted(name_).plain();
+            error_text_ = "there is no table " + wanted(name_).plain();
             return postgres_error("42P01");
         }
         return {};
@@ -191,7 +191,7 @@ private:
     const postgres_name name_;
     const postgres_found known_;
     postgres_found found_{};
-    std::string words_{};
+    std::string error_text_{};
     bool is_missing_ = false;
 };
 

@@ -94,8 +94,8 @@ public:
 
     // Blocks: until the server listens, or the deadline.
     std::error_code add(const std::shared_ptr<ear>& one, postgres_deadline until,
-                        std::string& words) {
-        return core_->add(one, until, words);
+                        std::string& error_text) {
+        return core_->add(one, until, error_text);
     }
     void remove(const std::shared_ptr<ear>& one) noexcept { core_->remove(one); }
     bool is_deaf(const ear& one) const {
@@ -120,7 +120,7 @@ private:
         }
 
         std::error_code add(const std::shared_ptr<ear>& one, postgres_deadline until,
-                            std::string& words);
+                            std::string& error_text);
         std::error_code listen(const std::shared_ptr<ear>& one, postgres_deadline until);
         void remove(const std::shared_ptr<ear>& one) noexcept;
         void leave() noexcept {
@@ -161,12 +161,13 @@ private:
 };
 
 inline std::error_code postgres_listener::core::add(const std::shared_ptr<ear>& one,
-                                                    postgres_deadline until, std::string& words) {
+                                                    postgres_deadline until,
+                                                    std::string& error_text) {
     if (one->bell.fd() < 0) {
         return {EMFILE, std::generic_category()};
     }
     if (!turn.try_lock_until(until)) {
-        words = "other calls of this process had the connection for all the time";
+        error_text = "other calls of this process had the connection for all the time";
         return std::make_error_code(std::errc::timed_out);
     }
     struct ended {
@@ -177,7 +178,7 @@ inline std::error_code postgres_listener::core::add(const std::shared_ptr<ear>& 
         }
     } const ended_turn{this};
     const std::error_code error = listen(one, until);
-    words = link.message();
+    error_text = link.message();
     return error;
 }
 
@@ -290,8 +291,8 @@ public:
     }
 
     // The only thing that may take its time.
-    std::error_code begin(postgres_deadline until, std::string& words) {
-        const std::error_code error = listener_.get().add(ear_, until, words);
+    std::error_code begin(postgres_deadline until, std::string& error_text) {
+        const std::error_code error = listener_.get().add(ear_, until, error_text);
         is_listening_ = !error;
         return error;
     }

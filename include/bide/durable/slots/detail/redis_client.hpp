@@ -30,7 +30,7 @@ struct redis_answer {
     redis_reply reply{};
     std::error_code error{};
     bool may_have_stored = false;
-    std::string words{}; // the server's, where there is an error
+    std::string error_text{}; // the server's, where there is an error
 };
 
 // Used by one thread at a time.
@@ -69,10 +69,10 @@ public:
                      deadline end);
 
     // A command that changes nothing.
-    redis_answer ask(const std::vector<std::string_view>& words, deadline end);
+    redis_answer ask(const std::vector<std::string_view>& command, deadline end);
 
 private:
-    redis_answer exchange(const std::vector<std::string_view>& words, deadline end);
+    redis_answer exchange(const std::vector<std::string_view>& command, deadline end);
 
     redis_target target_;
     redis_connection connection_;
@@ -102,12 +102,12 @@ inline redis_answer redis_client::lost(std::error_code error, bool may_have_stor
     return {{},
             error,
             may_have_stored,
-            without_secret(one_line(connection_.words()), target_.password)};
+            without_secret(one_line(connection_.error_text()), target_.password)};
 }
 
-inline redis_answer redis_client::exchange(const std::vector<std::string_view>& words,
+inline redis_answer redis_client::exchange(const std::vector<std::string_view>& command,
                                            deadline end) {
-    const auto request = redis_connection::request(words);
+    const auto request = redis_connection::request(command);
     if (!request) {
         return {{}, request.error(), false, {}};
     }
@@ -125,13 +125,13 @@ inline redis_answer redis_client::run(std::string_view at,
                                       std::initializer_list<std::string_view> arguments,
                                       deadline end) {
     for (;;) {
-        std::vector<std::string_view> words{"EVAL", redis_script, "1", at};
+        std::vector<std::string_view> command{"EVAL", redis_script, "1", at};
         if (!name_.empty()) {
-            words[0] = "EVALSHA";
-            words[1] = name_;
+            command[0] = "EVALSHA";
+            command[1] = name_;
         }
-        words.insert(words.end(), arguments);
-        redis_answer got = exchange(words, end);
+        command.insert(command.end(), arguments);
+        redis_answer got = exchange(command, end);
         if (got.error || got.reply->type != REDIS_REPLY_ERROR) {
             return got;
         }
@@ -150,8 +150,8 @@ inline redis_answer redis_client::run(std::string_view at,
     }
 }
 
-inline redis_answer redis_client::ask(const std::vector<std::string_view>& words, deadline end) {
-    redis_answer got = exchange(words, end);
+inline redis_answer redis_client::ask(const std::vector<std::string_view>& command, deadline end) {
+    redis_answer got = exchange(command, end);
     if (!got.error && got.reply->type == REDIS_REPLY_ERROR) {
         return {{},
                 redis_error(*got.reply),

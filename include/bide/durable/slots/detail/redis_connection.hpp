@@ -37,7 +37,8 @@ namespace detail {
 class redis_connection {
 public:
     // A request ready to be sent, or the memory for it is missing.
-    static result<std::string, std::error_code> request(const std::vector<std::string_view>& words);
+    static result<std::string, std::error_code>
+    request(const std::vector<std::string_view>& command);
 
     // Connects, says who we are, and asks these besides; what they are answered goes to `replies`.
     std::error_code open(const redis_target& target, const std::vector<std::string>& besides,
@@ -65,7 +66,7 @@ public:
     int fd() const noexcept { return socket_.fd(); }
 
     // What went wrong last, in more words than the code has; or empty.
-    const std::string& words() const noexcept { return words_; }
+    const std::string& error_text() const noexcept { return error_text_; }
 
     // An error: not all of it was sent, and the server does nothing on a part.
     std::error_code send(std::string_view request, deadline end);
@@ -78,7 +79,7 @@ private:
         void operator()(redisReader* reader) const noexcept { ::redisReaderFree(reader); }
     };
 
-    static std::error_code add(std::string& to, const std::vector<std::string_view>& words);
+    static std::error_code add(std::string& to, const std::vector<std::string_view>& command);
     static std::error_code greeting(const redis_target& target, std::string& to,
                                     std::size_t& count);
     std::error_code connect(const redis_target& target, deadline end);
@@ -93,29 +94,29 @@ private:
     std::unique_ptr<redisReader, freer> reader_;
     pid_t owner_ = 0;
     bool has_heard_ = false; // at least a byte, by this connection
-    std::string words_;
+    std::string error_text_;
 };
 
 inline result<std::string, std::error_code>
-redis_connection::request(const std::vector<std::string_view>& words) {
+redis_connection::request(const std::vector<std::string_view>& command) {
     std::string made;
-    if (const std::error_code error = add(made, words)) {
+    if (const std::error_code error = add(made, command)) {
         return unexpected{error};
     }
     return made;
 }
 
 inline std::error_code redis_connection::add(std::string& to,
-                                             const std::vector<std::string_view>& words) {
+                                             const std::vector<std::string_view>& command) {
     std::vector<const char*> texts;
     std::vector<std::size_t> sizes;
-    for (const std::string_view word : words) {
+    for (const std::string_view word : command) {
         texts.push_back(word.data() == nullptr ? "" : word.data());
         sizes.push_back(word.size());
     }
     char* made = nullptr;
-    const auto size =
-        ::redisFormatCommandArgv(&made, static_cast<int>(words.size()), texts.data(), sizes.data());
+    const auto size = ::redisFormatCommandArgv(&made, static_cast<int>(command.size()),
+                                               texts.data(), sizes.data());
     if (size < 0) {
         return std::make_error_code(std::errc::not_enough_memory);
     }
@@ -144,14 +145,14 @@ inline std::error_code redis_connection::connect(const redis_target& target, dea
     if (target.is_secret()) { // first: a file that is missing is not the network's fault
         redis_tls_made made = make_redis_tls(target.host, target.trust);
         if (made.error) {
-            words_ = std::move(made.words);
+            error_text_ = std::move(made.error_text);
             return made.error;
         }
         tls_ = std::move(made.session);
     }
-    const std::error_code error = target.unix_socket.empty()
-                                      ? socket_.connect_tcp(target.host, target.port, end, words_)
-                                      : socket_.connect_unix(target.unix_socket, end);
+    const std::error_code error =
+        target.unix_socket.empty() ? socket_.connect_tcp(target.host, target.port, end, error_text_)
+                                   : socket_.connect_unix(target.unix_socket, end);
     return error || tls_ == nullptr ? error : secure(target, end);
 }
 
@@ -162,12 +163,12 @@ inline std::error_code redis_connection::secure(const redis_target& target, dead
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
     if (error == std::errc::timed_out && !end.has_passed()) {
         if (!tls_->has_heard() && answers_redis(target.host, target.port, end)) {
-            words_ = "TLS: the server does not speak TLS at this port";
+            error_text_ = "TLS: the server does not speak TLS at this port";
             return std::make_error_code(std::errc::protocol_error);
         }
         error = tls_->shake_hands(socket_, end);
     }
-    words_ = tls_->words();
+    error_text_ = tls_->error_text();
     return error;
 }
 
@@ -183,7 +184,7 @@ inline std::error_code redis_connection::open(const redis_target& target,
                                               const std::vector<std::string>& besides,
                                               std::vector<redis_reply>& replies, deadline end) {
     drop();
-    words_.clear();
+    error_text_.clear();
     replies.clear();
     replies.reserve(besides.size());
     reader_.reset(::redisReaderCreate());
@@ -198,13 +199,13 @@ inline std::error_code redis_connection::open(const redis_target& target,
         if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
             target.unix_socket.empty()) {
             if (const char* const other = other_protocol(target, end)) {
-                words_ = other;
+                error_text_ = other;
                 error = std::make_error_code(std::errc::protocol_error);
             }
         }
     }
     if (error) {
-        words_ = without_secret(one_line(words_), target.password);
+        error_text_ = without_secret(one_line(error_text_), target.password);
         drop();
     }
     return error;
@@ -213,16 +214,16 @@ inline std::error_code redis_connection::open(const redis_target& target,
 inline std::error_code redis_connection::converse(const redis_target& target,
                                                   const std::vector<std::string>& besides,
                                                   std::vector<redis_reply>& replies, deadline end) {
-    std::string words;
+    std::string requests;
     std::size_t greetings = 0;
-    if (const std::error_code error = greeting(target, words, greetings)) {
+    if (const std::error_code error = greeting(target, requests, greetings)) {
         return error;
     }
     for (const std::string& each : besides) {
-        words += each;
+        requests += each;
     }
     // A server that hangs up may have said before why it does.
-    const std::error_code unsent = send(words, end);
+    const std::error_code unsent = send(requests, end);
     if (unsent == std::errc::timed_out) {
         return unsent;
     }
@@ -232,7 +233,7 @@ inline std::error_code redis_connection::converse(const redis_target& target,
             return unsent && !has_heard_ ? unsent : reply.error();
         }
         if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) || is_redis_farewell(**reply)) {
-            words_ = redis_text(**reply);
+            error_text_ = redis_text(**reply);
             return redis_error(**reply);
         }
         if (i >= greetings) {
@@ -243,11 +244,11 @@ inline std::error_code redis_connection::converse(const redis_target& target,
 }
 
 inline std::error_code redis_connection::send(std::string_view request, deadline end) {
-    words_.clear();
+    error_text_.clear();
     const std::error_code error =
         tls_ != nullptr ? tls_->send(socket_, request, end) : socket_.send(request, end);
     if (error && tls_ != nullptr) {
-        words_ = tls_->words();
+        error_text_ = tls_->error_text();
     }
     return error;
 }
@@ -255,10 +256,10 @@ inline std::error_code redis_connection::send(std::string_view request, deadline
 inline std::error_code redis_connection::not_redis(std::string_view heard) {
     const bool is_tls = heard.size() > 1 && (heard[0] == '\x15' || heard[0] == '\x16') &&
                         heard[1] == '\x03' && tls_ == nullptr;
-    words_ = is_tls ? "the server speaks TLS at this port, and rediss:// is for that"
-                    : "the server does not speak Redis's protocol";
+    error_text_ = is_tls ? "the server speaks TLS at this port, and rediss:// is for that"
+                         : "the server does not speak Redis's protocol";
     if (heard.starts_with("HTTP/")) {
-        words_ += ", but HTTP: " + one_line(heard.substr(0, heard.find_first_of("\r\n")), 60);
+        error_text_ += ", but HTTP: " + one_line(heard.substr(0, heard.find_first_of("\r\n")), 60);
     }
     return std::make_error_code(std::errc::protocol_error);
 }
@@ -279,7 +280,7 @@ inline result<redis_reply, std::error_code> redis_connection::receive(deadline e
         const auto n = tls_ != nullptr ? tls_->receive(socket_, some, sizeof some, end)
                                        : socket_.receive(some, sizeof some, end);
         if (!n) {
-            words_ = tls_ != nullptr ? tls_->words() : std::string();
+            error_text_ = tls_ != nullptr ? tls_->error_text() : std::string();
             return unexpected{n.error()};
         }
         heard = *n;

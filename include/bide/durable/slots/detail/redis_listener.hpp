@@ -114,15 +114,15 @@ public:
     // in `words`.
     // Throws: std::bad_alloc.
     result<std::shared_ptr<mailbox>, std::error_code> listen(const std::string& channel,
-                                                             deadline end, std::string& words);
+                                                             deadline end, std::string& error_text);
 
     // A mailbox is gone. Takes no lock.
     void look() const noexcept { wake_.signal(); }
 
 private:
     // With the lock, all of them.
-    std::error_code subscribe(const std::string& channel, deadline end, std::string& words);
-    std::error_code confirm(const std::string& channel, deadline end, std::string& words);
+    std::error_code subscribe(const std::string& channel, deadline end, std::string& error_text);
+    std::error_code confirm(const std::string& channel, deadline end, std::string& error_text);
     std::error_code read_one(deadline end, std::string_view& kind, std::string& channel);
     void read_all();
     void forget_gone();
@@ -145,7 +145,7 @@ private:
 // ---- implementation
 
 inline result<std::shared_ptr<redis_listener::mailbox>, std::error_code>
-redis_listener::listen(const std::string& channel, deadline end, std::string& words) {
+redis_listener::listen(const std::string& channel, deadline end, std::string& error_text) {
     auto box = std::make_shared<mailbox>();
     if (!box->told.is_made() || !wake_.is_made()) {
         return unexpected{std::make_error_code(std::errc::too_many_files_open)};
@@ -153,12 +153,12 @@ redis_listener::listen(const std::string& channel, deadline end, std::string& wo
     const auto until =
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns()));
     if (!lock_.try_lock_until(until)) {
-        words = "the connection is in use";
+        error_text = "the connection is in use";
         return unexpected{std::make_error_code(std::errc::timed_out)};
     }
     const std::lock_guard held(lock_, std::adopt_lock);
     read_all(); // a connection that has ended is found out here
-    if (const std::error_code error = subscribe(channel, end, words)) {
+    if (const std::error_code error = subscribe(channel, end, error_text)) {
         return unexpected{error};
     }
     channels_[channel].push_back(box);
@@ -174,7 +174,7 @@ redis_listener::listen(const std::string& channel, deadline end, std::string& wo
 }
 
 inline std::error_code redis_listener::subscribe(const std::string& channel, deadline end,
-                                                 std::string& words) {
+                                                 std::string& error_text) {
     if (connection_.is_open() && channels_.contains(channel)) {
         return {};
     }
@@ -185,11 +185,11 @@ inline std::error_code redis_listener::subscribe(const std::string& channel, dea
     if (!connection_.is_open()) {
         std::vector<redis_reply> replies;
         if (const std::error_code error = connection_.open(target_, {*request}, replies, end)) {
-            words = connection_.words();
+            error_text = connection_.error_text();
             return error;
         }
         if (replies[0]->type == REDIS_REPLY_ERROR) {
-            words = without_secret(one_line(redis_text(*replies[0])), target_.password);
+            error_text = without_secret(one_line(redis_text(*replies[0])), target_.password);
             const std::error_code error = redis_error(*replies[0]);
             connection_.drop();
             return error;
@@ -198,14 +198,14 @@ inline std::error_code redis_listener::subscribe(const std::string& channel, dea
     }
     std::error_code error = connection_.send(*request, end);
     if (!error) {
-        error = confirm(channel, end, words);
+        error = confirm(channel, end, error_text);
     }
     return error;
 }
 
 // Reads on until it is confirmed. A connection on which that fails is given up by all.
 inline std::error_code redis_listener::confirm(const std::string& channel, deadline end,
-                                               std::string& words) {
+                                               std::string& error_text) {
     for (;;) {
         std::string_view kind;
         std::string of;
@@ -214,11 +214,11 @@ inline std::error_code redis_listener::confirm(const std::string& channel, deadl
             return {};
         }
         if (!error && kind == "error") {
-            words = without_secret(one_line(redis_text(*last_)), target_.password);
+            error_text = without_secret(one_line(redis_text(*last_)), target_.password);
             return redis_error(*last_); // the other channels are as they were
         }
         if (error) {
-            words = connection_.words();
+            error_text = connection_.error_text();
             cut();
             return error;
         }

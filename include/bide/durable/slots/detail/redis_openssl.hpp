@@ -109,7 +109,7 @@ private:
     static int no_password(char*, int, int, void*) noexcept { return -1; }
 
     static redis_tls_made prepare(SSL_CTX* to, const redis_trust& trust);
-    static std::string queued_words();
+    static std::string queued_error_text();
     static redis_tls_made no_memory() {
         return {nullptr, std::make_error_code(std::errc::not_enough_memory), {}};
     }
@@ -176,7 +176,7 @@ inline redis_tls_made openssl_session::prepare(SSL_CTX* to, const redis_trust& t
         const std::error_code error(number != 0 ? number : EINVAL, std::generic_category());
         return redis_tls_made{nullptr, error,
                               what + " " + file + ": " +
-                                  (number != 0 ? error.message() : queued_words())};
+                                  (number != 0 ? error.message() : queued_error_text())};
     };
     ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
     ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
@@ -252,7 +252,7 @@ inline std::error_code openssl_session::fill(store_socket& over, deadline end) {
     return {};
 }
 
-inline std::string openssl_session::queued_words() {
+inline std::string openssl_session::queued_error_text() {
     const unsigned long code = ::ERR_peek_error();
     const char* const reason = ::ERR_reason_error_string(code);
     if (reason != nullptr) {
@@ -287,17 +287,17 @@ inline std::error_code openssl_session::failure(int kind) {
     const long verdict = ::SSL_get_verify_result(ssl_.get());
     const int reason = ERR_GET_REASON(::ERR_peek_error());
     if (verdict != X509_V_OK) {
-        words_ = "TLS: the server's certificate is not trusted: ";
-        words_ += ::X509_verify_cert_error_string(verdict);
+        error_text_ = "TLS: the server's certificate is not trusted: ";
+        error_text_ += ::X509_verify_cert_error_string(verdict);
         return std::make_error_code(std::errc::permission_denied);
     }
-    words_ = "TLS: " + queued_words();
+    error_text_ = "TLS: " + queued_error_text();
     if (is_refusal(reason)) {
-        words_ += " (the server wants a certificate of the client that it trusts)";
+        error_text_ += " (the server wants a certificate of the client that it trusts)";
         return std::make_error_code(std::errc::permission_denied);
     }
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
-        words_ += " (the server does not speak TLS at this port)";
+        error_text_ += " (the server does not speak TLS at this port)";
     }
     if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
         return std::make_error_code(std::errc::resource_unavailable_try_again);

@@ -52,15 +52,15 @@ struct redis_record {
     redis_found found = redis_found::nothing;
     slot_snapshot seen{}; // stored: the new version
     std::error_code error{};
-    std::string words{}; // where there is an error
+    std::string error_text{}; // where there is an error
 };
 
 // An error: not what our script answers, or not what a slot stores.
 inline redis_record read_redis_record(const redisReply& reply) {
     redis_record read;
-    const auto fails = [&read](std::error_code error, std::string words) {
+    const auto fails = [&read](std::error_code error, std::string error_text) {
         read.error = error;
-        read.words = std::move(words);
+        read.error_text = std::move(error_text);
         return std::move(read);
     };
     const auto is_strange = [&] {

@@ -31,7 +31,7 @@ inline bool is_redis_text(const redisReply& reply) noexcept {
 // or operation_not_supported.
 inline std::error_code redis_error(const redisReply& reply) noexcept {
     const std::string_view text = redis_text(reply);
-    const auto is = [text](auto... words) { return (text.starts_with(words) || ...); };
+    const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
     if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
            "ERR Client sent AUTH") ||
         text.find("ACL failure in script") != text.npos ||

@@ -40,18 +40,18 @@ public:
     bool has_heard() const noexcept { return has_heard_; }
 
     // What went wrong, or empty.
-    const std::string& words() const noexcept { return words_; }
+    const std::string& error_text() const noexcept { return error_text_; }
 
 protected:
     bool has_heard_ = false;
-    std::string words_;
+    std::string error_text_;
 };
 
 // What makes a session, or why it cannot.
 struct redis_tls_made {
     std::unique_ptr<redis_tls> session{};
     std::error_code error{};
-    std::string words{};
+    std::string error_text{};
 };
 
 } // namespace detail

@@ -56,14 +56,14 @@ private:
 struct redis_watch_made {
     std::unique_ptr<slot_watch> watch{};
     std::error_code error{};
-    std::string words{};
+    std::string error_text{};
 };
 
 inline redis_watch_made make_redis_watch(const redis_target& target, const std::string& channel,
                                          deadline end) {
     redis_watch::listener from(target);
     redis_watch_made made;
-    auto box = from.get().listen(channel, end, made.words);
+    auto box = from.get().listen(channel, end, made.error_text);
     if (box) {
         made.watch = std::make_unique<redis_watch>(std::move(from), *std::move(box));
     } else {

@@ -26,13 +26,13 @@ inline std::string one_line(std::string_view text, std::size_t most = 300) {
 }
 
 // Of words that quote a secret only the first one is kept.
-inline std::string without_secret(std::string words, std::string_view secret) {
-    if (!secret.empty() && words.find(secret) != words.npos) {
-        const std::string first = words.substr(0, words.find(' '));
+inline std::string without_secret(std::string error_text, std::string_view secret) {
+    if (!secret.empty() && error_text.find(secret) != error_text.npos) {
+        const std::string first = error_text.substr(0, error_text.find(' '));
         const bool is_safe = first.find(secret) == first.npos;
-        words = (is_safe ? first + " " : std::string()) + "(its words quote the password)";
+        error_text = (is_safe ? first + " " : std::string()) + "(its words quote the password)";
     }
-    return words;
+    return error_text;
 }
 
 } // namespace detail

@@ -56,7 +56,7 @@ public:
     // Requires, both: it is closed. The name is looked up for as long as the system likes to; why
     // that fails goes to `words`.
     std::error_code connect_tcp(const std::string& host, int port, deadline end,
-                                std::string& words);
+                                std::string& error_text);
     std::error_code connect_unix(const std::string& path, deadline end) noexcept;
 
     // An error: not all of it was handed to the system.
@@ -156,7 +156,7 @@ inline std::error_code store_socket::connect(const sockaddr* to, socklen_t size,
 }
 
 inline std::error_code store_socket::connect_tcp(const std::string& host, int port, deadline end,
-                                                 std::string& words) {
+                                                 std::string& error_text) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     addrinfo* answer = nullptr;
@@ -165,8 +165,8 @@ inline std::error_code store_socket::connect_tcp(const std::string& host, int po
         return detail::last_system_error();
     }
     if (n != 0) {
-        words = "the host's name: ";
-        words += ::gai_strerror(n);
+        error_text = "the host's name: ";
+        error_text += ::gai_strerror(n);
         return std::make_error_code(n == EAI_AGAIN    ? std::errc::resource_unavailable_try_again
                                     : n == EAI_MEMORY ? std::errc::not_enough_memory
                                                       : std::errc::host_unreachable);

@@ -36,7 +36,7 @@ struct server_url {
 
 // Answers what is wrong with the URL.
 struct url_fault {
-    const char* words;
+    const char* error_text;
 };
 
 // Decodes %41. Empty and false: a '%' without two hexadecimal digits, a NUL byte, or a byte that an
@@ -132,7 +132,7 @@ inline const char* read_url_host(std::string_view place, server_url& to) {
 }
 
 inline result<server_url, url_fault> read_server_url(std::string_view url) {
-    const auto wrong = [](const char* words) { return unexpected{url_fault{words}}; };
+    const auto wrong = [](const char* error_text) { return unexpected{url_fault{error_text}}; };
     server_url read;
     const std::size_t colon = url.find("://");
     if (colon == url.npos || colon == 0) {
@@ -162,13 +162,13 @@ inline result<server_url, url_fault> read_server_url(std::string_view url) {
         if (rest.find('@', at + 1) != rest.npos) {
             return wrong("the URL has more than one '@'; in a password it is written %40");
         }
-        if (const char* const words = read_url_login(rest.substr(0, at), read)) {
-            return wrong(words);
+        if (const char* const error_text = read_url_login(rest.substr(0, at), read)) {
+            return wrong(error_text);
         }
         rest = rest.substr(at + 1);
     }
-    if (const char* const words = read_url_host(rest, read)) {
-        return wrong(words);
+    if (const char* const error_text = read_url_host(rest, read)) {
+        return wrong(error_text);
     }
     return read;
 }
