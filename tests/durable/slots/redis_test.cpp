@@ -768,10 +768,10 @@ TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for
     changed = good;
     changed.cert_file = other.cert;
     changed.key_file = other.key;
-    fails(url, changed, denied, "wants a certificate of the client");
+    fails(url, changed, denied, "requires a client certificate");
     changed.cert_file.clear();
     changed.key_file.clear();
-    fails(url, changed, denied, "wants a certificate of the client");
+    fails(url, changed, denied, "requires a client certificate");
     changed = good;
     changed.key_file = other.key;
     fails(url, changed, std::errc::invalid_argument, "key values mismatch");

@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_CONNECTION_POOL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_CONNECTION_POOL_HPP
 
-// Connections to one place, which all slots of a process share. A call takes an idle connection. If
-// none is idle and fewer than the bound are open, it opens another one. Else it waits for its turn,
-// first come first served, until its deadline.
+// Connections to one server, which all slots of a process share. A call takes an idle connection.
+// If no connection is idle and fewer than the bound are open, the call opens another one. Otherwise
+// it waits for its turn, in order of arrival, until its deadline.
 //
-//   a call that hangs    occupies one connection; the others serve the other calls
-//   a broken connection  is opened anew by the next call that gets it. The idle ones may have broken
-//                        with it, so they are opened anew, too
-//   a refusal            If the server refuses one more connection and others are open, the pool
-//                        lives with those: the call waits for its turn on one of them. The pool asks
-//                        again later, and at once for all when a connection was opened
-//   no more need         Connections that were idle for `keep_idle` are closed, but for the last one
+//   a call that hangs    It occupies one connection; other calls use the remaining ones.
+//   a broken connection  The next call that takes it opens it again. The idle connections may have
+//                        broken with it, so they are opened again, too.
+//   a refusal            If the server refuses a further connection while some are open, the call
+//                        waits for its turn on one of these. The pool tries a further one after
+//                        `ask_again_after`, and tries all when a connection was opened.
+//   no more need         Connections that are idle for `keep_idle` are closed, except the last one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -37,23 +38,22 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// How many connections to one server a process opens for calls. A server commits calls of several
-// connections with one write to its disk, so the throughput grows with their number. But the
-// connections of a server are few, 100 for all clients of a PostgreSQL server unless it is told
-// otherwise.
+// The most connections to one server that a process opens for calls. A server commits calls of
+// several connections with one write to its disk, so the throughput grows with their number. But a
+// server has few connections: 100 for all clients is PostgreSQL's default.
 inline constexpr std::size_t most_call_connections = 8;
 
-// A Connection, of which one caller at a time has the turn, has
+// A Connection is used by one caller at a time and has
 //
 //   using key = ...;                       ordered; key.most_connections() is the pool's bound
 //   explicit Connection(const key&);
-//   std::error_code make_ready(Until);     opens it, unless it is usable
-//   bool is_open() const noexcept;         it was opened, and no call has lost it
-//   bool is_usable() noexcept;             and nothing has happened to its socket meanwhile
-//   void drop() noexcept;                  closes it; neither waits nor asks the server
-//   void disown() noexcept;                in a child of fork(): closes its descriptors, no more
+//   std::error_code make_ready(Until);     opens it if it is not usable
+//   bool is_open() const noexcept;         whether it was opened, and no call has lost it
+//   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   void drop() noexcept;                  closes it without waiting or asking the server
+//   void disown() noexcept;                in a child of fork(): only closes its descriptors
 //
-// `Clock` is what idle times and pauses are measured with.
+// `Clock` measures idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
     struct entry;
 
@@ -75,15 +75,15 @@ public:
     // In a child of fork(), instead of the destructor.
     void leave() noexcept {
         for (entry& each : entries_) {
-            // Order: acquire [CP1]; where the fork found it at rest, its last user's changes are
-            // whole.
+            // Order: acquire [pool.rest]; if the fork found it at rest, its last user's changes are
+            // complete.
             if (each.is_at_rest.load(std::memory_order_acquire)) {
                 each.connection->disown();
             }
         }
     }
 
-    // A connection, for as long as this lives.
+    // Exclusive use of a connection, until the destructor.
     class turn {
     public:
         turn() = default;
@@ -106,22 +106,23 @@ public:
         entry* entry_ = nullptr;
     };
 
-    // No error: the connection is open. An error and a turn: it cannot be opened, and no other one is
-    // open. timed_out and no turn: other callers had the connections for all the time.
+    // Without an error, the connection is open. With an error and a turn, it cannot be opened, and
+    // no connection is. With timed_out and no turn, other callers had all connections until the
+    // deadline.
     struct taken {
         turn of{};
         std::error_code error{};
     };
 
-    // Blocks: until it is this caller's turn and the connection is open, or the deadline, which is a
-    // time of the steady clock or a bide::deadline.
+    // Takes a connection and opens it if needed. `until` is a time of the steady clock or a
+    // bide::deadline.
+    // Blocks: until the caller has a turn and the connection is open, or until the deadline.
     template <class Until> taken take(Until until);
 
-    // Closes what was idle for too long. Never waits.
+    // Closes connections that were idle for `keep_idle`, except the last open one. Never blocks.
     void close_idle() noexcept;
 
-    // Snapshots: how many connections are open, as far as is known, and how many callers wait for
-    // their turn.
+    // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
         const std::lock_guard held(lock_);
         return count_open();
@@ -132,11 +133,11 @@ private:
     using time = typename Clock::time_point;
 
     struct entry {
-        // The connection is there, and is not in use: a child of fork() may close it.
+        // The connection exists and is not in use: a child of fork() may close it.
         native_platform::atomic<bool> is_at_rest{false};
-        std::optional<Connection> connection{}; // its user's; without one, under lock_
-        bool is_used = false;                   // under lock_, as what follows
-        bool is_open = false;                   // as far as is known
+        std::optional<Connection> connection{}; // for its user; without a user, under lock_
+        bool is_used = false;                   // under lock_, like the members below
+        bool is_open = false;                   // as far as the pool knows
         time idle_since{};
     };
 
@@ -163,30 +164,30 @@ private:
         return steady_time(std::chrono::nanoseconds(end.steady_ns()));
     }
 
-    // With the lock.
+    // These four require the lock.
     std::size_t count_open() const noexcept {
         return static_cast<std::size_t>(
             std::count_if(entries_.begin(), entries_.end(), [](auto& e) { return e.is_open; }));
     }
     void use(entry& e) noexcept {
         e.is_used = true;
-        // Order: seq_cst; a fork that finds a change of the connection finds this, too.
+        // Order: seq_cst; if a fork finds a change of the connection, it finds this change, too.
         e.is_at_rest.exchange(false, std::memory_order_seq_cst);
     }
     void rest(entry& e) noexcept {
         e.is_used = false;
-        // Order: release [CP1]; the changes of the connection come before.
+        // Order: release [pool.rest]; publishes the user's changes of the connection.
         e.is_at_rest.store(e.connection.has_value(), std::memory_order_release);
     }
 
-    // An idle connection besides one that is open: close_idle() has something to do, now or later.
+    // Whether more than one connection is open: close_idle() has something to close, now or later.
     bool has_spare() const noexcept {
         return std::count_if(entries_.begin(), entries_.end(), [](const entry& e) {
                    return e.is_open || (!e.is_used && e.connection && e.connection->is_open());
                }) > 1;
     }
 
-    // Permits of the semaphore, which has no more of them than there are entries.
+    // The semaphore has at most as many permits as there are entries, so the casts lose nothing.
     void release(std::size_t n) noexcept { turns_.release(static_cast<std::ptrdiff_t>(n)); }
     std::size_t forget(std::size_t n) noexcept {
         return static_cast<std::size_t>(turns_.forget_permits(static_cast<std::ptrdiff_t>(n)));
@@ -203,8 +204,8 @@ private:
     const key key_;
     mutable mutex lock_;
     std::vector<entry> entries_; // never resized
-    semaphore turns_;            // a permit for each entry, but for `refused_` ones
-    std::size_t refused_ = 0;    // under lock_, as what follows; less than the entries
+    semaphore turns_;            // a permit for each entry, minus refused_
+    std::size_t refused_ = 0;    // under lock_, like the members below; less than the entries
     time ask_again_at_{};
     bool is_armed_ = false;
     const std::shared_ptr<tidier> tidier_;
@@ -236,8 +237,8 @@ auto connection_pool<Connection, Clock>::take(Until until) -> taken {
     }
 }
 
-// Of those that nobody uses, of which a permit promises one: the first open one, so that the later
-// ones stay idle.
+// Returns the first open entry that is not in use, so that later entries stay idle; without an open
+// one, the first that is not in use. The caller's permit guarantees that there is one.
 template <class Connection, class Clock> auto connection_pool<Connection, Clock>::pick() -> entry& {
     const std::lock_guard held(lock_);
     entry* found = nullptr;
@@ -248,12 +249,12 @@ template <class Connection, class Clock> auto connection_pool<Connection, Clock>
     }
     use(*found);
     if (!found->is_open && found->connection) {
-        found->connection->drop(); // others broke: what its socket looks like proves nothing
+        found->connection->drop(); // another connection broke, and a quiet socket proves nothing
     }
     return *found;
 }
 
-// A server that has refused a connection may take one.
+// Adds a turn, if the server's last refusal was `ask_again_after` ago: it may accept a connection.
 template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::ask_again() noexcept {
     {
@@ -267,8 +268,9 @@ void connection_pool<Connection, Clock>::ask_again() noexcept {
     release(1);
 }
 
-// The connection cannot be opened. True: others are open, one of which has to do, and the turn is
-// over. False: none is, so it is not for their number.
+// Handles a connection that cannot be opened. If others are open, ends the turn and returns true:
+// the caller waits for one of these. If none is open, the server did not refuse because of their
+// number: returns false.
 template <class Connection, class Clock>
 bool connection_pool<Connection, Clock>::give_up(turn& refused) noexcept {
     std::size_t more = 0;
@@ -283,7 +285,7 @@ bool connection_pool<Connection, Clock>::give_up(turn& refused) noexcept {
         }
         const std::size_t open = count_open();
         if (open != 0) {
-            // As many permits stay as connections are open. Free ones would lead to a refusal each.
+            // Keeps one permit for each open connection. Each further permit would cause a refusal.
             const std::size_t excess = std::max(entries_.size() - refused_, open) - open;
             if (excess != 0) {
                 refused_ += 1 + forget(excess - 1);
@@ -326,7 +328,7 @@ void connection_pool<Connection, Clock>::give_back(entry& e) noexcept {
     {
         const std::lock_guard held(lock_);
         const bool is_open = e.connection && e.connection->is_open();
-        if (e.is_open && !is_open) { // the idle ones may have broken with it
+        if (e.is_open && !is_open) { // the idle connections may have broken with it
             for (entry& each : entries_) {
                 each.is_open = each.is_open && each.is_used;
             }
@@ -347,7 +349,7 @@ void connection_pool<Connection, Clock>::close_idle() noexcept {
         for (entry& each : entries_) {
             if (!each.is_used && each.connection && each.connection->is_open() &&
                 each.idle_since <= before) {
-                idle = &each; // the last one: the first ones are used most
+                idle = &each; // the last one: pick() prefers the first ones
             }
         }
         if (idle == nullptr || !has_spare()) {
@@ -379,7 +381,7 @@ template <class Connection, class Clock> void connection_pool<Connection, Clock>
 #if BIDE_EXCEPTIONS
     try {
         vigil::here().alarm(tidier_, at);
-    } catch (...) { // no thread, or no memory: asked again with the next connection
+    } catch (...) { // no thread or no memory: the next connection tries again
         const std::lock_guard held(lock_);
         is_armed_ = false;
     }
@@ -388,9 +390,8 @@ template <class Connection, class Clock> void connection_pool<Connection, Clock>
 #endif
 }
 
-// Every slot has one of these for each of the pools that it uses.
-template <class Connection>
-using shared_connection = shared_in_process<connection_pool<Connection>>;
+// A slot's reference to a pool of this process.
+template <class T> using shared_connection = shared_in_process<connection_pool<T>>;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

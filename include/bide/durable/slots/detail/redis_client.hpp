@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_CLIENT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_CLIENT_HPP
 
-// A connection that comes back when it is lost, and what slots ask over it, for any key.
+// A Redis connection that connects again when it was lost, and the requests of slots, for any key.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -25,18 +26,18 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A reply that is no error, or why there is none, and whether the server may have acted.
+// A reply that is not an error; or the error, and whether the server may have acted.
 struct redis_answer {
     redis_reply reply{};
     std::error_code error{};
     bool may_have_stored = false;
-    std::string error_text{}; // the server's, where there is an error
+    std::string error_text{}; // with an error: its text
 };
 
 // Used by one thread at a time.
 class redis_client {
 public:
-    // The connection for renewals is another one than that for calls.
+    // Calls and renewals have connections of their own.
     struct key {
         redis_target target;
         bool is_for_renewals = false;
@@ -51,24 +52,25 @@ public:
 
     explicit redis_client(const key& of) : target_(of.target) {}
 
-    // In a child of fork(): the connection is the parent's.
+    // In a child of fork(): closes the descriptor, without a message to the server.
     void disown() noexcept { connection_.drop(); }
 
-    // Connects, unless it is usable. An error: see lost().
+    // Connects if the connection is not usable. After an error, lost() returns the answer.
     std::error_code make_ready(deadline end);
     bool is_open() const noexcept { return connection_.is_open(); }
     bool is_usable() { return connection_.is_usable(); }
     void drop() noexcept { connection_.drop(); }
 
-    // Drops the connection. The answer that there is none, in the words that the connection has.
+    // Drops the connection. Returns the error as an answer, with the connection's error text.
     redis_answer lost(std::error_code error, bool may_have_stored);
 
-    // The script, at this key.
-    // Requires, both: make_ready().
+    // Runs the script for the key `at`.
+    // Requires: make_ready() has succeeded.
     redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments,
                      deadline end);
 
-    // A command that changes nothing.
+    // Runs a command that changes nothing.
+    // Requires: make_ready() has succeeded.
     redis_answer ask(const std::vector<std::string_view>& command, deadline end);
 
 private:
@@ -76,7 +78,7 @@ private:
 
     redis_target target_;
     redis_connection connection_;
-    std::string name_; // what the server of the connection calls the script; empty: it does not
+    std::string name_; // the script's hash on this connection's server; empty: it is not loaded
 };
 
 // ---- implementation
@@ -137,7 +139,7 @@ inline redis_answer redis_client::run(std::string_view at,
         }
         const std::string_view text = redis_text(*got.reply);
         if (!name_.empty() && text.starts_with("NOSCRIPT ")) {
-            name_.clear(); // the server was made to forget it
+            name_.clear(); // SCRIPT FLUSH, or a restart, has removed it
             continue;
         }
         if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 
-// Requests to a Redis server and its replies, in the format that the client library makes and
-// reads.
+// A connection to a Redis server: sends requests and receives replies. hiredis formats requests and
+// parses replies.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -36,42 +37,43 @@ namespace detail {
 
 class redis_connection {
 public:
-    // A request ready to be sent, or the memory for it is missing.
+    // Formats a command. Fails if memory runs out.
     static result<std::string, std::error_code>
     request(const std::vector<std::string_view>& command);
 
-    // Connects, says who we are, and asks these besides; what they are answered goes to `replies`.
-    std::error_code open(const redis_target& target, const std::vector<std::string>& besides,
+    // Connects, logs in, selects the database, and sends `requests`. Their replies go to `replies`.
+    std::error_code open(const redis_target& target, const std::vector<std::string>& requests,
                          std::vector<redis_reply>& replies, deadline end);
 
-    // It was opened by this process, and nothing has happened to it or come from it since.
+    // Whether this process opened the connection, it is not closed, and no byte waits to be read.
     bool is_usable() {
         return reader_ != nullptr && reader_->pos == reader_->len && owner_ == ::getpid() &&
                (tls_ != nullptr ? tls_->is_quiet(socket_) : socket_.is_quiet());
     }
 
-    // Gives it up, without a word to the server.
+    // Closes the connection without a message to the server.
     void drop() noexcept {
         socket_.close();
         reader_.reset();
         tls_.reset();
     }
 
-    // It was opened, and not dropped.
+    // Whether it was opened and not dropped.
     bool is_open() const noexcept { return reader_ != nullptr && socket_.fd() >= 0; }
 
-    // In a child of fork(): no more than that.
+    // In a child of fork(): closes the descriptor and nothing else.
     void close_descriptor() noexcept { socket_.close(); }
 
     int fd() const noexcept { return socket_.fd(); }
 
-    // What went wrong last, in more words than the code has; or empty.
+    // The text of the last error; empty if the code says it all.
     const std::string& error_text() const noexcept { return error_text_; }
 
-    // An error: not all of it was sent, and the server does nothing on a part.
+    // Sends a request. After an error the request was sent in part at most, and the server ignores
+    // a part.
     std::error_code send(std::string_view request, deadline end);
 
-    // The next reply, error replies included.
+    // Receives the next reply, which may be an error reply.
     result<redis_reply, std::error_code> receive(deadline end);
 
 private:
@@ -84,7 +86,7 @@ private:
                                     std::size_t& count);
     std::error_code connect(const redis_target& target, deadline end);
     std::error_code secure(const redis_target& target, deadline end);
-    std::error_code converse(const redis_target& target, const std::vector<std::string>& besides,
+    std::error_code converse(const redis_target& target, const std::vector<std::string>& requests,
                              std::vector<redis_reply>& replies, deadline end);
     std::error_code not_redis(std::string_view heard);
     static const char* other_protocol(const redis_target& target, deadline end);
@@ -93,7 +95,7 @@ private:
     std::unique_ptr<redis_tls> tls_;
     std::unique_ptr<redisReader, freer> reader_;
     pid_t owner_ = 0;
-    bool has_heard_ = false; // at least a byte, by this connection
+    bool has_heard_ = false; // at least one byte on this connection
     std::string error_text_;
 };
 
@@ -125,7 +127,7 @@ inline std::error_code redis_connection::add(std::string& to,
     return {};
 }
 
-// Who we are, and which database, as so many requests.
+// Appends the requests that log in and select the database. Adds their number to `count`.
 inline std::error_code redis_connection::greeting(const redis_target& target, std::string& to,
                                                   std::size_t& count) {
     std::error_code error;
@@ -142,7 +144,7 @@ inline std::error_code redis_connection::greeting(const redis_target& target, st
 }
 
 inline std::error_code redis_connection::connect(const redis_target& target, deadline end) {
-    if (target.is_secret()) { // first: a file that is missing is not the network's fault
+    if (target.has_tls()) { // first: a missing file is not an error of the network
         redis_tls_made made = make_redis_tls(target.host, target.trust);
         if (made.error) {
             error_text_ = std::move(made.error_text);
@@ -157,7 +159,7 @@ inline std::error_code redis_connection::connect(const redis_target& target, dea
 }
 
 inline std::error_code redis_connection::secure(const redis_target& target, deadline end) {
-    constexpr std::int64_t soon = 250'000'000; // ns; a server that works has answered then
+    constexpr std::int64_t soon = 250'000'000; // ns; a working server answers sooner
     const std::int64_t first = native_platform::now() + soon;
     std::error_code error =
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
@@ -172,7 +174,7 @@ inline std::error_code redis_connection::secure(const redis_target& target, dead
     return error;
 }
 
-// What a server speaks that hung up without a word; or nullptr.
+// Returns which protocol a server speaks that closed the connection without a reply, or nullptr.
 inline const char* redis_connection::other_protocol(const redis_target& target, deadline end) {
     return answers_tls(target.host, target.port, end)
                ? "the server speaks TLS at this port, and rediss:// is for that"
@@ -181,12 +183,12 @@ inline const char* redis_connection::other_protocol(const redis_target& target, 
 }
 
 inline std::error_code redis_connection::open(const redis_target& target,
-                                              const std::vector<std::string>& besides,
+                                              const std::vector<std::string>& requests,
                                               std::vector<redis_reply>& replies, deadline end) {
     drop();
     error_text_.clear();
     replies.clear();
-    replies.reserve(besides.size());
+    replies.reserve(requests.size());
     reader_.reset(::redisReaderCreate());
     if (reader_ == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
@@ -195,7 +197,7 @@ inline std::error_code redis_connection::open(const redis_target& target,
     has_heard_ = false;
     std::error_code error = connect(target, end);
     if (!error) {
-        error = converse(target, besides, replies, end);
+        error = converse(target, requests, replies, end);
         if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
             target.unix_socket.empty()) {
             if (const char* const other = other_protocol(target, end)) {
@@ -212,27 +214,27 @@ inline std::error_code redis_connection::open(const redis_target& target,
 }
 
 inline std::error_code redis_connection::converse(const redis_target& target,
-                                                  const std::vector<std::string>& besides,
+                                                  const std::vector<std::string>& requests,
                                                   std::vector<redis_reply>& replies, deadline end) {
-    std::string requests;
+    std::string bytes;
     std::size_t greetings = 0;
-    if (const std::error_code error = greeting(target, requests, greetings)) {
+    if (const std::error_code error = greeting(target, bytes, greetings)) {
         return error;
     }
-    for (const std::string& each : besides) {
-        requests += each;
+    for (const std::string& each : requests) {
+        bytes += each;
     }
-    // A server that hangs up may have said before why it does.
-    const std::error_code unsent = send(requests, end);
+    // A server that closes the connection may have sent the reason before.
+    const std::error_code unsent = send(bytes, end);
     if (unsent == std::errc::timed_out) {
         return unsent;
     }
-    for (std::size_t i = 0; i < greetings + besides.size(); ++i) {
+    for (std::size_t i = 0; i < greetings + requests.size(); ++i) {
         auto reply = receive(unsent ? deadline::poll() : end);
         if (!reply) {
             return unsent && !has_heard_ ? unsent : reply.error();
         }
-        if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) || is_redis_farewell(**reply)) {
+        if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) || is_redis_refusal(**reply)) {
             error_text_ = redis_text(**reply);
             return redis_error(**reply);
         }

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_TARGET_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_TARGET_HPP
 
-// Where a Redis server is, and how a client presents itself there: all that makes a connection.
+// What identifies a connection to a Redis server: its address, the login, the database and TLS.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -15,7 +16,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// PEM files.
+// The PEM files of TLS.
 struct redis_trust {
     std::string ca_file{};   // empty: the system's authorities
     std::string cert_file{}; // empty: the client has no certificate
@@ -25,19 +26,19 @@ struct redis_trust {
 struct redis_target {
     std::string host{};
     int port = 0;
-    std::string unix_socket{}; // where not empty: instead of the two, and without TLS
+    std::string unix_socket{}; // if not empty: replaces host and port, without TLS
     std::string user{};
     std::string password{};
     int database = 0;
     bool uses_tls = false;
     redis_trust trust{};
 
-    bool is_secret() const noexcept { return uses_tls && unix_socket.empty(); }
+    bool has_tls() const noexcept { return uses_tls && unix_socket.empty(); }
 
-    // For people, without the password.
+    // Returns a text for messages, without the password.
     std::string name() const {
         const bool is_address = host.find(':') != host.npos;
-        std::string text = is_secret() ? "redis (TLS) at " : "redis at ";
+        std::string text = has_tls() ? "redis (TLS) at " : "redis at ";
         text += !unix_socket.empty() ? unix_socket : is_address ? '[' + host + ']' : host;
         text += unix_socket.empty() ? ':' + std::to_string(port) : std::string();
         text += database != 0 ? ", database " + std::to_string(database) : std::string();
@@ -53,7 +54,7 @@ struct redis_target {
     }
 };
 
-// What the URL says goes before what the target has. An error: what is wrong with the URL.
+// Reads a URL, which overrides the members of `target`. Fails with what is wrong with the URL.
 inline result<redis_target, url_fault> redis_target_at(std::string_view text, redis_target target) {
     constexpr int most_databases = 1'000'000;
     auto url = read_server_url(text);
