@@ -550,9 +550,9 @@ TEST_CASE("redis_slot: a server that speaks something else is named at once, and
          "the server does not speak Redis's protocol, but HTTP: HTTP/1.1 400 Bad Request"},
         {"220 mail.example ESMTP\r\n", "the server does not speak Redis's protocol"},
         {std::string("\x15\x03\x01\x00\x02\x02\x46", 7),
-         "the server speaks TLS at this port, and rediss:// is for that"},
+         "the server speaks TLS at this port: use rediss://"},
         {"-ERR unknown command 'AUTH', with args beginning with: 'me' 'hidden' \r\n",
-         "-ERR (its words quote the password)"},
+         "-ERR (the error text quotes the password)"},
     };
     for (const auto& [answer, words] : rows) {
         CAPTURE(words);

@@ -177,7 +177,7 @@ inline std::error_code redis_connection::secure(const redis_target& target, dead
 // Returns which protocol a server speaks that closed the connection without a reply, or nullptr.
 inline const char* redis_connection::other_protocol(const redis_target& target, deadline end) {
     return answers_tls(target.host, target.port, end)
-               ? "the server speaks TLS at this port, and rediss:// is for that"
+               ? "the server speaks TLS at this port: use rediss://"
            : answers_postgres(target.host, target.port, end) ? "a PostgreSQL server is at this port"
                                                              : nullptr;
 }
@@ -258,7 +258,7 @@ inline std::error_code redis_connection::send(std::string_view request, deadline
 inline std::error_code redis_connection::not_redis(std::string_view heard) {
     const bool is_tls = heard.size() > 1 && (heard[0] == '\x15' || heard[0] == '\x16') &&
                         heard[1] == '\x03' && tls_ == nullptr;
-    error_text_ = is_tls ? "the server speaks TLS at this port, and rediss:// is for that"
+    error_text_ = is_tls ? "the server speaks TLS at this port: use rediss://"
                          : "the server does not speak Redis's protocol";
     if (heard.starts_with("HTTP/")) {
         error_text_ += ", but HTTP: " + one_line(heard.substr(0, heard.find_first_of("\r\n")), 60);
