@@ -102,11 +102,11 @@ template <class Store> void check_hanging_calls(Store& store) {
     std::atomic<int> returned{0};
     std::vector<std::thread> hang;
     const auto hangs = [&] {
-        hang.emplace_back([&, mine = std::make_shared<decltype(slow)>(
-                                  store.open_at(proxy.port(), 1h))] {
-            static_cast<void>(mine->load());
-            ++returned;
-        });
+        hang.emplace_back(
+            [&, mine = std::make_shared<decltype(slow)>(store.open_at(proxy.port(), 1h))] {
+                static_cast<void>(mine->load());
+                ++returned;
+            });
     };
     hangs();
     REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // it has the connection

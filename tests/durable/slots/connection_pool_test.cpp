@@ -164,7 +164,7 @@ TEST_CASE("connection_pool: calls one after the other share one connection") {
     CHECK(s.opened == 1);
 }
 
-TEST_CASE("connection_pool: calls at the same time have a connection each, up to the bound") {
+TEST_CASE("connection_pool: calls at the same time get one connection each, up to the bound") {
     server s;
     pool all({&s, 3});
     {
@@ -187,7 +187,7 @@ TEST_CASE("connection_pool: calls at the same time have a connection each, up to
     CHECK(s.opened == 3);
 }
 
-TEST_CASE("connection_pool: waiting callers get their turns in the order in which they came") {
+TEST_CASE("connection_pool: waiting callers get their turns in order of arrival") {
     const test::watchdog limit;
     server s;
     pool all({&s, 2});
@@ -210,7 +210,7 @@ TEST_CASE("connection_pool: waiting callers get their turns in the order in whic
     CHECK(s.opened == 2);
 }
 
-TEST_CASE("connection_pool: a server that refuses one more connection is used with those it takes") {
+TEST_CASE("connection_pool: if a server refuses a further connection, the open ones are used") {
     const test::watchdog limit;
     clock::set(0s);
     server s;
@@ -254,7 +254,7 @@ TEST_CASE("connection_pool: a server that refuses one more connection is used wi
     CHECK(all.open() == 4);
 }
 
-TEST_CASE("connection_pool: a refusal while no connection is open is the caller's error") {
+TEST_CASE("connection_pool: if no connection is open, a refusal is returned to the caller") {
     server s;
     s.is_down = true;
     pool all({&s, 3});
@@ -268,7 +268,7 @@ TEST_CASE("connection_pool: a refusal while no connection is open is the caller'
     CHECK(holds(all, 3));
 }
 
-TEST_CASE("connection_pool: a server that goes away and comes back is used with all connections") {
+TEST_CASE("connection_pool: after a restart of the server all connections are used again") {
     for (const bool tells : {true, false}) {
         for (const std::size_t open : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
             server s;
@@ -292,7 +292,7 @@ TEST_CASE("connection_pool: a server that goes away and comes back is used with 
     }
 }
 
-TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened anew") {
+TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened again") {
     server s;
     pool all({&s, 4});
     REQUIRE(holds(all, 4));
@@ -309,7 +309,7 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
     CHECK(s.opened == 8);
 }
 
-TEST_CASE("connection_pool: a refusal takes no permit from connections that are open") {
+TEST_CASE("connection_pool: a refusal removes no permit of an open connection") {
     server s;
     s.most = 2;
     pool all({&s, 2});
@@ -325,7 +325,7 @@ TEST_CASE("connection_pool: a refusal takes no permit from connections that are 
     CHECK(s.refused == 1);
 }
 
-TEST_CASE("connection_pool: connections that were idle for long are closed, but for one") {
+TEST_CASE("connection_pool: connections that are idle for long are closed, except one") {
     clock::set(0s);
     server s;
     pool all({&s, 4});
@@ -371,7 +371,7 @@ TEST_CASE("connection_pool: a child of fork() closes the connections that were a
     CHECK(s.disowned == 2);
 }
 
-TEST_CASE("connection_pool: no connection has two users, and every turn comes back") {
+TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {
     const test::watchdog limit;
     constexpr int members = 8;
     constexpr int rounds = 2'000;
