@@ -23,7 +23,7 @@ namespace {
 using steady = std::chrono::steady_clock;
 using clock = test::fake_clock<struct pool_clock>;
 
-// A server that takes a number of connections at a time.
+// A server that accepts at most `most` connections at a time.
 struct server {
     std::atomic<int> most{1'000};
     std::atomic<bool> is_down{false};
@@ -43,7 +43,7 @@ struct server {
         ++opened;
         return true;
     }
-    // Ends all connections. Clients see that only if `tells`.
+    // Ends all connections. Clients notice it without a call only if `tells`.
     void restart(bool tells) {
         open = 0;
         ++lives;
@@ -85,7 +85,7 @@ struct connection {
     }
     void disown() noexcept { ++at_->disowned; }
 
-    // A call. False: the connection was lost.
+    // Makes a call. Returns false if the connection was lost.
     bool call() {
         at_->used_twice += users_.fetch_add(1) != 0 ? 1 : 0;
         ++calls_;
@@ -104,17 +104,17 @@ private:
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
-    int calls_ = 0; // plain: a data race where two callers have the turn
+    int calls_ = 0; // not atomic: two users at a time are a data race
 };
 
 using pool = bide::detail::connection_pool<connection, clock>;
 using turn = pool::turn;
 
-// Of a caller that does not wait.
+// Takes a connection without waiting.
 pool::taken take_now(pool& from) { return from.take(steady::now()); }
 pool::taken take(pool& from) { return from.take(steady::now() + test::patience); }
 
-// That many turns at the same time, all with an open connection.
+// Whether the pool gives n turns at the same time, each with an open connection.
 bool holds(pool& from, std::size_t n) {
     std::vector<pool::taken> all;
     for (std::size_t i = 0; i < n; ++i) {
@@ -126,7 +126,7 @@ bool holds(pool& from, std::size_t n) {
     return true;
 }
 
-// A thread that takes a turn and notes when it has it, then gives it back.
+// A thread that takes a turn, records its position in the order, and returns the turn.
 class waiter {
 public:
     explicit waiter(pool& from, std::atomic<int>& order)
@@ -236,7 +236,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     CHECK(s.refused == 1);
     CHECK(s.opened == 2);
 
-    // Asked again after a pause, and not before.
+    // The pool tries a further connection after ask_again_after, and not before.
     first.emplace(take_now(all));
     REQUIRE(first->of);
     s.most = 4;
@@ -314,7 +314,8 @@ TEST_CASE("connection_pool: a refusal removes no permit of an open connection") 
     s.most = 2;
     pool all({&s, 2});
     REQUIRE(holds(all, 2));
-    // The first one breaks, which makes the second one doubtful; another client takes its place.
+    // The first connection breaks, so that the pool distrusts the second one. Another client takes
+    // the first one's place at the server.
     take_now(all).of->drop();
     s.most = 1;
     for (int i = 0; i < 3; ++i) {
@@ -353,7 +354,7 @@ TEST_CASE("connection_pool: connections that are idle for long are closed, excep
     CHECK(holds(all, 4));
     CHECK(s.opened == 7);
 
-    // Doubtful ones as well.
+    // Connections that the pool distrusts are closed, too.
     take_now(all).of->drop();
     CHECK(s.open == 3);
     clock::set(5 * pool::keep_idle);

@@ -51,7 +51,7 @@ static_assert(etcd_slot::guarantees.clock == bide::lock_clock::observed);
 
 namespace {
 
-// One for most tests, at the end of the program it is gone.
+// Returns the server that most tests share. It ends with the program.
 etcd_server& shared_server() {
     static etcd_server server;
     return server;
@@ -95,7 +95,7 @@ struct etcd_store {
     std::error_code nobody = system_code(ECONNREFUSED);
 };
 
-// Look-ups that hang until the test ends them, or for as long as a test waits.
+// Look-ups that hang until the test ends them, or until test::patience has passed.
 class hanging_names {
 public:
     void hang() {
@@ -104,7 +104,7 @@ public:
         ended_.wait_for(lock, test::patience, [this] { return is_over_; });
         --waiting_;
     }
-    int end() { // how many there were
+    int end() { // returns how many were waiting
         const std::lock_guard lock(mutex_);
         is_over_ = true;
         ended_.notify_all();
@@ -118,7 +118,7 @@ private:
     bool is_over_ = false;
 };
 
-// A thread of libcurl's may come back to it when the program ends.
+// Never destroyed: a thread of libcurl may still use it when the program ends.
 hanging_names& names() {
     static hanging_names* const all = new hanging_names;
     return *all;
@@ -147,7 +147,8 @@ std::string wrong(const std::string& status, const std::string& message) {
 
 } // namespace
 
-// In the system's place: there is no other name, only addresses.
+// Replaces the system's function. Only addresses and "hangs.invalid" are looked up; no other name
+// exists.
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* wanted,
                            addrinfo** answer) {
     using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
@@ -325,13 +326,13 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
             CHECK(seen.error() == std::errc::timed_out);
             return false;
         }
-        CHECK(seen->value == "first"); // of the other one
+        CHECK(seen->value == "first"); // from the second endpoint
 
-        // On a connection of its own, and so the first endpoint is asked first.
+        // With a connection of its own, this slot tries the first endpoint first.
         etcd_slot anew = etcd_slot(both, key, within(patience)).for_renewals();
         const cas_result sent = anew.compare_exchange(first.version, "swallowed");
         CHECK(sent.error == std::errc::timed_out);
-        if (sent.status == cas_status::failed) { // so it was for its own request
+        if (sent.status == cas_status::failed) { // the request was not sent in time
             return false;
         }
         CHECK(sent.status == cas_status::indeterminate); // it is not for the other one
@@ -509,7 +510,7 @@ TEST_CASE("etcd_slot: accepts only a certificate of its authorities") {
 
 namespace {
 
-// Who may do what, as etcd's gateway is told.
+// Adds users and roles, and enables logins.
 void enable_logins(etcd_server& server) {
     for (const auto& [what, body] :
          {std::pair{"user/add", R"({"name":"root","password":"hidden"})"},
@@ -588,11 +589,11 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
         CHECK(stored.status == cas_status::failed);
         CHECK(stored.error == error);
         CHECK(said.find("etcd at " + to + ", key key: ") == 0);
-        CHECK(said.size() > to.size() + 30); // it says why
+        CHECK(said.size() > to.size() + 30); // it has a reason
         CHECK(one.load().error() == error);
     };
-    // A server that refuses a certificate hangs up. Where libcurl is still sending it may not see
-    // why before another call.
+    // A server that refuses a certificate closes the connection. If libcurl is still sending, only
+    // a later call may find the reason.
     const auto fails_in_the_end = [&](const etcd_slot_options& options) {
         etcd_slot one(server.endpoint(), "key", options);
         CHECK(test::eventually([&] { return one.load().error() == std::errc::permission_denied; }));
@@ -676,7 +677,7 @@ TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing
     CHECK(after->counter.value_or(0) > before->counter.value_or(0));
 }
 
-// Why the head of its header says what to do then.
+// The reason for the advice about restores at the head of etcd.hpp.
 TEST_CASE("etcd_slot: a restored backup forgets values, and its revisions repeat") {
     if (!etcd_server::available()) {
         return;

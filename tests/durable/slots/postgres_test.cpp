@@ -57,8 +57,8 @@ static_assert(postgres_slot::guarantees.clock == bide::lock_clock::server);
 
 namespace {
 
-// One server for all cases, with what makes a commit that is not waited for a commit that is lost.
-// None: it is not installed.
+// Returns one server for all cases, or nullptr if PostgreSQL is not installed. The server's
+// settings make it lose a commit that does not wait for the disk.
 test::postgres_server* server() {
     if (!test::postgres_server::is_available()) {
         std::fputs("skipped: PostgreSQL is not installed\n", stderr);
@@ -72,7 +72,7 @@ test::postgres_server* server() {
     return &one;
 }
 
-// A connection of the test's own.
+// A connection that the test uses directly.
 class session {
 public:
     explicit session(const std::string& conninfo) : pq_(::PQconnectdb(conninfo.c_str())) {}
@@ -82,7 +82,7 @@ public:
 
     PGconn& native() { return *pq_; }
 
-    // The first value of the last statement, where there is one; or what is wrong.
+    // Runs statements. Returns the first value of the last one, or the error.
     std::string operator()(const std::string& sql) {
         PGresult* const rows = ::PQexec(pq_, sql.c_str());
         const ExecStatusType status = ::PQresultStatus(rows);
@@ -237,10 +237,10 @@ TEST_CASE("postgres_slot: an acknowledged value survives a crash of the server")
         postgres_slot inside(s->conninfo(), new_key());
         const auto version = changed.compare_exchange(0, "1").version;
         REQUIRE(locked.compare_exchange(0, "1").status == cas_status::stored);
-        s->kill9(); // and what a slow start has left to do is done
+        s->kill9(); // the restart completes what the first start has left to do
         REQUIRE(s->restart());
 
-        // Each is the last to commit: nobody else's commit could have taken it to the disk.
+        // Each case commits last: no other commit can have written it to the disk.
         cas_result last;
         const auto dies = [&] {
             s->kill9();
@@ -269,7 +269,7 @@ TEST_CASE("postgres_slot: an acknowledged value survives a crash of the server")
         CHECK(dies());
         CHECK(inside.load()->value == "2");
 
-        // The same without the slot: so it is the slot that sees to it.
+        // Without the slot, the commit is lost: the slot makes it durable.
         {
             session user(s->conninfo());
             CHECK(user("SHOW synchronous_commit") == "off");
@@ -337,12 +337,12 @@ TEST_CASE(
                 version = there->version;
             }
 
-            // The lock could not be had, so nothing was stored.
+            // The reply to locking the row is lost, so nothing was stored.
             net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
             CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
                   cas_status::failed);
 
-            // A question is asked again where the connection breaks.
+            // If the connection breaks, a load is repeated.
             REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
             net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
             const auto again = slot.load();
@@ -535,7 +535,7 @@ TEST_CASE("postgres_slot: if a row stays locked, the operation fails for certain
             CHECK(r.status == cas_status::failed);
             return true;
         };
-        // The server gives up after half the client's time, where the machine keeps it.
+        // The server gives up after half of the client's time, if the machine is fast enough.
         CHECK(test::in_some_time(800ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
             postgres_slot slot(s->conninfo(), key, patient_for(patience));
@@ -567,7 +567,7 @@ TEST_CASE("postgres_slot: a process that stops with the row locked loses the loc
         CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
             postgres_slot slow(s->conninfo(), key, patient_for(patience));
-            // Of another connection string, as an update uses no other slot of its own.
+            // With another connection string: an update must not use a slot of the same one.
             postgres_slot other(s->conninfo() + " application_name=other", key,
                                 patient_for(test::patience));
             bool has_stopped = false; // with the row locked, before its time was up
@@ -650,7 +650,7 @@ TEST_CASE("postgres_slot: a row that no slot has written is corrupt") {
 TEST_CASE(
     "postgres_slot: a transaction that the server rolls back because of another one is repeated") {
     if (test::postgres_server* const s = server()) {
-        // Whoever is second fails to serialize, and finds on its next try what the first stored.
+        // The second transaction fails to serialize. Its next try finds the value of the first.
         session(s->conninfo())(
             "ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'");
         const std::string key = new_key();
@@ -802,7 +802,7 @@ TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
     }
 }
 
-// ---- Which table
+// ---- The table
 
 namespace {
 
@@ -814,12 +814,12 @@ bool has(const std::string& text, std::string_view part) {
     return is_in;
 }
 
-// A database of a case's own, in which no other case makes tables.
+// Creates a database for one case, in which no other case creates tables.
 std::string new_database(const test::postgres_server& s, const std::string& name) {
     session admin(s.conninfo());
     admin("CREATE DATABASE " + name);
     for (const char* const role : {"alice", "bob"}) {
-        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // or it is there
+        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // fails if the role exists
     }
     return s.conninfo() + " dbname=" + name;
 }
@@ -876,7 +876,7 @@ TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never igno
         }
         CHECK(alice.load()->value == "bob");
 
-        // The next one that an earlier version makes is the second lock.
+        // A table in a second schema would be a second lock.
         session(at + " user=bob")(std::string("CREATE TABLE bide_lock") + columns);
         postgres_slot bob(at + " user=bob", "key");
         const std::error_code refused = bob.load().error();
@@ -891,7 +891,7 @@ TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never igno
             CHECK(bob.load_in(user.native()).error() == refused);
             CHECK(bob.compare_exchange_in(user.native(), 0, "x").error == refused);
         }
-        // One who runs already finds out with its next connection.
+        // A slot that is in use finds the second table with its next connection.
         CHECK(alice.load().has_value());
         admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'alice'");
         CHECK(test::asks_until(10s, [&] { return alice.load().error() == refused; }));
@@ -945,7 +945,7 @@ TEST_CASE("postgres_slot: if a role may not create the table, the error says wha
 
 namespace {
 
-// A table that is dropped, and made again, under slots that use it.
+// Drops a table that slots use, and creates it again.
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
     session admin(s.conninfo());
@@ -992,7 +992,7 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
     is_refused(*slot);
     CHECK(admin("SELECT count(*) FROM " + table) == "0");
 
-    // One that knew nothing of the first one.
+    // After all slots are destroyed, a new slot accepts the new table.
     slot.reset();
     postgres_slot gone = std::move(renews);
     {
@@ -1022,7 +1022,7 @@ TEST_CASE("postgres_slot: refuses a table that was dropped and created again") {
     }
 }
 
-// ---- What slots of a process share
+// ---- Connections that the slots of a process share
 
 TEST_CASE("postgres_slot: all slots of a process share connections to a server") {
     if (test::postgres_server* const s = server()) {
@@ -1116,19 +1116,19 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal") {
         cas_result r;
         std::thread waiting([&] { r = slot.compare_exchange(version, "2"); });
         CHECK(waits());
-        // Its row is locked: for renewals that is known soon, and for certain. Others go on.
+        // A renewal of the locked row fails soon and for certain. Renewals of other rows succeed.
         const cas_result locked = renews_locked.compare_exchange(version, "2");
         CHECK(locked.status == cas_status::failed);
         CHECK(locked.error == postgres_error("55P03"));
         CHECK(renews.compare_exchange(renews.load()->version, "2").status == cas_status::stored);
-        // So do calls, whose turns come between the pieces of the wait.
+        // Calls for other rows succeed, too: the waiting call returns its connection at intervals.
         CHECK(other.load()->value == "2");
         user("COMMIT");
         waiting.join();
         CHECK(r.status == cas_status::stored);
 
-        // The whole table, for which no statement gives up: the calls wait, and the renewals of
-        // another table go on.
+        // No statement gives up on a lock of the whole table: the calls wait, and the renewals of
+        // another table succeed.
         postgres_slot_options elsewhere;
         elsewhere.table = "bide_elsewhere";
         postgres_slot third(s->conninfo(), "key", elsewhere);
@@ -1227,7 +1227,7 @@ TEST_CASE(
 
 namespace {
 
-// A load, and what it answers; it names the place, and keeps the secrets.
+// The error of a load. Checks that the error text names the server and quotes no password.
 struct refusal {
     std::error_code error;
     std::string words;
@@ -1254,7 +1254,7 @@ struct refusal {
     }
 };
 
-// Says this to every client that wants no encryption, as a PostgreSQL server would.
+// Returns the bytes of a FATAL error, as a PostgreSQL server sends it.
 std::string fatal(const std::string& state, const std::string& words) {
     const std::string fields = std::string("SFATAL\0", 7) + std::string("VFATAL\0", 7) + "C" +
                                state + '\0' + "M" + words + '\0' + '\0';
@@ -1377,7 +1377,7 @@ TEST_CASE("postgres_slot: errors that may pass are not reported as permanent") {
         const std::uint16_t free = test::free_port();
         may_pass(s->conninfo() + " password=s3cret port=" + std::to_string(free), "08001",
                  "postgres at 127.0.0.1:" + std::to_string(free) + ", database postgres: ");
-        // One of two hosts may come; and the other one is there.
+        // One of two hosts does not listen, which may pass; the other one answers.
         const std::string second = "127.0.0.1:" + std::to_string(s->port());
         may_pass("postgres://postgres:s3cret@127.0.0.1:" + std::to_string(free) + "," + second +
                      "/nothing",
@@ -1440,8 +1440,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
                                 "max_connections = 20\nmax_wal_senders = 0");
     REQUIRE(small.is_running());
     constexpr std::size_t count = 150;
-    // A renewal that waits for the row as long as a call may would take more than a lease in each
-    // of these times.
+    // If a renewal waited for the row as long as a call does, it would take longer than a lease.
     CHECK(test::in_some_time(6s, [&](std::chrono::milliseconds lease) {
         bide::durable_options options;
         options.lease = lease;
@@ -1469,7 +1468,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
             return false; // before the row was locked
         }
         REQUIRE(test::asks_until(test::patience, [&] { return !guards[7].is_held(); }));
-        // So the row was locked for longer than a renewal had to come.
+        // The row was locked for longer than the interval of renewals.
         const bool was_long = std::chrono::steady_clock::now() - locked_at > lease / 2;
         const bool kept = held() == count - 1;
         user("COMMIT");

@@ -45,7 +45,7 @@ static_assert(redis_slot::guarantees.clock == bide::lock_clock::server);
 
 namespace {
 
-// One for most tests, at the end of the program it is gone.
+// Returns the server that most tests share. It ends with the program.
 redis_server& shared_server() {
     static redis_server server;
     return server;
@@ -97,15 +97,15 @@ struct redis_store {
 
 #if defined(BIDE_DURABLE_OPENSSL)
 
-// With TLS.
-struct secret_store {
+// A store that the slots reach with TLS.
+struct tls_store {
     using slot = redis_slot;
     static constexpr std::size_t limit = std::size_t{1} << 20;
     static constexpr bool processes = true;
     static constexpr int scale = 8;
     static constexpr bool greets = true;
 
-    secret_store(redis_server& on, test::certificate with) : server(on), mine(std::move(with)) {}
+    tls_store(redis_server& on, test::certificate with) : server(on), mine(std::move(with)) {}
 
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t at, std::chrono::milliseconds patience) {
@@ -422,7 +422,7 @@ TEST_CASE("redis_slot: an invalid answer reports whether a value may have been s
     }
 }
 
-// Why its guarantees are what they are.
+// The reason why keeps_acknowledged is false.
 TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value that it missed") {
     if (!redis_server::available()) {
         return;
@@ -431,7 +431,7 @@ TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value t
     redis_server master;
     redis_server replica;
     redis_slot at_master = slot_at(master.port(), "key");
-    const cas_result first = at_master.compare_exchange(0, "nobody holds it");
+    const cas_result first = at_master.compare_exchange(0, "free");
     REQUIRE(first.status == cas_status::stored);
     REQUIRE(replica.follows(master.port()));
     redis_slot at_replica = slot_at(replica.port(), "key");
@@ -442,7 +442,7 @@ TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value t
 
     replica.freeze();
     master.says("CLIENT KILL TYPE replica");
-    const cas_result acknowledged = at_master.compare_exchange(first.version, "I hold it");
+    const cas_result acknowledged = at_master.compare_exchange(first.version, "held");
     REQUIRE(acknowledged.status == cas_status::stored);
     master.kill9();
     replica.thaw();
@@ -450,11 +450,11 @@ TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value t
 
     const auto seen = at_replica.load();
     REQUIRE(seen.has_value());
-    CHECK(seen->value == "nobody holds it");
+    CHECK(seen->value == "free");
     CHECK(seen->version == first.version);
 
-    // But the version of what was lost is not given to another value.
-    const cas_result other = at_replica.compare_exchange(first.version, "No, I do");
+    // But no other value gets the version of the lost value.
+    const cas_result other = at_replica.compare_exchange(first.version, "held by another");
     REQUIRE(other.status == cas_status::stored);
     CHECK(other.version != acknowledged.version);
     CHECK(at_replica.compare_exchange(acknowledged.version, "mine").status == cas_status::conflict);
@@ -578,7 +578,7 @@ TEST_CASE("redis_slot: a PostgreSQL server, which closes the connection without 
     CHECK(slot.explain() == slot.store() + ", key key: a PostgreSQL server is at this port");
 }
 
-// A fresh record draws its first tokens from it.
+// A new record draws its first tokens from this clock.
 TEST_CASE("redis_slot: returns the server's clock if the key is missing") {
     if (!redis_server::available()) {
         return;
@@ -594,8 +594,8 @@ TEST_CASE("redis_slot: returns the server's clock if the key is missing") {
     CHECK(conflict.current.value().server_ms.has_value());
 }
 
-// A record that is deleted under its holder admits another one; its versions are new ones all the
-// same.
+// If a record is deleted while a lock is held, another contender acquires it. The versions of the
+// new record are new, too.
 TEST_CASE("redis_slot: after FLUSHALL the key is missing, and no version occurs twice") {
     if (!redis_server::available()) {
         return;
@@ -715,7 +715,7 @@ TEST_CASE("redis_slot: keeps what every slot promises over TLS") {
     const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
     REQUIRE(!mine.cert.empty());
     redis_server server({}, mine);
-    secret_store store{server, mine};
+    tls_store store{server, mine};
     SECTION("in peace") { test::check_slot(store); }
     SECTION("in trouble") { test::check_slot_faults(store); }
 }
@@ -783,7 +783,7 @@ TEST_CASE("redis_slot: accepts only a certificate of its authorities for the ser
     changed.ca_file = mine.key;
     fails(url, changed, std::errc::invalid_argument, "the authorities in ");
 
-    // One side speaks TLS.
+    // Only one side uses TLS.
     const std::string plain = std::to_string(server.port());
     const auto protocol = std::errc::protocol_error;
     fails("rediss://:hidden@localhost:" + plain, good, protocol, "does not speak TLS");
@@ -835,7 +835,7 @@ TEST_CASE("redis_slot: a handshake that hangs ends at the deadline") {
         proxy.forward();
         return was_sent;
     };
-    // Before and after a server is asked for plain text.
+    // A deadline before and after the test for a server without TLS.
     CHECK(test::in_some_time(100ms, ends));
     CHECK(test::in_some_time(700ms, ends));
 }

@@ -136,7 +136,7 @@ TEST_CASE("server_url: refuses an ambiguous URL, and the error quotes no part of
     }
 }
 
-// Any byte in any place: it ends, and what is read names a host.
+// Inserts and replaces each byte at each position, and cuts the URL at each position.
 TEST_CASE("server_url: accepts any bytes as input, and a URL that it reads names a host") {
     const std::string whole = "redis://us%41er:pa%42ss@[::1]:6379/1";
     for (std::size_t at = 0; at <= whole.size(); ++at) {
