@@ -296,7 +296,7 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
     server s;
     pool all({&s, 4});
     REQUIRE(holds(all, 4));
-    s.restart(false); // what is idle looks alive
+    s.restart(false); // idle connections seem usable
     CHECK(!take_now(all).of->call());
     for (int i = 0; i < 4; ++i) {
         CHECK(take_now(all).of->call());

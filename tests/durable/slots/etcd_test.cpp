@@ -66,7 +66,7 @@ std::string url(std::uint16_t port) { return "http://127.0.0.1:" + std::to_strin
 
 etcd_slot_options within(std::chrono::milliseconds patience) {
     etcd_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 
@@ -581,7 +581,7 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
     const auto fails = [&](const std::string& to, const etcd_slot_options& options,
                            std::errc error) {
         etcd_slot_options patient = options;
-        patient.patience = 1h; // so it returns in the test's time for no other reason
+        patient.retry_time = 1h; // so it returns in the test's time for no other reason
         etcd_slot one(to, "key", patient);
         const cas_result stored = one.compare_exchange(0, "x");
         const std::string said = one.explain();
@@ -601,7 +601,7 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
         CHECK(one.compare_exchange(0, "x").status != cas_status::stored);
     };
     const auto denied = std::errc::permission_denied;
-    fails(server.endpoint(), etcd_slot_options(), denied); // an authority of nobody's
+    fails(server.endpoint(), etcd_slot_options(), denied); // not signed by a system authority
     etcd_slot_options changed = good;
     changed.ca_file = mine.cert;
     fails(server.endpoint(), changed, denied);
@@ -717,7 +717,7 @@ TEST_CASE("etcd_slot: all slots of a process share connections to a server") {
     SECTION("that hangs") { test::check_hanging_calls(store); }
 }
 
-TEST_CASE("etcd_slot: no operation exceeds its patience if the server hangs") {
+TEST_CASE("etcd_slot: no operation exceeds its retry_time if the server hangs") {
     if (!etcd_server::available()) {
         return;
     }

@@ -102,7 +102,7 @@ private:
 
 postgres_slot_options patient_for(std::chrono::milliseconds patience) {
     postgres_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 
@@ -716,7 +716,7 @@ TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged
         });
         cas_result one;
         std::uint64_t version = first.version;
-        test::asks_until(10s, [&] { // until the server has heard that there is somebody to wait for
+        test::asks_until(10s, [&] { // until the server knows the standby to wait for
             one = slot.compare_exchange(version, "2");
             version = one.version;
             return one.status != cas_status::stored;
@@ -1483,7 +1483,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
 }
 
 TEST_CASE(
-    "postgres_slot: a backend that is stopped delays a call for no longer than its patience") {
+    "postgres_slot: a backend that is stopped delays a call for no longer than its retry_time") {
     if (test::postgres_server* const s = server()) {
         const std::string at = s->conninfo() + " application_name=stopped";
         const std::string key = new_key();

@@ -62,7 +62,7 @@ redis_slot slot_at(std::uint16_t port, const std::string& key, redis_slot_option
 
 redis_slot_options within(std::chrono::milliseconds patience) {
     redis_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 
@@ -682,7 +682,7 @@ TEST_CASE("redis_slot: all watches of a store share a connection, and each hears
     CHECK(!all.front().watch->drain());
 }
 
-TEST_CASE("redis_slot: no operation exceeds its patience if the server hangs") {
+TEST_CASE("redis_slot: no operation exceeds its retry_time if the server hangs") {
     if (!redis_server::available()) {
         return;
     }
@@ -746,7 +746,7 @@ TEST_CASE("redis_slot: accepts only a certificate of its authorities for the ser
                            std::errc error, const char* words) {
         CAPTURE(words);
         redis_slot_options patient = options;
-        patient.patience = 1h; // so it returns in the test's time for no other reason
+        patient.retry_time = 1h; // so it returns in the test's time for no other reason
         redis_slot one(to, "key", patient);
         const bide::cas_result stored = one.compare_exchange(0, "x");
         CHECK(stored.status == cas_status::failed);
@@ -811,7 +811,7 @@ TEST_CASE("redis_slot: a handshake that hangs ends at the deadline") {
     options.cert_file = mine.cert;
     options.key_file = mine.key;
     const auto ends = [&](std::chrono::milliseconds patience) {
-        options.patience = patience;
+        options.retry_time = patience;
         redis_slot slot("rediss://127.0.0.1:" + std::to_string(proxy.port()), "key", options);
         proxy.hang();
         cas_result stored;

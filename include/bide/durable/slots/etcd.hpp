@@ -64,7 +64,7 @@ struct etcd_slot_options {
 
     /// The longest time of one operation, for any number of endpoints. libcurl before 7.87 does not
     /// interrupt the look-up of a name.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
     std::size_t max_value = std::size_t{1} << 20;
@@ -112,7 +112,7 @@ public:
     ///     certificate
     ///   - protocol_error: the server is not etcd's gateway, or only one side uses TLS
     ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
-    /// Blocks: for one round trip to the majority, at most `patience`.
+    /// Blocks: for one round trip to the majority, at most `retry_time`.
     /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
@@ -136,7 +136,7 @@ private:
     static constexpr const char* no_etcd = "not an answer of etcd's gateway";
 
     etcd_slot(const etcd_slot& of, for_renewals_t)
-        : key_(of.key_), patience_(of.patience_), max_value_(of.max_value_),
+        : key_(of.key_), retry_time_(of.retry_time_), max_value_(of.max_value_),
           client_({of.client_.of().target, true}) {}
 
     static void refuse(const char* error_text);
@@ -148,7 +148,7 @@ private:
     std::error_code failed(std::error_code error, std::string error_text = {});
 
     std::string key_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds retry_time_;
     std::size_t max_value_;
     detail::shared_connection<detail::etcd_client> client_;
     std::string last_error_text_; // of the last operation that failed
@@ -158,7 +158,7 @@ private:
 
 inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                             etcd_slot_options options)
-    : key_(std::move(key)), patience_(options.patience), max_value_(options.max_value),
+    : key_(std::move(key)), retry_time_(options.retry_time), max_value_(options.max_value),
       client_({target_of(std::move(endpoints), std::move(options)), false}) {
     if (key_.empty()) {
         refuse("the key is empty");
@@ -197,7 +197,7 @@ inline std::error_code etcd_slot::failed(std::error_code error, std::string erro
 
 inline detail::etcd_result etcd_slot::call(const char* what, const std::string& body,
                                            bool may_repeat) {
-    const deadline end = deadline::after(patience_);
+    const deadline end = deadline::after(retry_time_);
     const auto got = client_.get().take(end);
     if (!got.of) {
         return {{}, got.error, false, "the connections are in use"};

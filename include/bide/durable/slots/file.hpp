@@ -73,7 +73,7 @@ struct file_slot_options {
     std::size_t max_value = std::size_t{64} << 20;
 
     // For the lock, which a process that was stopped may hold for as long as it likes.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // Of files that are made, less the umask. Who may read the lock file may lock it, and keep all
     // others out: so nobody but the owner. Who shares the slot needs to read and to write both.
@@ -88,7 +88,7 @@ struct file_slot_options {
 // with a copy of its parent's.
 //
 // Errors, besides those above, are the system's: ENOENT for a directory that is missing, EISDIR,
-// ENOSPC when the file is made or grows, ETIMEDOUT when the patience was over, ELOOP where the path
+// ENOSPC when the file is made or grows, ETIMEDOUT when the retry_time was over, ELOOP where the path
 // is a symbolic link and EMLINK where the file has a second name (either could be renamed or locked
 // apart from the other), EXDEV where the file alone was mounted from elsewhere, EINVAL where it is
 // no regular file, EDEADLK inside an update of the same object; and
@@ -108,7 +108,7 @@ public:
           path_(absolute(std::move(path))), store_(path_, settings(options)),
           marks_(path_ + ".lock", options.mode) {}
 
-    // Blocks: for a writer's sync, as long as the patience lasts.
+    // Blocks: for a writer's sync, as long as the retry_time lasts.
     // Throws: std::bad_alloc, as all that follows.
     result<slot_snapshot, std::error_code> load() {
         if (!is_valid_) {
@@ -117,7 +117,7 @@ public:
         return store_.look();
     }
 
-    // Blocks: for the lock, as long as the patience lasts, and for one sync.
+    // Blocks: for the lock, as long as the retry_time lasts, and for one sync.
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return is_valid_ ? store_.compare_exchange(version, value) : refused();
     }
@@ -224,8 +224,8 @@ detail::file_settings basic_file_slot<Synced>::settings(const file_slot_options&
     to.is_synced = Synced;
     to.page_size = static_cast<std::uint32_t>((size + granule - 1) / granule * granule);
     to.max_value = std::min(options.max_value, largest);
-    to.patience_ns =
-        std::clamp<std::int64_t>(options.patience.count(), 0, 1'000'000'000) * 1'000'000;
+    to.retry_time_ns =
+        std::clamp<std::int64_t>(options.retry_time.count(), 0, 1'000'000'000) * 1'000'000;
     to.mode = options.mode;
     to.any_filesystem = options.any_filesystem;
     return to;

@@ -27,12 +27,12 @@
 /// If the connection string names several hosts, add target_session_attrs=read-write. The slot
 /// refuses the answers of a standby in any case.
 ///
-/// Every operation ends within `patience`: waiting for a connection, connecting, logging in,
+/// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
 /// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
 /// services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up after
-/// half of `patience`, and a renewal after 100 ms; the answer is `failed`, and nothing was stored.
-/// A lock on the whole table has no such limit. If a connection fails or does not answer after the
-/// statement was sent, the answer is `indeterminate`.
+/// half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
+/// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
+/// after the statement was sent, the answer is `indeterminate`.
 ///
 /// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
@@ -89,7 +89,7 @@ struct postgres_slot_options {
 
     /// The longest time of one operation, including connecting. It does not bound the look-up of a
     /// host name: set `hostaddr` or the resolver's own timeout.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes; at most 256 MiB.
     std::size_t max_value = std::size_t(64) << 20;
@@ -128,7 +128,7 @@ public:
     /// Locks the row, calls `update` and stores its result in one transaction. If the server rolls
     /// the transaction back, the slot may run another one, which calls `update` once more. If the
     /// process stops inside the update, all other users wait until the server ends the transaction,
-    /// after a quarter of `patience`.
+    /// after a quarter of `retry_time`.
     /// Blocks: for two round trips, and for the transactions that locked the row before.
     /// Requires: `update` uses no other slot of the same connection string, which may wait for the
     /// connection that this update holds.
@@ -208,7 +208,7 @@ inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
     : options_(std::move(options)), key_(std::move(key)),
       access_({std::move(conninfo), what_for,
                detail::postgres_name_of(options_.table, options_.schema), options_.create_table,
-               std::clamp(options_.patience, std::chrono::milliseconds(1),
+               std::clamp(options_.retry_time, std::chrono::milliseconds(1),
                           std::chrono::milliseconds(std::chrono::hours(24))),
                options_.notify ? key_ : std::string()}) {
     options_.max_value = std::min(options_.max_value, std::size_t(256) << 20);

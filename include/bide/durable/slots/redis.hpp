@@ -90,7 +90,7 @@ struct redis_slot_options {
     bool notify = false;
 
     /// The longest time of one operation, except for the look-up of the host's name.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes.
     std::size_t max_value = std::size_t{1} << 20;
@@ -130,7 +130,7 @@ public:
     ///   - protocol_error: the server is not Redis, or only one side uses TLS
     ///   - invalid_argument: there is no such database
     ///   - operation_not_supported: the server lacks a command, or redirects to another node
-    /// Blocks: for one round trip, at most `patience`.
+    /// Blocks: for one round trip, at most `retry_time`.
     /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
@@ -244,7 +244,7 @@ inline std::error_code redis_slot::failed(std::error_code error, std::string err
 }
 
 template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
-    const deadline end = deadline::after(options_.patience);
+    const deadline end = deadline::after(options_.retry_time);
     const auto got = client_.get().take(end);
     if (!got.of) {
         return {{}, got.error, false, "the connections are in use"};
@@ -311,7 +311,7 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() 
                                  "its options do not say notify")};
     }
     detail::redis_watch_made made = detail::make_redis_watch(client_.of().target, channel(),
-                                                             deadline::after(options_.patience));
+                                                             deadline::after(options_.retry_time));
     if (made.error) {
         return unexpected{failed(made.error, std::move(made.error_text))};
     }

@@ -70,7 +70,7 @@ struct sqlite_slot_options {
     sqlite_journal journal = sqlite_journal::automatic;
 
     // So long an operation waits for others that use the database.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // Larger values are refused, in bytes. SQLite itself may be set to less.
     std::size_t max_value = std::size_t{64} << 20;
@@ -91,7 +91,7 @@ public:
     // here; std::bad_alloc.
     basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
 
-    // Blocks, all of them: as long as others are writing, at most `patience` (update_locked() twice
+    // Blocks, all of them: as long as others are writing, at most `retry_time` (update_locked() twice
     // that, and the update), and then fails with timed_out. What else fails has a code of
     // sqlite_category(), or for a path that cannot be a database's the system's: EISDIR, EINVAL for
     // a FIFO and its kin, EMLINK, EXDEV. A row that no slot can have stored is
@@ -270,7 +270,7 @@ basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
     }
     path_ = detail::sqlite_absolute(std::move(path));
     own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        path_, options_.table, std::move(key), options_.journal, options_.patience,
+        path_, options_.table, std::move(key), options_.journal, options_.retry_time,
         Synced});
 }
 
@@ -324,7 +324,7 @@ cas_result basic_sqlite_slot<Synced>::update_locked(const slot_update& update) {
     if (value->size() > options_.max_value) {
         return too_large();
     }
-    own_->link.renew_patience();
+    own_->link.renew_retry_time();
     return now.commit(now.write(row.there.version, *value), *value);
 }
 
@@ -342,7 +342,7 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
     if (error != durable_errc::corrupt_record) {
         return detail::sqlite_failed(error);
     }
-    own_->link.renew_patience();
+    own_->link.renew_retry_time();
     return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
 }
 

@@ -94,7 +94,7 @@ inline std::string file_failure::of_system(const std::string& file) const {
     case ENOSPC:
     case EDQUOT: return error.message() + ": the file cannot be made, or cannot grow";
     case ETIMEDOUT:
-        return "another process has it locked, longer than the slot's patience; it may have been "
+        return "another process has it locked, longer than the slot's retry_time; it may have been "
                "stopped";
     default: return error.message();
     }

@@ -4,7 +4,7 @@
 // The file beside a file slot's. Who writes the slot holds an exclusive flock(2) on it; who reads
 // holds a shared one, unless it can do without. It stays when the slot's file is replaced, and
 // nothing ever removes it. The kernel lets go of a lock whose holder died; one whose holder is
-// stopped is waited for with patience.
+// stopped is waited for with retry_time.
 //
 // In it is a mark: the version, eight bytes, that was last known to be on the disk. A writer leaves
 // it after its sync, so whoever reads another version than the mark's knows that the writer came to
@@ -29,15 +29,15 @@ namespace detail {
 
 template <class Io> class lock_file {
 public:
-    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t patience_ns, Io io)
+    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns, Io io)
         : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
-          patience_ns_(patience_ns), file_(io) {}
+          retry_time_ns_(retry_time_ns), file_(io) {}
 
     lock_file(lock_file&&) noexcept = default;
     lock_file& operator=(lock_file&&) noexcept = default;
     ~lock_file() { leave_strange(); }
 
-    // Blocks: until the lock is held, as long as the patience lasts.
+    // Blocks: until the lock is held, as long as the retry_time lasts.
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept {
         if (file_) {
@@ -79,7 +79,7 @@ private:
     std::string path_;
     unsigned mode_;
     bool any_filesystem_;
-    std::int64_t patience_ns_;
+    std::int64_t retry_time_ns_;
     held_file<Io> file_;
     struct stat facts_ {};
     std::uint64_t chance_ = 0;
@@ -107,7 +107,7 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
         }
         leave();
         file_.reset();
-        if (io_.steady_ns() - begin > patience_ns_) {
+        if (io_.steady_ns() - begin > retry_time_ns_) {
             return std::make_error_code(std::errc::timed_out);
         }
     }
@@ -158,7 +158,7 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
     std::int64_t rest = first_rest_ns;
     bool is_next = false;
     if (!any_filesystem_ && io_.is_claimed(file_.get())) {
-        io_.sleep(std::min(polite_rest_ns, patience_ns_));
+        io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
     }
     while (io_.try_lock(file_.get(), exclusive) != 0) {
         if (errno != EWOULDBLOCK) {
@@ -166,14 +166,14 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
             break;
         }
         const std::int64_t waited = io_.steady_ns() - begin;
-        if (waited >= patience_ns_) {
+        if (waited >= retry_time_ns_) {
             error = std::make_error_code(std::errc::timed_out);
             break;
         }
         is_next =
             is_next || (waited >= long_wait_ns && !any_filesystem_ && io_.try_claim(file_.get()));
         rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-        io_.sleep(std::min(rest / 2 + jitter(rest), patience_ns_ - waited));
+        io_.sleep(std::min(rest / 2 + jitter(rest), retry_time_ns_ - waited));
     }
     if (is_next) {
         io_.unclaim(file_.get());

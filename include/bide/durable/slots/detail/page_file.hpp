@@ -66,8 +66,8 @@ public:
     // The same, for writing, with the file's own lock, which has nothing to do with the lock file's:
     // where that was removed, a writer may not know yet that others lock another one. Unless it is
     // absent.
-    // Blocks: for another writer, as long as the patience lasts.
-    std::error_code seize(dev_t device, std::int64_t patience_ns) noexcept;
+    // Blocks: for another writer, as long as the retry_time lasts.
+    std::error_code seize(dev_t device, std::int64_t retry_time_ns) noexcept;
     void release() noexcept {
         replaced_.reset();
         if (std::exchange(is_locked_, false)) {
@@ -160,7 +160,7 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
 // The lock comes first, as what has the path by then is not replaced by another writer. It is hardly
 // ever waited for.
 template <class Io>
-std::error_code page_file<Io>::seize(dev_t device, std::int64_t patience_ns) noexcept {
+std::error_code page_file<Io>::seize(dev_t device, std::int64_t retry_time_ns) noexcept {
     constexpr std::int64_t rest_ns = 100'000;
     std::int64_t begin = 0;
     for (;;) {
@@ -170,10 +170,10 @@ std::error_code page_file<Io>::seize(dev_t device, std::int64_t patience_ns) noe
                 return system_error_code();
             }
             begin = begin != 0 ? begin : io_.steady_ns();
-            if (io_.steady_ns() - begin >= patience_ns) {
+            if (io_.steady_ns() - begin >= retry_time_ns) {
                 return std::make_error_code(std::errc::timed_out);
             }
-            io_.sleep(std::min(rest_ns, patience_ns));
+            io_.sleep(std::min(rest_ns, retry_time_ns));
         }
         const std::error_code error = attach(true, device);
         if (error || found_.is_absent || is_locked_) {

@@ -5,18 +5,18 @@
 // Watches of channels. All watches of a process with the same connection string share one
 // connection that listens to their channels.
 //
-// The vigil's thread reads the connection when it is readable, and signals each watch whose channel
-// is named. This reading never blocks. While watch() asks the server to listen to a further channel,
-// its caller has the turn and reads the notifications. If the vigil finds the turn taken, it sets
-// is_missed, and the caller reads once more before it ends the turn.
+// The lease monitor's thread reads the connection when it is readable, and signals each watch whose
+// channel is named. This reading never blocks. While watch() asks the server to listen to a further
+// channel, its caller has the turn and reads the notifications. If the lease monitor finds the turn
+// taken, it sets is_missed, and the caller reads once more before it ends the turn.
 //
 // If the connection is lost, its watches end: each becomes readable, and drain() returns an error.
 // The next watch() connects again.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
@@ -71,7 +71,7 @@ public:
     }
 
 private:
-    struct core final : watched, std::enable_shared_from_this<core> {
+    struct core final : monitor_client, std::enable_shared_from_this<core> {
         explicit core(const key& of) : link(of) {}
 
         void happened() noexcept override {
@@ -112,16 +112,16 @@ private:
                 ::close(std::exchange(watched_fd, -1));
             }
         }
-        // Ends the turn. If the vigil found it taken, reads the notifications first.
+        // Ends the turn. If the lease monitor found it taken, reads the notifications first.
         void end_turn() noexcept;
 
         mutex turn;
         postgres_connection link;          // in turn
         std::vector<std::string> listened; // in turn: the channels that the server was asked for
-        int watched_fd = -1;               // in turn: the vigil's own descriptor of the connection
+        int watched_fd = -1; // in turn: the lease monitor's own descriptor of the connection
         postgres_connection::identity watched_link{}; // in turn: whose watched_fd is
         mutex turn_end;                               // held while a turn ends
-        bool is_missed = false; // under turn_end: the vigil found the turn taken
+        bool is_missed = false; // under turn_end: the lease monitor found the turn taken
         mutable mutex lock;
         std::vector<std::shared_ptr<subscription>> subscriptions; // under lock
     };
@@ -163,7 +163,7 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<sub
     }
     if (watched_fd < 0) { // a descriptor of its own: libpq may close its socket at any time
         watched_fd = ::fcntl(::PQsocket(link.native()), F_DUPFD_CLOEXEC, 0);
-        if (watched_fd < 0 || !vigil::here().add(watched_fd, shared_from_this())) {
+        if (watched_fd < 0 || !lease_monitor::here().add(watched_fd, shared_from_this())) {
             close_watched();
             link.drop();
             return std::make_error_code(std::errc::too_many_files_open);
@@ -204,7 +204,7 @@ inline void postgres_listener::core::remove(const std::shared_ptr<subscription>&
 inline void postgres_listener::core::end_turn() noexcept {
     for (;;) {
         if (watched_fd >= 0) {
-            vigil::here().rearm(watched_fd);
+            lease_monitor::here().rearm(watched_fd);
         }
         {
             const std::lock_guard held(turn_end);
@@ -236,7 +236,7 @@ inline void postgres_listener::core::read_notifications() noexcept {
 
 inline void postgres_listener::core::lose_all() noexcept {
     if (watched_fd >= 0) {
-        vigil::here().remove(watched_fd);
+        lease_monitor::here().remove(watched_fd);
         close_watched();
     }
     listened.clear();

@@ -2,9 +2,9 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 
-// One connection and one thread that listen to the channels of all watches of a target. A message on
-// a channel makes the pipes of its watches readable. The first watch starts the thread, and the last
-// watch ends it.
+// One connection and one thread that listen to the channels of all watches of a target. A message
+// on a channel makes the pipes of its watches readable. The first watch starts the thread, and the
+// last watch ends it.
 //
 // The holder of the lock reads the connection. The thread reads what has arrived. The caller of
 // listen() reads until the server confirms its subscription. The destructor of a watch takes no

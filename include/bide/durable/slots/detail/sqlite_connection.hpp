@@ -32,12 +32,13 @@ public:
         std::string table;
         std::string key;
         sqlite_journal journal = sqlite_journal::automatic;
-        std::chrono::milliseconds patience{};
+        std::chrono::milliseconds retry_time{};
         bool is_synced = true;
     };
 
     explicit sqlite_connection(settings s)
-        : settings_(std::move(s)), texts_("main.\"" + settings_.table + '"'), patience_(settings_.patience) {}
+        : settings_(std::move(s)), texts_("main.\"" + settings_.table + '"'),
+          retry_time_(settings_.retry_time) {}
     ~sqlite_connection() override {
         if (leave_list()) {
             abandon();
@@ -53,7 +54,7 @@ public:
     std::error_code begin();
 
     // Waits as long again.
-    void renew_patience() noexcept { patience_.begin(); }
+    void renew_retry_time() noexcept { retry_time_.begin(); }
 
     // How often it was opened.
     unsigned generation() const noexcept { return generation_; }
@@ -108,7 +109,7 @@ private:
 
     settings settings_;
     const sqlite_texts texts_;
-    sqlite_patience patience_;
+    sqlite_retry_time retry_time_;
     sqlite3* db_ = nullptr;
     sqlite_statement select_;
     sqlite_statement insert_;
@@ -120,7 +121,7 @@ private:
 // ---- Opening
 
 inline std::error_code sqlite_connection::begin() {
-    patience_.begin();
+    retry_time_.begin();
     if (has_moved()) {
         close();
     }
@@ -149,7 +150,7 @@ inline std::error_code sqlite_connection::open() {
         said_ = words != nullptr ? words : error.message();
         return error;
     }
-    patience_.seed(reinterpret_cast<std::uintptr_t>(this));
+    retry_time_.seed(reinterpret_cast<std::uintptr_t>(this));
     int code = ::sqlite3_open_v2(settings_.path.c_str(), &db_,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                                      SQLITE_OPEN_PRIVATECACHE,
@@ -165,7 +166,7 @@ inline std::error_code sqlite_connection::open() {
 
 // An SQLite code, or a negative one of ours.
 inline int sqlite_connection::set_up() {
-    int code = ::sqlite3_busy_handler(db_, &sqlite_patience::on_busy, &patience_);
+    int code = ::sqlite3_busy_handler(db_, &sqlite_retry_time::on_busy, &retry_time_);
     if (code == SQLITE_OK) {
         code = execute("PRAGMA mmap_size=0"); // an error of the disk is to be a code, not a signal
     }
@@ -250,7 +251,7 @@ inline int sqlite_connection::synchronize(sqlite_sync wanted) {
 // ---- Being open
 
 inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
-    code = sqlite_read(select_, settings_.key, &patience_, row);
+    code = sqlite_read(select_, settings_.key, &retry_time_, row);
     if (code != SQLITE_ROW && code != SQLITE_DONE) {
         return failed(code);
     }
@@ -260,7 +261,7 @@ inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
 inline cas_result sqlite_connection::write(slot_version version, slot_version known,
                                            std::string_view value, int& code) {
     cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version,
-                                known, value, &patience_, code);
+                                known, value, &retry_time_, code);
     if (r.error) {
         const std::error_code error = failed(code);
         r.error = r.error.category() == sqlite_category() ? error : r.error;
@@ -281,7 +282,7 @@ inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_vers
     code = change.prepare(db_, texts_.repair);
     if (code == SQLITE_OK) {
         const sqlite_binding bound(change, settings_.key, static_cast<std::int64_t>(next), value);
-        code = bound.code() == SQLITE_OK ? change.step(&patience_) : bound.code();
+        code = bound.code() == SQLITE_OK ? change.step(&retry_time_) : bound.code();
     }
     if (code != SQLITE_DONE) {
         return sqlite_failed(failed(code));
@@ -315,13 +316,13 @@ inline std::string sqlite_connection::explain() const {
 inline int sqlite_connection::execute(const std::string& text, std::string* first) {
     sqlite_statement statement;
     int code = statement.prepare(db_, text);
-    while ((code & 0xff) == SQLITE_BUSY && patience_.wait()) { // it may have to read the tables
+    while ((code & 0xff) == SQLITE_BUSY && retry_time_.wait()) { // it may have to read the tables
         code = statement.prepare(db_, text);
     }
     if (code != SQLITE_OK) {
         return code;
     }
-    while ((code = statement.step(&patience_)) == SQLITE_ROW) {
+    while ((code = statement.step(&retry_time_)) == SQLITE_ROW) {
         const void* const bytes = ::sqlite3_column_text(statement.get(), 0);
         if (first != nullptr && bytes != nullptr) {
             *first = static_cast<const char*>(bytes);

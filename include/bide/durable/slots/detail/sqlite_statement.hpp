@@ -27,9 +27,9 @@ namespace detail {
 // How long one operation waits for others, and how it paces its attempts. SQLite's own way, waits
 // that grow to a tenth of a second, keeps those that have waited long from ever getting through
 // beside those that come back at once; short waits of random length do not.
-class sqlite_patience {
+class sqlite_retry_time {
 public:
-    explicit sqlite_patience(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
+    explicit sqlite_retry_time(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
 
     void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
 
@@ -49,7 +49,7 @@ public:
     }
 
     static int on_busy(void* self, int) noexcept {
-        return static_cast<sqlite_patience*>(self)->wait() ? 1 : 0;
+        return static_cast<sqlite_retry_time*>(self)->wait() ? 1 : 0;
     }
 
 private:
@@ -84,12 +84,12 @@ public:
     void drop() noexcept { ::sqlite3_finalize(std::exchange(held_, nullptr)); }
     void abandon() noexcept { held_ = nullptr; }
 
-    // One step; where others are in the way, again, until the patience is over. Without a patience
+    // One step; where others are in the way, again, until the retry_time is over. Without a retry_time
     // once: for what is in a transaction of somebody else's. An SQLite code.
-    int step(sqlite_patience* patience) noexcept {
+    int step(sqlite_retry_time* retry_time) noexcept {
         for (;;) {
             const int code = ::sqlite3_step(held_);
-            if ((code & 0xff) != SQLITE_BUSY || patience == nullptr || !patience->wait()) {
+            if ((code & 0xff) != SQLITE_BUSY || retry_time == nullptr || !retry_time->wait()) {
                 return code;
             }
             ::sqlite3_reset(held_);
@@ -208,10 +208,10 @@ inline const char* sqlite_type_name(int type) noexcept {
 
 // Reads the row. An SQLite code; ROW or DONE: it was read.
 // Throws: std::bad_alloc.
-inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_patience* patience,
+inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_retry_time* retry_time,
                        sqlite_row& to) {
     const sqlite_binding bound(select, key);
-    const int code = bound.code() == SQLITE_OK ? select.step(patience) : bound.code();
+    const int code = bound.code() == SQLITE_OK ? select.step(retry_time) : bound.code();
     if (code != SQLITE_ROW) {
         return code;
     }
@@ -257,7 +257,7 @@ inline slot_version sqlite_next_version(slot_version before, slot_version known)
 // `change` is the insert for version 0, else the update. `code` becomes SQLite's.
 inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
                                slot_version known, std::string_view value,
-                               sqlite_patience* patience, int& code) noexcept {
+                               sqlite_retry_time* retry_time, int& code) noexcept {
     code = SQLITE_DONE;
     const slot_version next = version < sqlite_last_version ? sqlite_next_version(version, known)
                                                             : sqlite_last_version;
@@ -266,7 +266,7 @@ inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, s
     }
     const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
                                static_cast<std::int64_t>(version));
-    code = bound.code() == SQLITE_OK ? change.step(patience) : bound.code();
+    code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
     if (code != SQLITE_DONE) {
         return sqlite_failed_with(code, sqlite_code(code));
     }
