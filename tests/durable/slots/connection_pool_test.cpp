@@ -1,3 +1,5 @@
+#include <bide/core/deadline.hpp>
+#include <bide/durable/slots/detail/connect_time.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 
 #include <support/catch.hpp>
@@ -5,10 +7,12 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -34,7 +38,18 @@ struct server {
     std::atomic<int> disowned{0};
     std::atomic<int> used_twice{0}; // at the same time
 
+    bool closes_late = false; // a closed connection counts until the next connect
+    std::atomic<int> closing{0};
+    std::function<void()> on_hang{}; // if set: too many connections hang and call it
+    std::atomic<steady::time_point> connect_until{}; // the deadline of the last connect
+
     bool connect() {
+        const bool is_connected = try_connect();
+        open -= closing.exchange(0);
+        return is_connected;
+    }
+    void close() { closes_late ? ++closing : --open; }
+    bool try_connect() {
         if (is_down || ++open > most) {
             open -= is_down ? 0 : 1;
             ++refused;
@@ -64,13 +79,18 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(steady::time_point) {
+    std::error_code make_ready(steady::time_point until) {
         if (is_usable()) {
             return {};
         }
         drop();
+        at_->connect_until = until;
         if (!at_->connect()) {
-            return std::make_error_code(std::errc::connection_refused);
+            if (!at_->on_hang) {
+                return std::make_error_code(std::errc::connection_refused);
+            }
+            at_->on_hang();
+            return std::make_error_code(std::errc::timed_out);
         }
         is_open_ = true;
         life_ = at_->lives;
@@ -80,7 +100,7 @@ struct connection {
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
         if (std::exchange(is_open_, false) && is_alive()) {
-            --at_->open;
+            at_->close();
         }
     }
     void disown() noexcept { ++at_->disowned; }
@@ -309,21 +329,125 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
     CHECK(s.opened == 8);
 }
 
-TEST_CASE("connection_pool: a refusal removes no permit of an open connection") {
+TEST_CASE("connection_pool: if a connection broke and the server refuses, no idle one is used") {
     server s;
-    s.most = 2;
-    pool all({&s, 2});
-    REQUIRE(holds(all, 2));
-    // The first connection breaks, so that the pool distrusts the second one. Another client takes
-    // the first one's place at the server.
-    take_now(all).of->drop();
-    s.most = 1;
+    pool all({&s, 8});
+    REQUIRE(holds(all, 8));
+    s.restart(false); // the idle connections look alive
+    s.is_down = true;
+    CHECK(!take_now(all).of->call());
     for (int i = 0; i < 3; ++i) {
-        const auto got = take_now(all);
-        REQUIRE(got.of);
-        CHECK(!got.error);
+        const auto refused = take(all);
+        CHECK(refused.of);
+        CHECK(refused.error == std::errc::connection_refused);
     }
+    s.is_down = false;
+    CHECK(holds(all, 8));
+    CHECK(s.open == 8);
+}
+
+TEST_CASE("connection_pool: if a connection broke and the server is full, idle ones make room") {
+    for (const bool closes_late : {false, true}) {
+        server s;
+        s.closes_late = closes_late;
+        pool all({&s, 3});
+        REQUIRE(holds(all, 3));
+        take_now(all).of->drop();
+        s.most = 2; // another client takes its place
+        for (int i = 0; i < 3; ++i) {
+            const auto got = take(all);
+            REQUIRE(got.of);
+            CHECK(!got.error);
+        }
+        CHECK(s.refused == (closes_late ? 1 : 0));
+    }
+}
+
+TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets no turn") {
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    const auto until = steady::now() + 10ms;
+    s.on_hang = [&] {
+        first.reset();
+        std::this_thread::sleep_until(until);
+    };
+    const auto late = all.take(until);
+    CHECK(!late.of);
+    CHECK(late.error == std::errc::timed_out);
+    CHECK(all.open() == 1);
+    CHECK(holds(all, 1));
+    CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: while a connection is open, a further connect gets a share of the time") {
+    const test::watchdog limit;
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    const auto first_until = steady::now() + 1h;
+    std::optional<pool::taken> first(all.take(first_until));
+    REQUIRE(first->of);
+    CHECK(s.connect_until.load() == first_until); // no connection was open
+
+    for (const auto time : {800ms, 3'600'000ms}) {
+        const auto share = std::min(time / 4, 1'000ms);
+        steady::time_point hung_at{};
+        s.on_hang = [&] {
+            hung_at = steady::now();
+            first.reset();
+            // The connect that hangs occupies no other connection.
+            const auto other = take_now(all);
+            CHECK(other.of);
+            CHECK(!other.error);
+        };
+        clock::set(clock::now().time_since_epoch() + pool::ask_again_after);
+        const auto asked_at = steady::now();
+        auto got = all.take(asked_at + time);
+        CHECK(s.connect_until.load() >= asked_at + share);
+        CHECK(s.connect_until.load() <= hung_at + share);
+        if (time > 1min) {
+            CHECK(got.of); // the first connection, which is idle
+            CHECK(!got.error);
+        }
+        first.emplace(got.of ? std::move(got) : take_now(all));
+        REQUIRE(first->of);
+    }
+    CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: the share of a bide::deadline is that of its steady time") {
+    for (const auto& [rest, share] : {std::pair(800ms, 200ms), std::pair(3'600'000ms, 1'000ms)}) {
+        const auto before = steady::now();
+        const auto got = bide::detail::share_of(bide::deadline::at(before + rest), 1s);
+        const auto end = bide::detail::connect_deadline_of(got);
+        CHECK(end >= before + share);
+        CHECK(end <= steady::now() + share);
+    }
+    CHECK(bide::detail::share_of(bide::deadline::poll(), 1s).has_passed());
+    const auto longest = bide::detail::share_of(bide::deadline::never(), 1s);
+    CHECK(bide::detail::connect_deadline_of(longest) <= steady::now() + 1s);
+}
+
+TEST_CASE("connection_pool: if the open connections break, a connect gets the time that is left") {
+    const test::watchdog limit;
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    s.on_hang = [&] {
+        first->of->drop();
+        first.reset();
+    };
+    const auto until = steady::now() + 1h;
+    const auto got = all.take(until);
+    CHECK(got.of);
+    CHECK(!got.error);
     CHECK(s.refused == 1);
+    CHECK(s.connect_until.load() == until);
 }
 
 TEST_CASE("connection_pool: connections that are idle for long are closed, except one") {

@@ -8,18 +8,20 @@
 //
 //   a call that hangs    It occupies one connection; other calls use the remaining ones.
 //   a broken connection  The next call that takes it opens it again. The idle connections may have
-//                        broken with it, so they are opened again, too.
+//                        broken with it: they are suspect, and are opened again, too.
 //   a refusal            If the server refuses a further connection while some are open, the call
 //                        waits for its turn on one of these. The pool tries a further one after
 //                        `ask_again_after`, and tries all when a connection was opened.
+//   a connect that hangs While another connection is open, a connect gets a quarter of the time
+//                        that is left, at most `longest_share`. Then it counts as a refusal.
 //   no more need         Connections that are idle for `keep_idle` are closed, except the last one.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
-#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/process.hpp>
+#include <bide/durable/slots/detail/connect_time.hpp>
+#include <bide/durable/slots/detail/pool_tidier.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -62,6 +64,7 @@ public:
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
+    static constexpr std::chrono::seconds longest_share{1};
 
     explicit connection_pool(const key& of)
         : key_(of), entries_(of.most_connections()),
@@ -108,7 +111,7 @@ public:
 
     // Without an error, the connection is open. With an error and a turn, it cannot be opened, and
     // no connection is. With timed_out and no turn, other callers had all connections until the
-    // deadline.
+    // deadline, or it passed while a further connection was opened.
     struct taken {
         turn of{};
         std::error_code error{};
@@ -141,30 +144,13 @@ private:
         time idle_since{};
     };
 
-    // Called by the lease monitor when it is time to close_idle().
-    struct tidier final : monitor_client {
-        explicit tidier(connection_pool* pool) : of(pool) {}
-        void happened() noexcept override {
-            const std::lock_guard held(lock);
-            if (of != nullptr) {
-                of->tidy();
-            }
-        }
-        void end() noexcept {
-            const std::lock_guard held(lock);
-            of = nullptr;
-        }
-        mutex lock;
-        connection_pool* of; // under lock
-    };
+    using tidier = pool_tidier<connection_pool>;
+    friend tidier; // calls tidy()
 
-    using steady_time = std::chrono::steady_clock::time_point;
-    static steady_time time_of(steady_time end) noexcept { return end; }
-    static steady_time time_of(deadline end) noexcept {
-        return steady_time(std::chrono::nanoseconds(end.steady_ns()));
+    // These require the lock. An idle connection is suspect if another one broke.
+    static bool is_suspect(const entry& e) noexcept {
+        return !e.is_used && !e.is_open && e.connection && e.connection->is_open();
     }
-
-    // These four require the lock.
     std::size_t count_open() const noexcept {
         return static_cast<std::size_t>(
             std::count_if(entries_.begin(), entries_.end(), [](auto& e) { return e.is_open; }));
@@ -183,7 +169,7 @@ private:
     // Whether more than one connection is open: close_idle() has something to close, now or later.
     bool has_spare() const noexcept {
         return std::count_if(entries_.begin(), entries_.end(), [](const entry& e) {
-                   return e.is_open || (!e.is_used && e.connection && e.connection->is_open());
+                   return e.is_open || is_suspect(e);
                }) > 1;
     }
 
@@ -193,9 +179,9 @@ private:
         return static_cast<std::size_t>(turns_.forget_permits(static_cast<std::ptrdiff_t>(n)));
     }
 
-    entry& pick();
+    entry& pick(bool& is_other_open);
     void ask_again() noexcept;
-    bool give_up(turn& refused) noexcept;
+    bool give_up(turn& refused, bool& is_worth_retry) noexcept;
     void note_open(entry& e) noexcept;
     void give_back(entry& e) noexcept;
     void tidy() noexcept;
@@ -217,36 +203,48 @@ auto connection_pool<Connection, Clock>::take(Until until) -> taken {
     for (;;) {
         if (!turns_.try_acquire()) {
             ask_again();
-            if (!turns_.try_acquire_until(time_of(until))) {
+            if (!turns_.try_acquire_until(connect_deadline_of(until))) {
                 return {{}, std::make_error_code(std::errc::timed_out)};
             }
         }
-        turn mine(this, &pick());
+        bool is_other_open = false;
+        turn mine(this, &pick(is_other_open));
         entry& own = *mine.entry_;
         if (!own.connection) {
             own.connection.emplace(key_);
         }
-        const std::error_code error = mine->make_ready(until);
+        const std::error_code error =
+            mine->make_ready(is_other_open ? share_of(until, longest_share) : until);
         if (!error) {
             note_open(own);
             return {std::move(mine), {}};
         }
-        if (!give_up(mine)) {
-            return {std::move(mine), error};
+        const bool is_late = has_passed(until);
+        bool is_worth_retry = is_other_open; // without other open ones it has all the time
+        if (!give_up(mine, is_worth_retry)) {
+            if (is_late || !is_worth_retry) {
+                return {std::move(mine), error};
+            }
+        } else if (is_late) {
+            return {{}, std::make_error_code(std::errc::timed_out)};
         }
     }
 }
 
 // Returns the first open entry that is not in use, so that later entries stay idle; without an open
-// one, the first that is not in use. The caller's permit guarantees that there is one.
-template <class Connection, class Clock> auto connection_pool<Connection, Clock>::pick() -> entry& {
+// one, the first suspect one; without that, the first that is not in use. The caller's permit
+// guarantees that there is one.
+template <class Connection, class Clock>
+auto connection_pool<Connection, Clock>::pick(bool& is_other_open) -> entry& {
+    const auto rank = [](const entry& e) { return e.is_open ? 2 : is_suspect(e) ? 1 : 0; };
     const std::lock_guard held(lock_);
     entry* found = nullptr;
     for (entry& each : entries_) {
-        if (!each.is_used && (found == nullptr || (each.is_open && !found->is_open))) {
+        if (!each.is_used && (found == nullptr || rank(each) > rank(*found))) {
             found = &each;
         }
     }
+    is_other_open = count_open() > (found->is_open ? 1U : 0U);
     use(*found);
     if (!found->is_open && found->connection) {
         found->connection->drop(); // another connection broke, and a quiet socket proves nothing
@@ -272,21 +270,23 @@ void connection_pool<Connection, Clock>::ask_again() noexcept {
 // the caller waits for one of these. If none is open, the server did not refuse because of their
 // number: returns false.
 template <class Connection, class Clock>
-bool connection_pool<Connection, Clock>::give_up(turn& refused) noexcept {
+bool connection_pool<Connection, Clock>::give_up(turn& refused, bool& is_worth_retry) noexcept {
     std::size_t more = 0;
     bool is_given_up = false;
     {
         const std::lock_guard held(lock_);
         refused.entry_->is_open = false;
         for (entry& each : entries_) {
-            if (!each.is_used && each.connection) {
+            is_worth_retry = is_worth_retry || is_suspect(each); // closing it makes room
+            if (!each.is_used && each.is_open) { // a suspect connection stays suspect
                 each.is_open = each.connection->is_usable();
             }
         }
         const std::size_t open = count_open();
         if (open != 0) {
             // Keeps one permit for each open connection. Each further permit would cause a refusal.
-            const std::size_t excess = std::max(entries_.size() - refused_, open) - open;
+            // Only note_open() raises their number, and it gives all permits back.
+            const std::size_t excess = entries_.size() - refused_ - open;
             if (excess != 0) {
                 refused_ += 1 + forget(excess - 1);
             }
@@ -327,7 +327,7 @@ template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::give_back(entry& e) noexcept {
     {
         const std::lock_guard held(lock_);
-        const bool is_open = e.connection && e.connection->is_open();
+        const bool is_open = e.is_open && e.connection->is_open();
         if (e.is_open && !is_open) { // the idle connections may have broken with it
             for (entry& each : entries_) {
                 each.is_open = each.is_open && each.is_used;
