@@ -1,9 +1,9 @@
 #ifndef BIDE_TESTS_SUPPORT_CANNED_SERVER_HPP
 #define BIDE_TESTS_SUPPORT_CANNED_SERVER_HPP
 
-// A server of 127.0.0.1 that understands nothing: it answers the requests of a connection with
-// these words, one after the other, and hangs up. Serves one connection at a time. Its thread ends
-// in the destructor, once the client has closed its connection.
+// A server on 127.0.0.1 with fixed answers. It answers the requests of each connection with these
+// texts in order, and closes the connection. It serves one connection at a time. The destructor
+// ends its thread, after the client has closed its connection.
 
 #include <atomic>
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace test {
 
 class canned_server {
 public:
-    // A request has come whole; all of one that was read at once, say.
+    // Tells whether a request is complete. any(): whatever one read returned is.
     using whole = bool (*)(std::string_view request);
     static bool any(std::string_view) noexcept { return true; }
 
@@ -65,8 +65,8 @@ private:
                     request.append(some, static_cast<std::size_t>(n));
                 }
                 requests_ += !request.empty() && is_whole_(request) ? 1 : 0;
-                for (std::size_t sent = 0;
-                     sent < answer.size();) { // one that is stopped sends less
+                // A client that is stopped receives a part at a time.
+                for (std::size_t sent = 0; sent < answer.size();) {
                     const ssize_t n =
                         ::send(fd, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
                     if (n <= 0) {
@@ -76,7 +76,8 @@ private:
                 }
             }
             ::shutdown(fd, SHUT_WR);
-            while (::recv(fd, some, sizeof some, 0) > 0) { // or what was sent last is taken back
+            while (::recv(fd, some, sizeof some, 0) >
+                   0) { // closing with unread bytes would discard the last answer
             }
             ::close(fd);
         }

@@ -1,9 +1,9 @@
 #ifndef BIDE_TESTS_SUPPORT_FLAKY_PROXY_HPP
 #define BIDE_TESTS_SUPPORT_FLAKY_PROXY_HPP
 
-// A network between a client and a server of 127.0.0.1 that does what networks do: it loses a
-// reply, swallows what is sent, cuts connections. What it is told holds for every byte that comes
-// after the call. Its thread ends in the destructor.
+// A network between a client and a server on 127.0.0.1, with faults: it loses a reply, discards all
+// bytes, or cuts connections. A call applies to every byte that arrives after it. The destructor
+// ends the proxy's thread.
 
 #include <cerrno>
 #include <chrono>
@@ -35,13 +35,13 @@ public:
     enum class afterwards { stays, is_cut };
 
     explicit flaky_proxy(std::uint16_t server) : server_(server) {
-        listening_ = made(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        wake_ = made(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        listening_ = checked(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        wake_ = checked(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
         sockaddr_in address = local(0);
         socklen_t size = sizeof address;
-        made(::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size));
-        made(::listen(listening_, 64));
-        made(::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size));
+        checked(::bind(listening_, reinterpret_cast<const sockaddr*>(&address), size));
+        checked(::listen(listening_, 64));
+        checked(::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size));
         port_ = ntohs(address.sin_port);
         thread_ = std::thread([this] { run(); });
     }
@@ -61,10 +61,10 @@ public:
         ::close(wake_);
     }
 
-    // Where the client connects to.
+    // The port that clients connect to.
     std::uint16_t port() const noexcept { return port_; }
 
-    // As a good network, which it is at first.
+    // Ends all faults. This is the state at the beginning.
     void forward() {
         const std::lock_guard lock(mutex_);
         swallows_ = false;
@@ -72,14 +72,13 @@ public:
         trickles_ = false;
     }
 
-    // Nothing that is sent arrives, on any connection, and none is closed. What was swallowed stays
-    // lost.
+    // Discards all bytes of all connections, and closes no connection. Discarded bytes stay lost.
     void hang() {
         const std::lock_guard lock(mutex_);
         swallows_ = true;
     }
 
-    // What the server says arrives byte by byte, with `pause` after each.
+    // Delivers the server's bytes one by one, with `pause` after each.
     void trickle(std::chrono::milliseconds pause = std::chrono::milliseconds(15)) {
         const std::lock_guard lock(mutex_);
         trickles_ = true;
@@ -87,15 +86,15 @@ public:
         trickled_ = 0;
     }
 
-    // The next reply of the server is lost, after the server has done what it was asked for. Its
-    // connection is then cut, or it stays and nothing more comes from the server.
+    // Discards the next reply of the server, after the server has handled the request. Then cuts
+    // the connection, or keeps it open and discards all further bytes of the server.
     void drop_next_reply(afterwards then) {
         const std::lock_guard lock(mutex_);
         drops_reply_ = true;
         then_ = then;
     }
 
-    // Ends all connections that there are. New ones are welcome. What is on its way may be lost.
+    // Ends all open connections; bytes that were not delivered may be lost. Accepts new ones.
     void cut() {
         {
             const std::lock_guard lock(mutex_);
@@ -106,22 +105,23 @@ public:
         wake();
     }
 
-    // So far, with all that clients have made or sent before the call. Not for a child of fork().
+    // Return how many connections were made, and how many pieces for the server were discarded.
+    // They include all that clients did before the call. Must not be called in a child of fork().
     int connections() const { return up_to_date(accepted_); }
-    int swallowed() const { return up_to_date(swallowed_); } // what was for the server, in parts
+    int swallowed() const { return up_to_date(swallowed_); }
     int dropped_replies() const {
         const std::lock_guard lock(mutex_);
         return dropped_;
     }
-    // How many bytes of the server have arrived since it trickles.
+    // Returns how many bytes of the server were delivered since trickle().
     int trickled() const {
         const std::lock_guard lock(mutex_);
         return trickled_;
     }
 
 private:
-    // One way of a connection: what was read and not yet written.
-    struct way {
+    // One direction of a connection: the bytes that were read and not yet written.
+    struct direction {
         std::string held{};
         bool has_ended = false;
     };
@@ -129,12 +129,12 @@ private:
     struct connection {
         int client;
         int server;
-        way to_server{};
-        way to_client{};
-        bool is_mute = false; // the server's words are lost
+        direction to_server{};
+        direction to_client{};
+        bool is_mute = false; // the server's bytes are discarded
         bool is_over = false;
 
-        // The descriptors stay until the thread is done with them.
+        // Ends the connection. The thread closes the descriptors later.
         void end() noexcept {
             is_over = true;
             ::shutdown(client, SHUT_RDWR);
@@ -146,7 +146,7 @@ private:
         }
     };
 
-    static int made(int fd) {
+    static int checked(int fd) {
         if (fd < 0) {
             std::perror("flaky_proxy");
             std::abort();
@@ -162,7 +162,7 @@ private:
         return address;
     }
 
-    // Once the thread has looked at all sockets.
+    // Returns the count after the thread has polled all sockets once more.
     int up_to_date(const int& count) const {
         std::unique_lock lock(mutex_);
         const unsigned asked = ++asked_;
@@ -177,11 +177,11 @@ private:
     }
 
     void run() {
-        std::vector<pollfd> looked;
+        std::vector<pollfd> polled;
         for (;;) {
             unsigned asked;
             bool is_asked;
-            looked.assign({{wake_, POLLIN, 0}, {listening_, POLLIN, 0}});
+            polled.assign({{wake_, POLLIN, 0}, {listening_, POLLIN, 0}});
             {
                 const std::lock_guard lock(mutex_);
                 if (is_over_) {
@@ -190,21 +190,21 @@ private:
                 asked = asked_;
                 is_asked = asked != answered_;
                 for (const connection& each : connections_) {
-                    looked.push_back(look(each.client, each.to_server, each.to_client));
-                    looked.push_back(look(each.server, each.to_client, each.to_server));
+                    polled.push_back(poll_for(each.client, each.to_server, each.to_client));
+                    polled.push_back(poll_for(each.server, each.to_client, each.to_server));
                 }
             }
-            if (::poll(looked.data(), static_cast<nfds_t>(looked.size()), is_asked ? 0 : -1) < 0) {
+            if (::poll(polled.data(), static_cast<nfds_t>(polled.size()), is_asked ? 0 : -1) < 0) {
                 continue; // EINTR
             }
             std::uint64_t ignored;
             [[maybe_unused]] const ssize_t n = ::read(wake_, &ignored, sizeof ignored);
 
             std::unique_lock lock(mutex_);
-            // Only this thread adds and removes, so they are in the order of `looked`.
+            // Only this thread adds and removes connections: they are in the order of `polled`.
             std::size_t at = 2;
             for (auto each = connections_.begin(); each != connections_.end(); at += 2) {
-                serve(*each, looked[at].revents, looked[at + 1].revents);
+                serve(*each, polled[at].revents, polled[at + 1].revents);
                 if (each->is_over) {
                     each->close();
                     each = connections_.erase(each);
@@ -223,9 +223,9 @@ private:
         }
     }
 
-    // What one end is asked for: bytes to pass on, or room for what is held for it. Nothing: it is
-    // left out, because it would say again and again that it has hung up.
-    static pollfd look(int fd, const way& from, const way& to) noexcept {
+    // Returns what to poll one end for: bytes to read if none are held, and room to write if some
+    // are. If neither, leaves the end out: a closed one would be reported again and again.
+    static pollfd poll_for(int fd, const direction& from, const direction& to) noexcept {
         const int events =
             (from.held.empty() && !from.has_ended ? POLLIN : 0) | (to.held.empty() ? 0 : POLLOUT);
         return {events == 0 ? -1 : fd, static_cast<short>(events), 0};
@@ -233,11 +233,11 @@ private:
 
     void serve(connection& c, short client, short server) {
         constexpr short something = POLLIN | POLLHUP | POLLERR;
-        if (!c.is_over && (client & something) != 0 && takes(c.client, c.to_server) && swallows_) {
+        if (!c.is_over && (client & something) != 0 && reads(c.client, c.to_server) && swallows_) {
             c.to_server.held.clear();
             ++swallowed_;
         }
-        if (!c.is_over && (server & something) != 0 && takes(c.server, c.to_client)) {
+        if (!c.is_over && (server & something) != 0 && reads(c.server, c.to_client)) {
             if (drops_reply_) {
                 drops_reply_ = false;
                 ++dropped_;
@@ -251,19 +251,19 @@ private:
             }
         }
         if (!c.is_over) {
-            gives(c, c.server, c.to_server, c.to_server.held.size());
-            gives(c, c.client, c.to_client, trickles_ ? 1 : c.to_client.held.size());
+            writes(c, c.server, c.to_server, c.to_server.held.size());
+            writes(c, c.client, c.to_client, trickles_ ? 1 : c.to_client.held.size());
         }
-        // An end that has hung up ends the other, once all that it said has arrived; but nothing is
-        // heard of the server's end while everything is swallowed.
+        // If one end has closed and its bytes are delivered, ends the other one. While all bytes
+        // are discarded, the client does not learn that the server has closed.
         if ((c.to_server.has_ended && c.to_server.held.empty()) ||
             (c.to_client.has_ended && c.to_client.held.empty() && !swallows_)) {
             c.is_over = true;
         }
     }
 
-    // False: there was nothing to take.
-    static bool takes(int from, way& into) {
+    // Reads bytes. Returns false if there are none.
+    static bool reads(int from, direction& into) {
         if (!into.held.empty() || into.has_ended) {
             return false;
         }
@@ -277,7 +277,7 @@ private:
         return false;
     }
 
-    void gives(connection& c, int to, way& from, std::size_t most) noexcept {
+    void writes(connection& c, int to, direction& from, std::size_t most) noexcept {
         if (from.held.empty()) {
             return;
         }
@@ -290,7 +290,7 @@ private:
         }
     }
 
-    // The server is not there: the client finds its connection closed.
+    // Accepts clients and connects to the server. If that fails, closes the client's connection.
     void accept() {
         for (;;) {
             const int client = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -298,7 +298,7 @@ private:
                 return;
             }
             ++accepted_;
-            const int server = made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            const int server = checked(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
             const sockaddr_in address = local(server_);
             if (::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
                 0) {
@@ -318,7 +318,7 @@ private:
     int listening_ = -1;
     int wake_ = -1;
 
-    mutable std::mutex mutex_; // over all that follows
+    mutable std::mutex mutex_; // over all members below
     std::list<connection> connections_;
     bool swallows_ = false;
     bool drops_reply_ = false;
@@ -330,7 +330,7 @@ private:
     int dropped_ = 0;
     int swallowed_ = 0;
     int trickled_ = 0;
-    mutable unsigned asked_ = 0; // how often counts were asked for
+    mutable unsigned asked_ = 0; // the number of calls of up_to_date()
     unsigned answered_ = 0;
     mutable std::condition_variable answered_by_;
 

@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_SERVER_PROCESS_HPP
 #define BIDE_TESTS_SUPPORT_SERVER_PROCESS_HPP
 
-// What starting a real server for a test takes: a directory, a port, and a child process that never
-// outlives the test, not even one that crashed. Linux.
+// Starts a real server for a test: finds a port, and runs a child process that never outlives the
+// test, even if the test crashes. Linux only.
 
 #include <support/temp_directory.hpp>
 
@@ -40,7 +40,7 @@
 
 namespace test {
 
-// Asks again and again until the answer is yes, or the time is over.
+// Calls question() every 3 ms until it returns true, or until the limit. Returns the last answer.
 template <class Question> bool asks_until(std::chrono::milliseconds limit, Question question) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (!question()) {
@@ -52,7 +52,7 @@ template <class Question> bool asks_until(std::chrono::milliseconds limit, Quest
     return true;
 }
 
-// The first of these that is a program, or nothing.
+// Returns the first path that is an executable file, or an empty string.
 inline std::string find_program(std::initializer_list<const char*> paths) {
     for (const char* const path : paths) {
         if (::access(path, X_OK) == 0) {
@@ -62,8 +62,8 @@ inline std::string find_program(std::initializer_list<const char*> paths) {
     return {};
 }
 
-// A port of 127.0.0.1 that nobody listens at, below those that the system gives to clients: it is
-// still free when the server comes back.
+// Returns a free port of 127.0.0.1. It is below the ports that the system assigns to clients, so
+// that it is still free when a server restarts.
 inline std::uint16_t free_port() {
     std::random_device chance;
     for (int tries = 0; tries < 1'000; ++tries) {
@@ -86,7 +86,7 @@ inline std::uint16_t free_port() {
     std::abort();
 }
 
-// Somebody listens at this port of 127.0.0.1.
+// Whether a server listens at this port of 127.0.0.1.
 inline bool accepts(std::uint16_t port) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -99,7 +99,7 @@ inline bool accepts(std::uint16_t port) {
     return yes;
 }
 
-// Any process below this one, the process itself included, as long as it is there.
+// Returns this process and all its descendants that exist.
 inline std::vector<pid_t> process_tree(pid_t root) {
     std::vector<pid_t> found{root};
     std::vector<std::array<pid_t, 2>> all; // {process, parent}
@@ -127,15 +127,15 @@ inline std::vector<pid_t> process_tree(pid_t root) {
     return found;
 }
 
-// A child process that runs a server: in the foreground, what it prints goes to a log. Start it on
-// the main thread: the system ends it when the thread that started it ends, however that happened.
+// A child process that runs a server in the foreground and appends its output to a log. Start it on
+// the main thread: the system kills it when the thread that started it ends, for any reason.
 class server_process {
 public:
     struct command {
-        std::vector<std::string> words; // the program with its path, and arguments
-        std::string log;                // a file
-        std::string user{};             // who runs it where we are root; nothing: we
-        int when_orphaned = SIGKILL;    // what it gets when the test is gone
+        std::vector<std::string> arguments; // the program with its path, and arguments
+        std::string log;                    // the path of a file
+        std::string user{};          // if the test is root: the user of the server; empty: root
+        int when_orphaned = SIGKILL; // the signal that it gets when the test ends
     };
 
     server_process() = default;
@@ -143,17 +143,18 @@ public:
     server_process& operator=(const server_process&) = delete;
     ~server_process() { kill9(); }
 
-    // Returns at once: see asks_until(). An earlier one must have ended.
+    // Starts the server and returns at once: see asks_until().
+    // Requires: an earlier server has ended.
     void start(const command& what) {
         const pid_t parent = ::getpid();
         uid_t uid = 0;
         gid_t gid = 0;
         const bool changes_user = ::getuid() == 0 && !what.user.empty() && ids(what.user, uid, gid);
-        std::vector<char*> words;
-        for (const std::string& word : what.words) {
-            words.push_back(const_cast<char*>(word.c_str()));
+        std::vector<char*> arguments;
+        for (const std::string& word : what.arguments) {
+            arguments.push_back(const_cast<char*>(word.c_str()));
         }
-        words.push_back(nullptr);
+        arguments.push_back(nullptr);
 
         const pid_t child = ::fork();
         if (child < 0) {
@@ -176,9 +177,9 @@ public:
                 (::setgroups(0, nullptr) != 0 || ::setgid(gid) != 0 || ::setuid(uid) != 0)) {
                 ::_exit(126);
             }
-            ::prctl(PR_SET_PDEATHSIG, what.when_orphaned); // forgotten where the user changes
+            ::prctl(PR_SET_PDEATHSIG, what.when_orphaned); // after setuid(), which resets it
             if (::getppid() == parent) {
-                ::execv(words[0], words.data());
+                ::execv(arguments[0], arguments.data());
             }
             ::_exit(127);
         }
@@ -186,8 +187,8 @@ public:
         owner_ = parent;
     }
 
-    // Waits for its end. The exit status, or -1: it was ended by a signal, or it was not in time
-    // and was killed.
+    // Waits until the server ends, and returns its exit status. If a signal ended it, or if it did
+    // not end within the limit and was killed, returns -1.
     int wait(std::chrono::milliseconds limit) {
         int status = -1;
         if (!is_ours() || asks_until(limit, [&] { return has_ended(status); })) {
@@ -199,7 +200,7 @@ public:
 
     pid_t pid() const noexcept { return pid_; }
 
-    // It was started, by this process, and has not ended.
+    // Whether this process started the server, and it has not ended.
     bool is_running() {
         int status = 0;
         return is_ours() && !has_ended(status);
@@ -211,13 +212,13 @@ public:
         }
     }
 
-    // As a crash of the machine would: all its processes, without a word. Waits until they have let
-    // go of what they had: their connections have ended then.
+    // Kills all processes of the server, like a crash of the machine. Waits until they have ended
+    // and the system has closed their connections.
     void kill9() {
         if (!is_ours()) {
             return;
         }
-        ::kill(pid_, SIGSTOP); // makes no new ones meanwhile
+        ::kill(pid_, SIGSTOP); // so that it forks no further process
         const std::vector<pid_t> all = process_tree(pid_);
         for (const pid_t each : all) {
             ::kill(each, SIGKILL);
@@ -231,7 +232,7 @@ public:
         });
     }
 
-    // Asks it to end, and does not take no for an answer.
+    // Asks the server to end by a signal. Kills it if it does not end within the limit.
     void stop(int number = SIGTERM,
               std::chrono::milliseconds limit = std::chrono::milliseconds(5'000)) {
         thaw();
@@ -239,8 +240,9 @@ public:
         wait(limit);
     }
 
-    // All its processes hang when this returns, and go on. Connections to it stay, and nothing is
-    // answered: kill() alone returns while a thread may still run, and a process may fork.
+    // Stops all processes of the server, and returns when they have stopped. Connections stay open,
+    // and no request is answered. Sending the signals alone is not enough: kill() returns while a
+    // thread may still run, and a process may fork.
     void freeze() const {
         const auto hangs = [](const std::vector<pid_t>& all) {
             return std::all_of(all.begin(), all.end(), &is_stopped);
@@ -255,6 +257,7 @@ public:
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
+    // Continues all processes of the server.
     void thaw() const { signal_all(SIGCONT); }
 
 private:
@@ -267,7 +270,7 @@ private:
         return found != nullptr;
     }
 
-    // It is there, and not merely because nobody has asked how it ended.
+    // Whether the process exists and is not a zombie.
     static bool runs_still(pid_t process) {
         std::string line;
         std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
@@ -275,7 +278,7 @@ private:
         return behind != std::string::npos && behind + 2 < line.size() && line[behind + 2] != 'Z';
     }
 
-    // So does none of its threads run, nor wait for a disk.
+    // Whether no thread of the process runs or waits for a disk.
     static bool is_stopped(pid_t process) {
         bool all = true;
         std::error_code ignored;
@@ -291,7 +294,7 @@ private:
         return all;
     }
 
-    // A process that was forked from the test has the object, but the server is not its child.
+    // Whether the server is a child of this process. In a process forked from the test it is not.
     bool is_ours() const noexcept { return pid_ > 0 && owner_ == ::getpid(); }
 
     bool has_ended(int& status) noexcept {
@@ -314,7 +317,7 @@ private:
     pid_t owner_ = 0;
 };
 
-// Runs a command to its end. True: it said that all went well.
+// Runs a command to its end. Returns true if its exit status is 0.
 inline bool runs(const server_process::command& what,
                  std::chrono::milliseconds limit = std::chrono::milliseconds(30'000)) {
     server_process process;
@@ -322,7 +325,7 @@ inline bool runs(const server_process::command& what,
     return process.wait(limit) == 0;
 }
 
-// Prints what a server that did not start had to say.
+// Prints the log of a server that did not start.
 inline void show_log(const std::string& file) {
     std::cerr << file << ":\n" << std::ifstream(file).rdbuf() << std::endl;
 }

@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_SERVERS_HPP
 #define BIDE_TESTS_SUPPORT_SERVERS_HPP
 
-// PostgreSQL and PgBouncer on 127.0.0.1, for as long as the object lives. Where they are not
-// installed is_available() is false.
+// PostgreSQL and PgBouncer on 127.0.0.1. The constructor starts a server and the destructor ends
+// it. If it is not installed, is_available() is false.
 
 #include "support/server_process.hpp"
 
@@ -25,35 +25,35 @@ namespace test {
 class postgres_server {
 public:
     enum class speed {
-        durable, // as it comes: what it acknowledged survives a loss of power
-        quick    // survives its own death only, and starts faster
+        durable, // the default settings: acknowledged values survive a loss of power
+        quick    // acknowledged values survive only a crash of the server; it starts faster
     };
 
-    // Its programs are there.
+    // Whether PostgreSQL's programs are installed.
     static bool is_available() { return !directory_of_programs().empty(); }
 
-    // Starts the server, which may take a few seconds; see is_running(). `settings` are lines of
-    // its configuration.
+    // Starts the server, within a few seconds. If that fails, is_running() is false. `settings` are
+    // lines of its configuration.
     explicit postgres_server(speed how = speed::quick, const std::string& settings = {}) {
         if (!is_available()) {
             return;
         }
-        std::vector<std::string> words{programs_ + "/initdb",
-                                       "-D",
-                                       data(),
-                                       "-A",
-                                       "trust",
-                                       "-E",
-                                       "UTF8",
-                                       "-U",
-                                       "postgres",
-                                       "--no-locale",
-                                       "--no-sync",
-                                       "--no-instructions"};
+        std::vector<std::string> arguments{programs_ + "/initdb",
+                                           "-D",
+                                           data(),
+                                           "-A",
+                                           "trust",
+                                           "-E",
+                                           "UTF8",
+                                           "-U",
+                                           "postgres",
+                                           "--no-locale",
+                                           "--no-sync",
+                                           "--no-instructions"};
         if (how == speed::quick) {
-            words.push_back("--wal-segsize=1");
+            arguments.push_back("--wal-segsize=1");
         }
-        if (!give_to_user(directory_.path()) || !runs({words, log(), user})) {
+        if (!give_to_user(directory_.path()) || !runs({arguments, log(), user})) {
             show_log(log());
             return;
         }
@@ -81,7 +81,7 @@ public:
     std::uint16_t port() const noexcept { return port_; }
     const std::string& directory() const noexcept { return directory_.path(); }
 
-    // For libpq.
+    // The connection string for libpq.
     std::string conninfo() const { return conninfo(port_); }
     static std::string conninfo(std::uint16_t port) {
         return "host=127.0.0.1 port=" + std::to_string(port) + " user=postgres dbname=postgres";
@@ -91,12 +91,12 @@ public:
                " user=postgres dbname=postgres";
     }
 
-    // As a crash of the machine that loses nothing of what was written.
+    // Kills all processes, like a crash of the machine that loses no written byte.
     void kill9() { process_.kill9(); }
     void stop() { process_.stop(SIGINT); }
 
-    // Starts it again, with what it had stored. It says that the last one may still be there until
-    // the last of its processes is gone: asked again until then.
+    // Starts the server with its stored data. The server refuses to start until the last process of
+    // the previous one has ended: tries again until the limit.
     bool restart(std::chrono::milliseconds limit = std::chrono::seconds(20)) {
         directory_.write("data/postgresql.auto.conf",
                          configuration_ + "port = " + std::to_string(port_) + "\n");
@@ -111,7 +111,7 @@ public:
     void freeze() const { process_.freeze(); }
     void thaw() const { process_.thaw(); }
 
-    // One statement, by psql, on the server's side of things. True: it was done.
+    // Runs one statement with psql through the server's Unix socket. Returns true on success.
     bool execute(const std::string& sql) const {
         return runs({{programs_ + "/psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d",
                       unix_conninfo(), "-c", sql},
@@ -120,7 +120,7 @@ public:
     }
 
 private:
-    static constexpr const char* user = "postgres"; // it refuses to be run by root
+    static constexpr const char* user = "postgres"; // PostgreSQL refuses to run as root
 
     static std::string directory_of_programs() {
         std::vector<std::string> found;
@@ -143,7 +143,7 @@ private:
     std::string data() const { return directory_.path() + "/data"; }
     std::string log() const { return directory_.path() + "/log"; }
 
-    // The postmaster writes it when it accepts connections, in the last line of its file.
+    // Whether the server accepts connections: it then writes "ready" into line 8 of its pid file.
     bool is_ready() const {
         std::ifstream file(data() + "/postmaster.pid");
         std::string line;
@@ -170,12 +170,12 @@ private:
     server_process process_;
 };
 
-// In front of a server, lends its connections for the length of a transaction.
+// A PgBouncer in front of a server, which pools transactions.
 class pgbouncer {
 public:
     static bool is_available() { return !program().empty(); }
 
-    // `connections`: how many it keeps to the server.
+    // `connections`: the most connections to the server.
     explicit pgbouncer(std::uint16_t server_port, int connections = 4) {
         if (!is_available()) {
             return;

@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_SERVERS_KV_HPP
 #define BIDE_TESTS_SUPPORT_SERVERS_KV_HPP
 
-// Real key-value servers for tests: each object is one server with a directory and a port of its
-// own, started when it is first asked for, gone with the object. On the main thread.
+// Real key-value servers for tests. Each object is one server with a directory and a port of its
+// own. The first call of port() starts it, and the destructor ends it. Use it on the main thread.
 
 #include <support/server_process.hpp>
 
@@ -24,8 +24,8 @@
 
 namespace test {
 
-// One exchange of bytes with a port of 127.0.0.1: what was answered until this was in it, the other
-// side closed, or it took too long.
+// Sends a request to a port of 127.0.0.1. Returns the answer when it has the text `until`, when the
+// server closes the connection, or when no byte arrives for 5 s.
 inline std::string asks_port(std::uint16_t port, std::string_view request, std::string_view until) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const timeval limit{5, 0};
@@ -40,7 +40,7 @@ inline std::string asks_port(std::uint16_t port, std::string_view request, std::
             static_cast<ssize_t>(request.size())) {
         char some[4096];
         for (ssize_t n = 0; answer.find(until) == answer.npos;) {
-            do { // one that was stopped meanwhile is told of an interruption
+            do { // if the test was stopped and continued, recv() fails with EINTR
                 n = ::recv(fd, some, sizeof some, 0);
             } while (n < 0 && errno == EINTR);
             if (n <= 0) {
@@ -53,13 +53,13 @@ inline std::string asks_port(std::uint16_t port, std::string_view request, std::
     return answer;
 }
 
-// What the two have in common. The derived class says what to run, and when it is ready.
+// The common part of the servers. The derived class has the command and tells when it is ready.
 template <class Server> class kv_server {
 public:
     kv_server(const kv_server&) = delete;
     kv_server& operator=(const kv_server&) = delete;
 
-    // The program is installed. Says on stderr that a test is skipped where it is not.
+    // Whether the program is installed. If not, prints to stderr that a test is skipped.
     static bool available() {
         if (!Server::program().empty()) {
             return true;
@@ -68,7 +68,7 @@ public:
         return false;
     }
 
-    // Started with the first call.
+    // Returns the server's port. The first call starts the server.
     std::uint16_t port() {
         if (!was_ready_) {
             start();
@@ -76,16 +76,17 @@ public:
         return port_;
     }
 
-    // As a crash would: nothing is written that was not written yet. It stays down until restart().
+    // Kills the server, like a crash: it writes nothing more. restart() starts it again.
     void kill9() { process_.kill9(); }
 
-    // With what its directory holds, at the same port.
+    // Starts the server again, with the data of its directory, at the same port.
     void restart() {
         process_.kill9();
         start();
     }
 
-    // It hangs, and goes on. Connections to it stay, and nothing is answered.
+    // Stops all processes of the server, and continues them. Connections stay open, and no request
+    // is answered.
     void freeze() const { process_.freeze(); }
     void thaw() const { process_.thaw(); }
 
@@ -98,8 +99,8 @@ protected:
     void start() {
         Server& self = static_cast<Server&>(*this);
         const std::string log = directory_.path() + "/log";
-        for (int tries = 0; tries < 3; ++tries) { // somebody may have been faster at the port
-            process_.start({self.words(), log});
+        for (int tries = 0; tries < 3; ++tries) { // another process may have taken the port
+            process_.start({self.arguments(), log});
             if (asks_until(std::chrono::seconds(30),
                            [&] { return !process_.is_running() || self.is_ready(); }) &&
                 process_.is_running()) {
@@ -109,7 +110,7 @@ protected:
             if (was_ready_) {
                 break;
             }
-            self.moves();
+            self.take_other_ports();
         }
         show_log(log);
         std::fprintf(stderr, "%s did not start\n", Server::name);
@@ -124,12 +125,12 @@ protected:
     bool was_ready_ = false;
 };
 
-// A certificate that has signed itself, and its key: PEM files.
+// A self-signed certificate and its key, as PEM files.
 struct certificate {
     std::string cert;
     std::string key;
 
-    // The openssl tool is there. Says on stderr that a test is skipped where it is not.
+    // Whether the openssl tool is installed. If not, prints to stderr that a test is skipped.
     static bool available() {
         if (!program().empty()) {
             return true;
@@ -138,7 +139,8 @@ struct certificate {
         return false;
     }
 
-    // With these names: "DNS:localhost,IP:127.0.0.1". Empty where that fails.
+    // Makes a certificate with these names: "DNS:localhost,IP:127.0.0.1". If that fails, the paths
+    // are empty.
     static certificate make(const temp_directory& in, const std::string& name,
                             const std::string& names) {
         const certificate made{in.path() + "/" + name + ".pem", in.path() + "/" + name + ".key"};
@@ -164,8 +166,9 @@ public:
         return find_program({"/usr/bin/redis-server", "/usr/local/bin/redis-server"});
     }
 
-    // More arguments: {"--requirepass", "secret"}. With a certificate it listens at one more port,
-    // with TLS, and clients need a certificate that it trusts: its own, say.
+    // `more`: further arguments, such as {"--requirepass", "secret"}. With a certificate, the
+    // server also listens at tls_port(), and requires a client certificate that it trusts, such as
+    // its own.
     explicit redis_server(std::vector<std::string> more = {}, std::optional<certificate> tls = {})
         : more_(std::move(more)), tls_(std::move(tls)) {}
 
@@ -176,12 +179,12 @@ public:
 
     std::string unix_socket() const { return directory() + "/socket"; }
 
-    // One command, "SET key value", and what is answered until this is in it.
+    // Sends one command, such as "SET key value". Returns the answer when it has the text `until`.
     std::string says(const std::string& command, std::string_view until = "\r\n") {
         return asks_port(port(), command + "\r\n", until);
     }
 
-    // It has what the server at this port has, and gets what that will get.
+    // Makes this server a replica of the server at this port, and waits until they are connected.
     bool follows(std::uint16_t master) {
         says("REPLICAOF 127.0.0.1 " + std::to_string(master));
         return asks_until(std::chrono::seconds(30), [&] {
@@ -193,7 +196,7 @@ public:
 private:
     friend kv_server;
 
-    std::vector<std::string> words() const {
+    std::vector<std::string> arguments() const {
         std::vector<std::string> all{program(),
                                      "--port",
                                      std::to_string(port_),
@@ -234,7 +237,7 @@ private:
         return yes;
     }
 
-    void moves() {
+    void take_other_ports() {
         port_ = free_port();
         tls_port_ = free_port();
     }
@@ -252,7 +255,7 @@ public:
 
     etcd_server() = default;
 
-    // With TLS. Clients need a certificate that it trusts, its own say.
+    // Starts the server with TLS. It requires a client certificate that it trusts, such as its own.
     explicit etcd_server(certificate tls) : tls_(std::move(tls)) {}
 
     std::string endpoint() {
@@ -260,22 +263,22 @@ public:
         return url(at, tls_.has_value());
     }
 
-    // One request to the JSON gateway, without TLS. The whole answer, with its headers.
+    // Sends one request to the JSON gateway, without TLS. Returns the answer with its headers.
     std::string posts(const std::string& path, const std::string& body) {
         return asks_port(port(),
                          "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
                              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body,
-                         "no end but the end");
+                         "never in an answer: reads until the server closes the connection");
     }
 
 private:
     friend kv_server;
 
-    static std::string url(std::uint16_t port, bool is_secret = false) {
-        return (is_secret ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port);
+    static std::string url(std::uint16_t port, bool with_tls = false) {
+        return (with_tls ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port);
     }
 
-    std::vector<std::string> words() const {
+    std::vector<std::string> arguments() const {
         const std::string peers = url(peers_);
         const std::string clients = url(port_, tls_.has_value());
         std::vector<std::string> all{program(),
@@ -321,7 +324,7 @@ private:
         return yes;
     }
 
-    void moves() {
+    void take_other_ports() {
         port_ = free_port();
         peers_ = free_port();
         health_ = free_port();
@@ -330,7 +333,7 @@ private:
     }
 
     std::uint16_t peers_ = free_port();
-    std::uint16_t health_ = free_port(); // with TLS: who asks for it has none
+    std::uint16_t health_ = free_port(); // without TLS, also for a server with TLS
     std::optional<certificate> tls_;
 };
 

@@ -12,32 +12,33 @@
 
 namespace test {
 
-// Returns when bide's service has fired the time-outs that were due and has run all that it had to
-// run, to its end. Its threads run and rest then.
+// Blocks until bide's timer service has fired the time-outs that are due and has finished all jobs.
+// Its threads are started and idle then.
 template <class Platform = bide::native_platform> void service_thread() {
-    struct errand : bide::runnable {
+    struct posted_call : bide::runnable {
         bide::timer t;
         std::atomic<bool> done{false};
     } it;
-    it.run = bide::waker([](void* p) noexcept { static_cast<errand*>(p)->done = true; }, &it);
+    it.run = bide::waker([](void* p) noexcept { static_cast<posted_call*>(p)->done = true; }, &it);
     it.t.when = bide::deadline::at_ns(Platform::now());
     it.t.fire = bide::waker(
-        [](void* p) noexcept { bide::wake_scope<Platform>::run(*static_cast<errand*>(p)); }, &it);
+        [](void* p) noexcept { bide::wake_scope<Platform>::run(*static_cast<posted_call*>(p)); },
+        &it);
     auto& service = bide::timer_service<Platform>();
     service.add(it.t);
     if (!eventually([&] { return it.done.load() && service.is_idle(); })) {
-        give_up(where(), "the service does not come to rest");
+        give_up(where(), "the timer service does not become idle");
     }
     service.cancel(it.t);
 }
 
-// The calling thread is one of those on which the service resumes coroutines.
+// Whether the service resumes coroutines on the calling thread.
 template <class Platform = bide::native_platform> bool is_resumer() noexcept {
     auto* const host = bide::worker_local<Platform>::get().host;
     return host != nullptr && !host->executor();
 }
 
-// Where code blocks in a way that bide does not see, until the test opens it.
+// Blocks a thread, without bide's knowledge, until the test opens the barrier.
 class barrier {
 public:
     void pass() noexcept {

@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
 #define BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
 
-// What the slots of a process that name the same server promise of the connections that they share.
-// A store is told to the suite as to slot_faults.hpp.
+// Checks of the connections that the slots of a process share if they name the same server. The
+// checks take a Store, as described in slot_faults.hpp.
 
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
@@ -24,7 +24,7 @@
 
 namespace test {
 
-// Slots of so many places at a port, each for calls, and for renewals.
+// `count` slots at a port, each with one for its renewals. Each has a value of its own.
 template <class Store> struct sharing_slots {
     using slot = typename Store::slot;
 
@@ -36,7 +36,7 @@ template <class Store> struct sharing_slots {
         }
     }
 
-    // Every place has this value once.
+    // Loads all slots from 16 threads. Returns how many of them have this value.
     std::size_t count_of(const std::string& value) {
         constexpr std::size_t members = 16;
         std::atomic<std::size_t> found{0};
@@ -53,8 +53,8 @@ template <class Store> struct sharing_slots {
     std::vector<slot> renewals;
 };
 
-// Calls one after the other use one connection, and renewals another one. Calls at the same time use
-// no more than the bound. All go with the last slot.
+// Checks that consecutive calls use one connection, and renewals another one; that calls at the
+// same time use at most the bound; and that the last slot closes all of them.
 template <class Store> void check_shared_connections(Store& store) {
     const watchdog limit;
     flaky_proxy proxy(store.port());
@@ -85,8 +85,9 @@ template <class Store> void check_shared_connections(Store& store) {
     CHECK(proxy.connections() == most + 1);
 }
 
-// Calls that hang occupy a connection each and stall no other call while there are more. Once all are
-// occupied, a further call waits its own time. Renewals go on. When the server is back, all is.
+// Checks that each hanging call occupies one connection, and that other calls use the remaining
+// ones. If all are occupied, a further call waits until its own deadline. Renewals succeed. When
+// the server answers again, so do calls.
 template <class Store> void check_hanging_calls(Store& store) {
     using namespace std::chrono_literals;
     const watchdog limit;
@@ -102,16 +103,16 @@ template <class Store> void check_hanging_calls(Store& store) {
     std::atomic<int> returned{0};
     std::vector<std::thread> hang;
     const auto hangs = [&] {
-        hang.emplace_back([&, mine = std::make_shared<decltype(slow)>(
-                                  store.open_at(proxy.port(), 1h))] {
-            static_cast<void>(mine->load());
-            ++returned;
-        });
+        hang.emplace_back(
+            [&, mine = std::make_shared<decltype(slow)>(store.open_at(proxy.port(), 1h))] {
+                static_cast<void>(mine->load());
+                ++returned;
+            });
     };
     hangs();
-    REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // it has the connection
+    REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // the call has the connection
     proxy.forward();                                            // for new bytes only
-    CHECK(slow.load().has_value());                             // on another one
+    CHECK(slow.load().has_value());                             // on another connection
     CHECK(proxy.connections() == 3);
     CHECK(returned == 0);
 
@@ -135,7 +136,7 @@ template <class Store> void check_hanging_calls(Store& store) {
     CHECK(slow.load().has_value());
 }
 
-// No call fails because the server takes fewer connections than the process may open.
+// Checks that no call fails if the server accepts fewer connections than the process may open.
 template <class Store> void check_few_connections(Store& store) {
     const watchdog limit;
     sharing_slots<Store> all(store, store.port(), 64);

@@ -1,3 +1,5 @@
+#include <bide/core/deadline.hpp>
+#include <bide/durable/slots/detail/connect_time.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 
 #include <support/catch.hpp>
@@ -5,10 +7,12 @@
 #include <support/gate.hpp>
 #include <support/jitter.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -23,7 +27,7 @@ namespace {
 using steady = std::chrono::steady_clock;
 using clock = test::fake_clock<struct pool_clock>;
 
-// A server that takes a number of connections at a time.
+// A server that accepts at most `most` connections at a time.
 struct server {
     std::atomic<int> most{1'000};
     std::atomic<bool> is_down{false};
@@ -34,7 +38,18 @@ struct server {
     std::atomic<int> disowned{0};
     std::atomic<int> used_twice{0}; // at the same time
 
+    bool closes_late = false; // a closed connection counts until the next connect
+    std::atomic<int> closing{0};
+    std::function<void()> on_hang{}; // if set: too many connections hang and call it
+    std::atomic<steady::time_point> connect_until{}; // the deadline of the last connect
+
     bool connect() {
+        const bool is_connected = try_connect();
+        open -= closing.exchange(0);
+        return is_connected;
+    }
+    void close() { closes_late ? ++closing : --open; }
+    bool try_connect() {
         if (is_down || ++open > most) {
             open -= is_down ? 0 : 1;
             ++refused;
@@ -43,7 +58,7 @@ struct server {
         ++opened;
         return true;
     }
-    // Ends all connections. Clients see that only if `tells`.
+    // Ends all connections. Clients notice it without a call only if `tells`.
     void restart(bool tells) {
         open = 0;
         ++lives;
@@ -64,13 +79,18 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(steady::time_point) {
+    std::error_code make_ready(steady::time_point until) {
         if (is_usable()) {
             return {};
         }
         drop();
+        at_->connect_until = until;
         if (!at_->connect()) {
-            return std::make_error_code(std::errc::connection_refused);
+            if (!at_->on_hang) {
+                return std::make_error_code(std::errc::connection_refused);
+            }
+            at_->on_hang();
+            return std::make_error_code(std::errc::timed_out);
         }
         is_open_ = true;
         life_ = at_->lives;
@@ -80,12 +100,12 @@ struct connection {
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
         if (std::exchange(is_open_, false) && is_alive()) {
-            --at_->open;
+            at_->close();
         }
     }
     void disown() noexcept { ++at_->disowned; }
 
-    // A call. False: the connection was lost.
+    // Makes a call. Returns false if the connection was lost.
     bool call() {
         at_->used_twice += users_.fetch_add(1) != 0 ? 1 : 0;
         ++calls_;
@@ -104,17 +124,17 @@ private:
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
-    int calls_ = 0; // plain: a data race where two callers have the turn
+    int calls_ = 0; // not atomic: two users at a time are a data race
 };
 
 using pool = bide::detail::connection_pool<connection, clock>;
 using turn = pool::turn;
 
-// Of a caller that does not wait.
+// Takes a connection without waiting.
 pool::taken take_now(pool& from) { return from.take(steady::now()); }
 pool::taken take(pool& from) { return from.take(steady::now() + test::patience); }
 
-// That many turns at the same time, all with an open connection.
+// Whether the pool gives n turns at the same time, each with an open connection.
 bool holds(pool& from, std::size_t n) {
     std::vector<pool::taken> all;
     for (std::size_t i = 0; i < n; ++i) {
@@ -126,7 +146,7 @@ bool holds(pool& from, std::size_t n) {
     return true;
 }
 
-// A thread that takes a turn and notes when it has it, then gives it back.
+// A thread that takes a turn, records its position in the order, and returns the turn.
 class waiter {
 public:
     explicit waiter(pool& from, std::atomic<int>& order)
@@ -164,7 +184,7 @@ TEST_CASE("connection_pool: calls one after the other share one connection") {
     CHECK(s.opened == 1);
 }
 
-TEST_CASE("connection_pool: calls at the same time have a connection each, up to the bound") {
+TEST_CASE("connection_pool: calls at the same time get one connection each, up to the bound") {
     server s;
     pool all({&s, 3});
     {
@@ -187,7 +207,7 @@ TEST_CASE("connection_pool: calls at the same time have a connection each, up to
     CHECK(s.opened == 3);
 }
 
-TEST_CASE("connection_pool: waiting callers get their turns in the order in which they came") {
+TEST_CASE("connection_pool: waiting callers get their turns in order of arrival") {
     const test::watchdog limit;
     server s;
     pool all({&s, 2});
@@ -210,7 +230,7 @@ TEST_CASE("connection_pool: waiting callers get their turns in the order in whic
     CHECK(s.opened == 2);
 }
 
-TEST_CASE("connection_pool: a server that refuses one more connection is used with those it takes") {
+TEST_CASE("connection_pool: if a server refuses a further connection, the open ones are used") {
     const test::watchdog limit;
     clock::set(0s);
     server s;
@@ -236,7 +256,7 @@ TEST_CASE("connection_pool: a server that refuses one more connection is used wi
     CHECK(s.refused == 1);
     CHECK(s.opened == 2);
 
-    // Asked again after a pause, and not before.
+    // The pool tries a further connection after ask_again_after, and not before.
     first.emplace(take_now(all));
     REQUIRE(first->of);
     s.most = 4;
@@ -254,7 +274,7 @@ TEST_CASE("connection_pool: a server that refuses one more connection is used wi
     CHECK(all.open() == 4);
 }
 
-TEST_CASE("connection_pool: a refusal while no connection is open is the caller's error") {
+TEST_CASE("connection_pool: if no connection is open, a refusal is returned to the caller") {
     server s;
     s.is_down = true;
     pool all({&s, 3});
@@ -268,7 +288,7 @@ TEST_CASE("connection_pool: a refusal while no connection is open is the caller'
     CHECK(holds(all, 3));
 }
 
-TEST_CASE("connection_pool: a server that goes away and comes back is used with all connections") {
+TEST_CASE("connection_pool: after a restart of the server all connections are used again") {
     for (const bool tells : {true, false}) {
         for (const std::size_t open : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
             server s;
@@ -292,11 +312,11 @@ TEST_CASE("connection_pool: a server that goes away and comes back is used with 
     }
 }
 
-TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened anew") {
+TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened again") {
     server s;
     pool all({&s, 4});
     REQUIRE(holds(all, 4));
-    s.restart(false); // what is idle looks alive
+    s.restart(false); // idle connections seem usable
     CHECK(!take_now(all).of->call());
     for (int i = 0; i < 4; ++i) {
         CHECK(take_now(all).of->call());
@@ -309,23 +329,128 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
     CHECK(s.opened == 8);
 }
 
-TEST_CASE("connection_pool: a refusal takes no permit from connections that are open") {
+TEST_CASE("connection_pool: if a connection broke and the server refuses, no idle one is used") {
     server s;
-    s.most = 2;
-    pool all({&s, 2});
-    REQUIRE(holds(all, 2));
-    // The first one breaks, which makes the second one doubtful; another client takes its place.
-    take_now(all).of->drop();
-    s.most = 1;
+    pool all({&s, 8});
+    REQUIRE(holds(all, 8));
+    s.restart(false); // the idle connections look alive
+    s.is_down = true;
+    CHECK(!take_now(all).of->call());
     for (int i = 0; i < 3; ++i) {
-        const auto got = take_now(all);
-        REQUIRE(got.of);
-        CHECK(!got.error);
+        const auto refused = take(all);
+        CHECK(refused.of);
+        CHECK(refused.error == std::errc::connection_refused);
     }
-    CHECK(s.refused == 1);
+    s.is_down = false;
+    CHECK(holds(all, 8));
+    CHECK(s.open == 8);
 }
 
-TEST_CASE("connection_pool: connections that were idle for long are closed, but for one") {
+TEST_CASE("connection_pool: if a connection broke and the server is full, idle ones make room") {
+    for (const bool closes_late : {false, true}) {
+        server s;
+        s.closes_late = closes_late;
+        pool all({&s, 3});
+        REQUIRE(holds(all, 3));
+        take_now(all).of->drop();
+        s.most = 2; // another client takes its place
+        for (int i = 0; i < 3; ++i) {
+            const auto got = take(all);
+            REQUIRE(got.of);
+            CHECK(!got.error);
+        }
+        CHECK(s.refused == (closes_late ? 1 : 0));
+    }
+}
+
+TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets no turn") {
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    const auto until = steady::now() + 10ms;
+    s.on_hang = [&] {
+        first.reset();
+        std::this_thread::sleep_until(until);
+    };
+    const auto late = all.take(until);
+    CHECK(!late.of);
+    CHECK(late.error == std::errc::timed_out);
+    CHECK(all.open() == 1);
+    CHECK(holds(all, 1));
+    CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: while a connection is open, a further connect gets a share of the time") {
+    const test::watchdog limit;
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    const auto first_until = steady::now() + 1h;
+    std::optional<pool::taken> first(all.take(first_until));
+    REQUIRE(first->of);
+    CHECK(s.connect_until.load() == first_until); // no connection was open
+
+    for (const auto time : {800ms, 3'600'000ms}) {
+        const auto share = std::min(time / 4, 1'000ms);
+        steady::time_point hung_at{};
+        s.on_hang = [&] {
+            hung_at = steady::now();
+            first.reset();
+            // The connect that hangs occupies no other connection.
+            const auto other = take_now(all);
+            CHECK(other.of);
+            CHECK(!other.error);
+        };
+        clock::set(clock::now().time_since_epoch() + pool::ask_again_after);
+        const auto asked_at = steady::now();
+        auto got = all.take(asked_at + time);
+        CHECK(s.connect_until.load() >= asked_at + share);
+        CHECK(s.connect_until.load() <= hung_at + share);
+        if (time > 1min) {
+            CHECK(got.of); // the first connection, which is idle
+            CHECK(!got.error);
+        }
+        first.emplace(got.of ? std::move(got) : take_now(all));
+        REQUIRE(first->of);
+    }
+    CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: the share of a bide::deadline is that of its steady time") {
+    for (const auto& [rest, share] : {std::pair(800ms, 200ms), std::pair(3'600'000ms, 1'000ms)}) {
+        const auto before = steady::now();
+        const auto got = bide::detail::share_of(bide::deadline::at(before + rest), 1s);
+        const auto end = bide::detail::connect_deadline_of(got);
+        CHECK(end >= before + share);
+        CHECK(end <= steady::now() + share);
+    }
+    CHECK(bide::detail::share_of(bide::deadline::poll(), 1s).has_passed());
+    const auto longest = bide::detail::share_of(bide::deadline::never(), 1s);
+    CHECK(bide::detail::connect_deadline_of(longest) <= steady::now() + 1s);
+}
+
+TEST_CASE("connection_pool: if the open connections break, a connect gets the time that is left") {
+    const test::watchdog limit;
+    server s;
+    s.most = 1;
+    pool all({&s, 4});
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    s.on_hang = [&] {
+        first->of->drop();
+        first.reset();
+    };
+    const auto until = steady::now() + 1h;
+    const auto got = all.take(until);
+    CHECK(got.of);
+    CHECK(!got.error);
+    CHECK(s.refused == 1);
+    CHECK(s.connect_until.load() == until);
+}
+
+TEST_CASE("connection_pool: connections that are idle for long are closed, except one") {
     clock::set(0s);
     server s;
     pool all({&s, 4});
@@ -353,7 +478,7 @@ TEST_CASE("connection_pool: connections that were idle for long are closed, but 
     CHECK(holds(all, 4));
     CHECK(s.opened == 7);
 
-    // Doubtful ones as well.
+    // Connections that the pool distrusts are closed, too.
     take_now(all).of->drop();
     CHECK(s.open == 3);
     clock::set(5 * pool::keep_idle);
@@ -371,7 +496,7 @@ TEST_CASE("connection_pool: a child of fork() closes the connections that were a
     CHECK(s.disowned == 2);
 }
 
-TEST_CASE("connection_pool: no connection has two users, and every turn comes back") {
+TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {
     const test::watchdog limit;
     constexpr int members = 8;
     constexpr int rounds = 2'000;

@@ -51,7 +51,7 @@ static_assert(etcd_slot::guarantees.clock == bide::lock_clock::observed);
 
 namespace {
 
-// One for most tests, at the end of the program it is gone.
+// Returns the server that most tests share. It ends with the program.
 etcd_server& shared_server() {
     static etcd_server server;
     return server;
@@ -95,7 +95,7 @@ struct etcd_store {
     std::error_code nobody = system_code(ECONNREFUSED);
 };
 
-// Look-ups that hang until the test ends them, or for as long as a test waits.
+// Look-ups that hang until the test ends them, or until test::patience has passed.
 class hanging_names {
 public:
     void hang() {
@@ -104,7 +104,7 @@ public:
         ended_.wait_for(lock, test::patience, [this] { return is_over_; });
         --waiting_;
     }
-    int end() { // how many there were
+    int end() { // returns how many were waiting
         const std::lock_guard lock(mutex_);
         is_over_ = true;
         ended_.notify_all();
@@ -118,7 +118,7 @@ private:
     bool is_over_ = false;
 };
 
-// A thread of libcurl's may come back to it when the program ends.
+// Never destroyed: a thread of libcurl may still use it when the program ends.
 hanging_names& names() {
     static hanging_names* const all = new hanging_names;
     return *all;
@@ -147,7 +147,8 @@ std::string wrong(const std::string& status, const std::string& message) {
 
 } // namespace
 
-// In the system's place: there is no other name, only addresses.
+// Replaces the system's function. Only addresses and "hangs.invalid" are looked up; no other name
+// exists.
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* wanted,
                            addrinfo** answer) {
     using function = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
@@ -162,7 +163,7 @@ extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo
     return real == nullptr ? EAI_FAIL : real(name, service, wanted, answer);
 }
 
-TEST_CASE("etcd_slot: base64 is what others read and write") {
+TEST_CASE("etcd_slot: base64 follows RFC 4648") {
     using bide::detail::from_base64;
     using bide::detail::to_base64;
     const std::pair<const char*, const char*> pairs[] = {{"", ""},
@@ -197,7 +198,7 @@ TEST_CASE("etcd_slot: keeps what every slot promises") {
     test::check_slot(store);
 }
 
-TEST_CASE("etcd_slot: says of a network and a server in trouble what is certain") {
+TEST_CASE("etcd_slot: reports exactly what is certain when the network or the server fails") {
     if (!etcd_server::available()) {
         return;
     }
@@ -205,19 +206,37 @@ TEST_CASE("etcd_slot: says of a network and a server in trouble what is certain"
     test::check_slot_faults(store);
 }
 
-TEST_CASE("etcd_slot: refuses a place that cannot be meant") {
+TEST_CASE("etcd_slot: refuses invalid endpoints and keys") {
     CHECK_THROWS_AS(etcd_slot("http://localhost:2379", ""), std::system_error);
     CHECK_THROWS_AS(etcd_slot("", "key"), std::system_error);
     CHECK_THROWS_AS(etcd_slot(std::vector<std::string>(), "key"), std::system_error);
-    for (const char* const url :
-         {"localhost", "localhost:2379", "127.0.0.1:2379", "//localhost", "http:///", "http://",
-          "gopher+://localhost", "ftp://localhost", "http:localhost", "http://not a name/",
-          "http://localhost:0", "http://localhost:65536", "http://localhost:abc", "http://[::1",
-          "http://[hidden]", "http://localhost?hidden", "http://localhost#hidden",
-          "http://user:hidden@", "http://user:hid@den@host", "http://user:hid/den@host",
-          "http://user:hidden%00@host", "http://user:hidden%zz@host", "http://user:hidden%@host",
-          "http://ho%00st", "http://good\\@hidden", "http://:hidden@host",
-          "http://user:hidden@a b"}) {
+    for (const char* const url : {"localhost",
+                                  "localhost:2379",
+                                  "127.0.0.1:2379",
+                                  "//localhost",
+                                  "http:///",
+                                  "http://",
+                                  "gopher+://localhost",
+                                  "ftp://localhost",
+                                  "http:localhost",
+                                  "http://not a name/",
+                                  "http://localhost:0",
+                                  "http://localhost:65536",
+                                  "http://localhost:abc",
+                                  "http://[::1",
+                                  "http://[hidden]",
+                                  "http://localhost?hidden",
+                                  "http://localhost#hidden",
+                                  "http://user:hidden@",
+                                  "http://user:hid@den@host",
+                                  "http://user:hid/den@host",
+                                  "http://user:hidden%00@host",
+                                  "http://user:hidden%zz@host",
+                                  "http://user:hidden%@host",
+                                  "http://ho%00st",
+                                  "http://good\\@hidden",
+                                  "http://:hidden@host",
+                                  "http://user:hidden@a b"}) {
         CAPTURE(url);
         std::error_code error;
         std::string words;
@@ -236,7 +255,7 @@ TEST_CASE("etcd_slot: refuses a place that cannot be meant") {
     CHECK_THROWS_AS(etcd_slot(two, "key"), std::system_error);
 }
 
-TEST_CASE("etcd_slot: what an endpoint says goes before the options, and no password is told") {
+TEST_CASE("etcd_slot: an endpoint overrides the options, and no text has the password") {
     etcd_slot_options options;
     options.user = "nobody";
     options.password = "hidden";
@@ -248,7 +267,7 @@ TEST_CASE("etcd_slot: what an endpoint says goes before the options, and no pass
     CHECK(etcd_slot("https://me@host", "key", options).store() == "etcd at https://host, user me");
 }
 
-TEST_CASE("etcd_slot: a lost reply to a load is asked for again") {
+TEST_CASE("etcd_slot: if the reply to a load is lost, loads again") {
     if (!etcd_server::available()) {
         return;
     }
@@ -265,7 +284,7 @@ TEST_CASE("etcd_slot: a lost reply to a load is asked for again") {
 }
 
 #if LIBCURL_VERSION_NUM >= 0x075700
-TEST_CASE("etcd_slot: a name whose look-up hangs is given up") {
+TEST_CASE("etcd_slot: a look-up of a name that hangs ends at the deadline") {
     const test::watchdog limit;
     etcd_slot slot("http://hangs.invalid:2379", "key", within(100ms));
     const cas_result stored = slot.compare_exchange(0, "value");
@@ -275,12 +294,12 @@ TEST_CASE("etcd_slot: a name whose look-up hangs is given up") {
 }
 #endif
 
-TEST_CASE("etcd_slot: a name that is none says so") {
+TEST_CASE("etcd_slot: an error about an unknown host name says so") {
     CHECK(etcd_slot("http://no-such-name.invalid:2379", "key").load().error() ==
           std::errc::host_unreachable);
 }
 
-TEST_CASE("etcd_slot: another endpoint is tried where that stores nothing twice") {
+TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value twice") {
     if (!etcd_server::available()) {
         return;
     }
@@ -307,13 +326,13 @@ TEST_CASE("etcd_slot: another endpoint is tried where that stores nothing twice"
             CHECK(seen.error() == std::errc::timed_out);
             return false;
         }
-        CHECK(seen->value == "first"); // of the other one
+        CHECK(seen->value == "first"); // from the second endpoint
 
-        // On a connection of its own, and so the first endpoint is asked first.
+        // With a connection of its own, this slot tries the first endpoint first.
         etcd_slot anew = etcd_slot(both, key, within(patience)).for_renewals();
         const cas_result sent = anew.compare_exchange(first.version, "swallowed");
         CHECK(sent.error == std::errc::timed_out);
-        if (sent.status == cas_status::failed) { // so it was for its own request
+        if (sent.status == cas_status::failed) { // the request was not sent in time
             return false;
         }
         CHECK(sent.status == cas_status::indeterminate); // it is not for the other one
@@ -323,7 +342,7 @@ TEST_CASE("etcd_slot: another endpoint is tried where that stores nothing twice"
     }));
 }
 
-TEST_CASE("etcd_slot: an answer that is no answer says what may have been stored") {
+TEST_CASE("etcd_slot: an invalid answer reports whether a value may have been stored") {
     const test::watchdog limit;
     struct row {
         std::string answer;
@@ -410,7 +429,7 @@ TEST_CASE("etcd_slot: an answer that is no answer says what may have been stored
     CHECK(slot.compare_exchange(0, "x").status == cas_status::indeterminate);
 }
 
-TEST_CASE("etcd_slot: what the server finds too large is not stored") {
+TEST_CASE("etcd_slot: a value that the server finds too large is not stored") {
     if (!etcd_server::available()) {
         return;
     }
@@ -426,7 +445,7 @@ TEST_CASE("etcd_slot: what the server finds too large is not stored") {
     CHECK(slot.load()->version == 0);
 }
 
-TEST_CASE("etcd_slot: logs in, and again when it was forgotten") {
+TEST_CASE("etcd_slot: logs in, and logs in again when its token is invalid") {
     if (!etcd_server::available()) {
         return;
     }
@@ -456,7 +475,7 @@ TEST_CASE("etcd_slot: logs in, and again when it was forgotten") {
     CHECK(next.status == cas_status::stored);
 }
 
-TEST_CASE("etcd_slot: speaks TLS with whom it is told to trust") {
+TEST_CASE("etcd_slot: accepts only a certificate of its authorities") {
     if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
@@ -491,7 +510,7 @@ TEST_CASE("etcd_slot: speaks TLS with whom it is told to trust") {
 
 namespace {
 
-// Who may do what, as etcd's gateway is told.
+// Adds users and roles, and enables logins.
 void enable_logins(etcd_server& server) {
     for (const auto& [what, body] :
          {std::pair{"user/add", R"({"name":"root","password":"hidden"})"},
@@ -506,7 +525,7 @@ void enable_logins(etcd_server& server) {
 
 } // namespace
 
-TEST_CASE("etcd_slot: takes a user in its URL, and says what the server says of a wrong one") {
+TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text about a wrong one") {
     if (!etcd_server::available()) {
         return;
     }
@@ -515,8 +534,9 @@ TEST_CASE("etcd_slot: takes a user in its URL, and says what the server says of 
     const std::string place = "127.0.0.1:" + std::to_string(server.port());
     etcd_slot useless("http://root:hidden@" + place, "key");
     CHECK(useless.load().error() == std::errc::permission_denied);
-    CHECK(useless.explain() == "etcd at http://" + place +
-                                   ", user root, key key: etcdserver: authentication is not enabled");
+    CHECK(useless.explain() ==
+          "etcd at http://" + place +
+              ", user root, key key: etcdserver: authentication is not enabled");
     enable_logins(server);
     const auto fails = [&](const std::string& login, const char* words) {
         CAPTURE(login);
@@ -539,7 +559,7 @@ TEST_CASE("etcd_slot: takes a user in its URL, and says what the server says of 
     CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
 }
 
-TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last") {
+TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are permanent errors") {
     if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
@@ -558,7 +578,8 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
     etcd_slot works(server.endpoint(), "key", good);
     REQUIRE(works.compare_exchange(0, "value").status == cas_status::stored);
 
-    const auto fails = [&](const std::string& to, const etcd_slot_options& options, std::errc error) {
+    const auto fails = [&](const std::string& to, const etcd_slot_options& options,
+                           std::errc error) {
         etcd_slot_options patient = options;
         patient.retry_time = 1h; // so it returns in the test's time for no other reason
         etcd_slot one(to, "key", patient);
@@ -568,11 +589,11 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
         CHECK(stored.status == cas_status::failed);
         CHECK(stored.error == error);
         CHECK(said.find("etcd at " + to + ", key key: ") == 0);
-        CHECK(said.size() > to.size() + 30); // it says why
+        CHECK(said.size() > to.size() + 30); // it has a reason
         CHECK(one.load().error() == error);
     };
-    // A server that refuses a certificate hangs up. Where libcurl is still sending it may not see
-    // why before another call.
+    // A server that refuses a certificate closes the connection. If libcurl is still sending, only
+    // a later call may find the reason.
     const auto fails_in_the_end = [&](const etcd_slot_options& options) {
         etcd_slot one(server.endpoint(), "key", options);
         CHECK(test::eventually([&] { return one.load().error() == std::errc::permission_denied; }));
@@ -580,7 +601,7 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
         CHECK(one.compare_exchange(0, "x").status != cas_status::stored);
     };
     const auto denied = std::errc::permission_denied;
-    fails(server.endpoint(), etcd_slot_options(), denied); // an authority of nobody's
+    fails(server.endpoint(), etcd_slot_options(), denied); // not signed by a system authority
     etcd_slot_options changed = good;
     changed.ca_file = mine.cert;
     fails(server.endpoint(), changed, denied);
@@ -609,7 +630,7 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
     fails("https://127.0.0.1:" + plain, good, std::errc::protocol_error);
 }
 
-TEST_CASE("etcd_slot: a Redis server, which hangs up on HTTP, is named at once") {
+TEST_CASE("etcd_slot: a Redis server, which closes the connection for HTTP, is named at once") {
     if (!test::redis_server::available()) {
         return;
     }
@@ -620,7 +641,7 @@ TEST_CASE("etcd_slot: a Redis server, which hangs up on HTTP, is named at once")
     CHECK(slot.explain() == slot.store() + ", key key: a Redis server is at this port");
 }
 
-TEST_CASE("etcd_slot: tells the cluster's revision, whether the key is there or not") {
+TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing key") {
     if (!etcd_server::available()) {
         return;
     }
@@ -656,8 +677,8 @@ TEST_CASE("etcd_slot: tells the cluster's revision, whether the key is there or 
     CHECK(after->counter.value_or(0) > before->counter.value_or(0));
 }
 
-// Why the head of its header says what to do then.
-TEST_CASE("etcd_slot: a restored backup forgets, and counts from there again") {
+// The reason for the advice about restores at the head of etcd.hpp.
+TEST_CASE("etcd_slot: a restored backup forgets values, and its revisions repeat") {
     if (!etcd_server::available()) {
         return;
     }
@@ -696,7 +717,7 @@ TEST_CASE("etcd_slot: all slots of a process share connections to a server") {
     SECTION("that hangs") { test::check_hanging_calls(store); }
 }
 
-TEST_CASE("etcd_slot: no operation exceeds its patience where the server hangs") {
+TEST_CASE("etcd_slot: no operation exceeds its retry_time if the server hangs") {
     if (!etcd_server::available()) {
         return;
     }

@@ -57,8 +57,8 @@ static_assert(postgres_slot::guarantees.clock == bide::lock_clock::server);
 
 namespace {
 
-// One server for all cases, with what makes a commit that is not waited for a commit that is lost.
-// None: it is not installed.
+// Returns one server for all cases, or nullptr if PostgreSQL is not installed. The server's
+// settings make it lose a commit that does not wait for the disk.
 test::postgres_server* server() {
     if (!test::postgres_server::is_available()) {
         std::fputs("skipped: PostgreSQL is not installed\n", stderr);
@@ -72,7 +72,7 @@ test::postgres_server* server() {
     return &one;
 }
 
-// A connection of the test's own.
+// A connection that the test uses directly.
 class session {
 public:
     explicit session(const std::string& conninfo) : pq_(::PQconnectdb(conninfo.c_str())) {}
@@ -82,7 +82,7 @@ public:
 
     PGconn& native() { return *pq_; }
 
-    // The first value of the last statement, where there is one; or what is wrong.
+    // Runs statements. Returns the first value of the last one, or the error.
     std::string operator()(const std::string& sql) {
         PGresult* const rows = ::PQexec(pq_, sql.c_str());
         const ExecStatusType status = ::PQresultStatus(rows);
@@ -165,14 +165,14 @@ TEST_CASE("postgres_slot: keeps the contract of slots") {
     }
 }
 
-TEST_CASE("postgres_slot: says of a network and a server in trouble what is certain") {
+TEST_CASE("postgres_slot: reports exactly what is certain when the network or the server fails") {
     if (test::postgres_server* const s = server()) {
         store direct{s, s->conninfo(), s->conninfo()};
         test::check_slot_faults(direct);
     }
 }
 
-TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler of transactions") {
+TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler that pools transactions") {
     test::postgres_server* const s = server();
     if (s == nullptr || !test::pgbouncer::is_available()) {
         std::fputs("skipped: PgBouncer is not installed\n", stderr);
@@ -184,7 +184,7 @@ TEST_CASE("postgres_slot: keeps the contract of slots behind a pooler of transac
     test::check_slot(pooled);
 }
 
-TEST_CASE("postgres_slot: keys and tables do not know each other") {
+TEST_CASE("postgres_slot: a change of one key or table affects no other") {
     if (test::postgres_server* const s = server()) {
         session(s->conninfo())("CREATE SCHEMA other");
         postgres_slot_options elsewhere;
@@ -209,7 +209,7 @@ TEST_CASE("postgres_slot: keys and tables do not know each other") {
     }
 }
 
-TEST_CASE("postgres_slot: what cannot be meant is refused by every operation") {
+TEST_CASE("postgres_slot: every operation refuses invalid arguments") {
     const auto refuses = [](postgres_slot slot) {
         const std::error_code wrong = durable_errc::invalid_argument;
         return slot.load().error() == wrong && slot.server_now().error() == wrong &&
@@ -228,7 +228,7 @@ TEST_CASE("postgres_slot: what cannot be meant is refused by every operation") {
     }
 }
 
-TEST_CASE("postgres_slot: what was acknowledged survives the server's death") {
+TEST_CASE("postgres_slot: an acknowledged value survives a crash of the server") {
     if (test::postgres_server* const s = server()) {
         session(s->conninfo())("ALTER ROLE postgres SET synchronous_commit = off");
         postgres_slot made(s->conninfo(), new_key());
@@ -237,10 +237,10 @@ TEST_CASE("postgres_slot: what was acknowledged survives the server's death") {
         postgres_slot inside(s->conninfo(), new_key());
         const auto version = changed.compare_exchange(0, "1").version;
         REQUIRE(locked.compare_exchange(0, "1").status == cas_status::stored);
-        s->kill9(); // and what a slow start has left to do is done
+        s->kill9(); // the restart completes what the first start has left to do
         REQUIRE(s->restart());
 
-        // Each is the last to commit: nobody else's commit could have taken it to the disk.
+        // Each case commits last: no other commit can have written it to the disk.
         cas_result last;
         const auto dies = [&] {
             s->kill9();
@@ -269,7 +269,7 @@ TEST_CASE("postgres_slot: what was acknowledged survives the server's death") {
         CHECK(dies());
         CHECK(inside.load()->value == "2");
 
-        // The same without the slot: so it is the slot that sees to it.
+        // Without the slot, the commit is lost: the slot makes it durable.
         {
             session user(s->conninfo());
             CHECK(user("SHOW synchronous_commit") == "off");
@@ -281,7 +281,7 @@ TEST_CASE("postgres_slot: what was acknowledged survives the server's death") {
     }
 }
 
-TEST_CASE("postgres_slot: finds a server that came back") {
+TEST_CASE("postgres_slot: connects again to a server that was restarted") {
     if (test::postgres_server* const s = server()) {
         postgres_slot slot(s->conninfo(), new_key());
         auto version = slot.compare_exchange(0, "1").version;
@@ -304,7 +304,8 @@ TEST_CASE("postgres_slot: finds a server that came back") {
     }
 }
 
-TEST_CASE("postgres_slot: a lost reply to a commit leaves the outcome open, and a load tells") {
+TEST_CASE(
+    "postgres_slot: a lost reply to a commit is indeterminate, and a load finds the outcome") {
     if (test::postgres_server* const s = server()) {
         CHECK(test::in_some_time(700ms, [&](std::chrono::milliseconds patience) {
             test::flaky_proxy net(s->port());
@@ -336,12 +337,12 @@ TEST_CASE("postgres_slot: a lost reply to a commit leaves the outcome open, and 
                 version = there->version;
             }
 
-            // The lock could not be had, so nothing was stored.
+            // The reply to locking the row is lost, so nothing was stored.
             net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
             CHECK(slot.update_locked([](const auto&) { return std::string("x"); }).status ==
                   cas_status::failed);
 
-            // A question is asked again where the connection breaks.
+            // If the connection breaks, a load is repeated.
             REQUIRE(test::eventually([&] { return slot.load().has_value(); }));
             net.drop_next_reply(test::flaky_proxy::afterwards::is_cut);
             const auto again = slot.load();
@@ -355,7 +356,7 @@ TEST_CASE("postgres_slot: a lost reply to a commit leaves the outcome open, and 
     }
 }
 
-TEST_CASE("postgres_slot: what a server that hung was sent may still be stored") {
+TEST_CASE("postgres_slot: a request to a server that hangs may be stored later") {
     if (test::postgres_server* const s = server()) {
         CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
@@ -384,15 +385,14 @@ TEST_CASE("postgres_slot: what a server that hung was sent may still be stored")
     }
 }
 
-TEST_CASE("postgres_slot: a host that swallows what it is sent does not take the next one's time") {
+TEST_CASE("postgres_slot: a host that never answers leaves time for the next host") {
     if (test::postgres_server* const s = server()) {
         const std::string hosts = "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=";
         CHECK(test::in_some_time(2s, [&](std::chrono::milliseconds patience) {
             test::flaky_proxy net(s->port());
             net.hang();
-            postgres_slot slot(
-                hosts + std::to_string(net.port()) + "," + std::to_string(s->port()), new_key(),
-                patient_for(patience));
+            postgres_slot slot(hosts + std::to_string(net.port()) + "," + std::to_string(s->port()),
+                               new_key(), patient_for(patience));
             const auto seen = slot.load();
             CHECK(net.connections() == 1);
             CHECK((seen || seen.error() == std::errc::timed_out));
@@ -410,7 +410,7 @@ TEST_CASE("postgres_slot: a host that swallows what it is sent does not take the
     }
 }
 
-TEST_CASE("postgres_slot: says why there is no connection") {
+TEST_CASE("postgres_slot: reports why it cannot connect") {
     if (test::postgres_server* const s = server()) {
         const auto why = [](const std::string& conninfo) {
             postgres_slot slot(conninfo, "key", patient_for(5s));
@@ -444,7 +444,7 @@ TEST_CASE("postgres_slot: says why there is no connection") {
     }
 }
 
-TEST_CASE("postgres_slot: makes its table where it may and should") {
+TEST_CASE("postgres_slot: creates its table only if it is allowed to") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());
         admin("CREATE SCHEMA ours; CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA ours TO worker");
@@ -524,7 +524,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
+TEST_CASE("postgres_slot: if a row stays locked, the operation fails for certain") {
     if (test::postgres_server* const s = server()) {
         const auto add = [](const auto& v) { return v.value + "y"; };
         const auto is_given_up = [](const cas_result& r) { // false: the client's time was up first
@@ -535,7 +535,7 @@ TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
             CHECK(r.status == cas_status::failed);
             return true;
         };
-        // The server gives up after half the client's time, where the machine keeps it.
+        // The server gives up after half of the client's time, if the machine is fast enough.
         CHECK(test::in_some_time(800ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
             postgres_slot slot(s->conninfo(), key, patient_for(patience));
@@ -562,19 +562,20 @@ TEST_CASE("postgres_slot: a row that stays locked is given up for certain") {
     }
 }
 
-TEST_CASE("postgres_slot: one who stops with the row locked does not keep it") {
+TEST_CASE("postgres_slot: a process that stops with the row locked loses the lock") {
     if (test::postgres_server* const s = server()) {
         CHECK(test::in_some_time(300ms, [&](std::chrono::milliseconds patience) {
             const std::string key = new_key();
             postgres_slot slow(s->conninfo(), key, patient_for(patience));
-            // Of another connection string, as an update uses no other slot of its own.
+            // With another connection string: an update must not use a slot of the same one.
             postgres_slot other(s->conninfo() + " application_name=other", key,
                                 patient_for(test::patience));
             bool has_stopped = false; // with the row locked, before its time was up
             const cas_result r = slow.update_locked([&](const auto&) {
                 has_stopped = true;
-                CHECK(other.update_locked([](const auto&) { return std::string("other"); })
-                          .status == cas_status::stored);
+                CHECK(
+                    other.update_locked([](const auto&) { return std::string("other"); }).status ==
+                    cas_status::stored);
                 return std::string("too late");
             });
             CHECK(r.status != cas_status::stored);
@@ -596,7 +597,7 @@ TEST_CASE("postgres_slot: an update that throws leaves nothing locked") {
     }
 }
 
-TEST_CASE("postgres_slot: a commit that the server refuses stored nothing") {
+TEST_CASE("postgres_slot: a commit that the server refuses stores nothing") {
     if (test::postgres_server* const s = server()) {
         session admin(s->conninfo());
         postgres_slot_options options;
@@ -620,7 +621,7 @@ TEST_CASE("postgres_slot: a commit that the server refuses stored nothing") {
     }
 }
 
-TEST_CASE("postgres_slot: a row that is none of its own is corrupt") {
+TEST_CASE("postgres_slot: a row that no slot has written is corrupt") {
     if (test::postgres_server* const s = server()) {
         for (const char* const version : {"0", "-1"}) {
             const std::string key = new_key();
@@ -646,9 +647,10 @@ TEST_CASE("postgres_slot: a row that is none of its own is corrupt") {
     }
 }
 
-TEST_CASE("postgres_slot: others' transactions that the server rolls back are no failures") {
+TEST_CASE(
+    "postgres_slot: a transaction that the server rolls back because of another one is repeated") {
     if (test::postgres_server* const s = server()) {
-        // Whoever is second fails to serialize, and finds on its next try what the first stored.
+        // The second transaction fails to serialize. Its next try finds the value of the first.
         session(s->conninfo())(
             "ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'");
         const std::string key = new_key();
@@ -671,7 +673,7 @@ TEST_CASE("postgres_slot: others' transactions that the server rolls back are no
     }
 }
 
-TEST_CASE("postgres_slot: a server that ends the connection leaves the outcome open") {
+TEST_CASE("postgres_slot: if the server ends the connection, the outcome is indeterminate") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slot(s->conninfo(), key);
@@ -714,7 +716,7 @@ TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged
         });
         cas_result one;
         std::uint64_t version = first.version;
-        test::asks_until(10s, [&] { // until the server has heard that there is somebody to wait for
+        test::asks_until(10s, [&] { // until the server knows the standby to wait for
             one = slot.compare_exchange(version, "2");
             version = one.version;
             return one.status != cas_status::stored;
@@ -731,7 +733,7 @@ TEST_CASE("postgres_slot: a commit that no standby confirmed is not acknowledged
     }
 }
 
-TEST_CASE("postgres_slot: a standby's answers are refused") {
+TEST_CASE("postgres_slot: refuses the answers of a standby") {
     if (test::postgres_server* const s = server()) {
         postgres_slot slot(s->conninfo(), new_key());
         const auto first = slot.compare_exchange(0, "1");
@@ -757,7 +759,7 @@ TEST_CASE("postgres_slot: a standby's answers are refused") {
     }
 }
 
-TEST_CASE("postgres_slot: a watch tells of its own key's changes only") {
+TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
     if (test::postgres_server* const s = server()) {
         postgres_slot quiet(s->conninfo(), new_key());
         CHECK(quiet.watch().error() == std::errc::operation_not_supported);
@@ -800,7 +802,7 @@ TEST_CASE("postgres_slot: a watch tells of its own key's changes only") {
     }
 }
 
-// ---- Which table
+// ---- The table
 
 namespace {
 
@@ -812,12 +814,12 @@ bool has(const std::string& text, std::string_view part) {
     return is_in;
 }
 
-// A database of a case's own, in which no other case makes tables.
+// Creates a database for one case, in which no other case creates tables.
 std::string new_database(const test::postgres_server& s, const std::string& name) {
     session admin(s.conninfo());
     admin("CREATE DATABASE " + name);
     for (const char* const role : {"alice", "bob"}) {
-        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // or it is there
+        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // fails if the role exists
     }
     return s.conninfo() + " dbname=" + name;
 }
@@ -827,7 +829,7 @@ const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, va
 
 } // namespace
 
-TEST_CASE("postgres_slot: two roles meet in one table, whatever their search_path") {
+TEST_CASE("postgres_slot: two roles with different search_paths use one table") {
     if (test::postgres_server* const s = server()) {
         const std::string at = new_database(*s, "two_roles");
         session admin(at);
@@ -855,7 +857,7 @@ TEST_CASE("postgres_slot: two roles meet in one table, whatever their search_pat
     }
 }
 
-TEST_CASE("postgres_slot: tables that search_path made are found, or refused, never ignored") {
+TEST_CASE("postgres_slot: finds or refuses a table in any schema, and never ignores it") {
     if (test::postgres_server* const s = server()) {
         const std::string at = new_database(*s, "made_before");
         session admin(at);
@@ -874,7 +876,7 @@ TEST_CASE("postgres_slot: tables that search_path made are found, or refused, ne
         }
         CHECK(alice.load()->value == "bob");
 
-        // The next one that an earlier version makes is the second lock.
+        // A table in a second schema would be a second lock.
         session(at + " user=bob")(std::string("CREATE TABLE bide_lock") + columns);
         postgres_slot bob(at + " user=bob", "key");
         const std::error_code refused = bob.load().error();
@@ -889,7 +891,7 @@ TEST_CASE("postgres_slot: tables that search_path made are found, or refused, ne
             CHECK(bob.load_in(user.native()).error() == refused);
             CHECK(bob.compare_exchange_in(user.native(), 0, "x").error == refused);
         }
-        // One who runs already finds out with its next connection.
+        // A slot that is in use finds the second table with its next connection.
         CHECK(alice.load().has_value());
         admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'alice'");
         CHECK(test::asks_until(10s, [&] { return alice.load().error() == refused; }));
@@ -910,7 +912,7 @@ TEST_CASE("postgres_slot: tables that search_path made are found, or refused, ne
     }
 }
 
-TEST_CASE("postgres_slot: a role that may not make the table says what to do") {
+TEST_CASE("postgres_slot: if a role may not create the table, the error says what to do") {
     if (test::postgres_server* const s = server()) {
         const std::string at = new_database(*s, "no_create");
         session admin(at);
@@ -943,7 +945,7 @@ TEST_CASE("postgres_slot: a role that may not make the table says what to do") {
 
 namespace {
 
-// A table that is dropped, and made again, under slots that use it.
+// Drops a table that slots use, and creates it again.
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
     session admin(s.conninfo());
@@ -986,22 +988,23 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
     }
     admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
           "AND backend_type = 'client backend'");
-    CHECK(test::asks_until(10s,
-                           [&] { return slot->load().error() == postgres_error("ZB001"); }));
+    CHECK(test::asks_until(10s, [&] { return slot->load().error() == postgres_error("ZB001"); }));
     is_refused(*slot);
     CHECK(admin("SELECT count(*) FROM " + table) == "0");
 
-    // One that knew nothing of the first one.
+    // After all slots are destroyed, a new slot accepts the new table.
     slot.reset();
     postgres_slot gone = std::move(renews);
-    { const postgres_slot last = std::move(gone); }
+    {
+        const postgres_slot last = std::move(gone);
+    }
     postgres_slot anew(conninfo, "key", options);
     CHECK(anew.compare_exchange(0, "3").status == cas_status::stored);
 }
 
 } // namespace
 
-TEST_CASE("postgres_slot: a table that was dropped and made again is not taken for the first") {
+TEST_CASE("postgres_slot: refuses a table that was dropped and created again") {
     if (test::postgres_server* const s = server()) {
         SECTION("directly") { check_another_table(*s, s->conninfo(), "remade"); }
         SECTION("named by its schema") {
@@ -1019,7 +1022,7 @@ TEST_CASE("postgres_slot: a table that was dropped and made again is not taken f
     }
 }
 
-// ---- What slots of a process share
+// ---- Connections that the slots of a process share
 
 TEST_CASE("postgres_slot: all slots of a process share connections to a server") {
     if (test::postgres_server* const s = server()) {
@@ -1047,7 +1050,7 @@ TEST_CASE("postgres_slot: all slots of a process share connections to a server")
     }
 }
 
-TEST_CASE("postgres_slot: the environment makes a connection string another one") {
+TEST_CASE("postgres_slot: slots with different environments share no connection") {
     if (test::postgres_server* const s = server()) {
         test::flaky_proxy one(s->port());
         test::flaky_proxy two(s->port());
@@ -1091,7 +1094,7 @@ TEST_CASE("postgres_slot: threads that update one row share the connections") {
     }
 }
 
-TEST_CASE("postgres_slot: a call that hangs stalls no renewal") {
+TEST_CASE("postgres_slot: a call that hangs delays no renewal") {
     if (test::postgres_server* const s = server()) {
         const std::string key = new_key();
         postgres_slot slot(s->conninfo(), key, patient_for(60s));
@@ -1113,19 +1116,19 @@ TEST_CASE("postgres_slot: a call that hangs stalls no renewal") {
         cas_result r;
         std::thread waiting([&] { r = slot.compare_exchange(version, "2"); });
         CHECK(waits());
-        // Its row is locked: for renewals that is known soon, and for certain. Others go on.
+        // A renewal of the locked row fails soon and for certain. Renewals of other rows succeed.
         const cas_result locked = renews_locked.compare_exchange(version, "2");
         CHECK(locked.status == cas_status::failed);
         CHECK(locked.error == postgres_error("55P03"));
         CHECK(renews.compare_exchange(renews.load()->version, "2").status == cas_status::stored);
-        // So do calls, whose turns come between the pieces of the wait.
+        // Calls for other rows succeed, too: the waiting call returns its connection at intervals.
         CHECK(other.load()->value == "2");
         user("COMMIT");
         waiting.join();
         CHECK(r.status == cas_status::stored);
 
-        // The whole table, for which no statement gives up: the calls wait, and the renewals of
-        // another table go on.
+        // No statement gives up on a lock of the whole table: the calls wait, and the renewals of
+        // another table succeed.
         postgres_slot_options elsewhere;
         elsewhere.table = "bide_elsewhere";
         postgres_slot third(s->conninfo(), "key", elsewhere);
@@ -1168,7 +1171,8 @@ TEST_CASE("postgres_slot: a child of fork() has connections of its own") {
     }
 }
 
-TEST_CASE("postgres_slot: watches of a process share one connection, and each has its channel") {
+TEST_CASE(
+    "postgres_slot: watches of a process share one connection, and each hears only its channel") {
     if (test::postgres_server* const s = server()) {
         test::flaky_proxy net(s->port());
         const std::string through = test::postgres_server::conninfo(net.port());
@@ -1223,7 +1227,7 @@ TEST_CASE("postgres_slot: watches of a process share one connection, and each ha
 
 namespace {
 
-// A load, and what it answers; it names the place, and keeps the secrets.
+// The error of a load. Checks that the error text names the server and quotes no password.
 struct refusal {
     std::error_code error;
     std::string words;
@@ -1250,7 +1254,7 @@ struct refusal {
     }
 };
 
-// Says this to every client that wants no encryption, as a PostgreSQL server would.
+// Returns the bytes of a FATAL error, as a PostgreSQL server sends it.
 std::string fatal(const std::string& state, const std::string& words) {
     const std::string fields = std::string("SFATAL\0", 7) + std::string("VFATAL\0", 7) + "C" +
                                state + '\0' + "M" + words + '\0' + '\0';
@@ -1261,7 +1265,8 @@ std::string fatal(const std::string& state, const std::string& words) {
 
 } // namespace
 
-TEST_CASE("postgres_slot: errors that stay say so at once, where, and in the server's words") {
+TEST_CASE(
+    "postgres_slot: a permanent error is reported at once, with the place and the server's text") {
     if (test::postgres_server* const s = server()) {
         const std::string host = "127.0.0.1:" + std::to_string(s->port());
         const std::string secret = " password=s3cr'%/@et";
@@ -1314,17 +1319,16 @@ TEST_CASE("postgres_slot: errors that stay say so at once, where, and in the ser
     }
 }
 
-TEST_CASE("postgres_slot: a connection string that cannot be meant is not repeated") {
+TEST_CASE("postgres_slot: an error about an invalid connection string quotes no part of it") {
     for (const char* const conninfo :
          {"host=127.0.0.1 password=my s3cret", "password='s3cret", "s3cret",
           "postgres://user:s3cret%zz@127.0.0.1/db", "postgres://user:s3cret%00@127.0.0.1/db",
           "postgres://user:s3cr]et@[::1/db", "postgres://user:1/s3cret@127.0.0.1/db",
-          "postgres://user:s3cret/x@127.0.0.1/db",
-          "postgres://user:x@s3cret@127.0.0.1/db", "postgresql://user:s3cret#@127.0.0.1:x/db",
-          "host=127.0.0.1 port=s3cret", "host=127.0.0.1 port=99999 password=s3cret",
-          "host=127.0.0.1 port=0", "host=127.0.0.1 sslmode=s3cret",
-          "host=127.0.0.1 target_session_attrs=s3cret", "host=a,b,c port=1,2 password=s3cret",
-          "host=127.0.0.1 no_such_word=s3cret"}) {
+          "postgres://user:s3cret/x@127.0.0.1/db", "postgres://user:x@s3cret@127.0.0.1/db",
+          "postgresql://user:s3cret#@127.0.0.1:x/db", "host=127.0.0.1 port=s3cret",
+          "host=127.0.0.1 port=99999 password=s3cret", "host=127.0.0.1 port=0",
+          "host=127.0.0.1 sslmode=s3cret", "host=127.0.0.1 target_session_attrs=s3cret",
+          "host=a,b,c port=1,2 password=s3cret", "host=127.0.0.1 no_such_word=s3cret"}) {
         CAPTURE(conninfo);
         const refusal r(conninfo);
         CHECK(r.error == durable_errc::invalid_argument);
@@ -1332,8 +1336,7 @@ TEST_CASE("postgres_slot: a connection string that cannot be meant is not repeat
     }
 }
 
-TEST_CASE("postgres_slot: a host that is not known, and a port of something else, are errors that "
-          "stay") {
+TEST_CASE("postgres_slot: an unknown host and a server of another protocol are permanent errors") {
     addrinfo* found = nullptr;
     const int answer = ::getaddrinfo("no-such-host.invalid", nullptr, nullptr, &found);
     if (answer == EAI_NONAME) {
@@ -1362,7 +1365,7 @@ TEST_CASE("postgres_slot: a host that is not known, and a port of something else
     }
 }
 
-TEST_CASE("postgres_slot: errors that may pass do not say that they stay") {
+TEST_CASE("postgres_slot: errors that may pass are not reported as permanent") {
     if (test::postgres_server* const s = server()) {
         const auto may_pass = [](const std::string& conninfo, const char* state,
                                  std::string_view words) {
@@ -1374,7 +1377,7 @@ TEST_CASE("postgres_slot: errors that may pass do not say that they stay") {
         const std::uint16_t free = test::free_port();
         may_pass(s->conninfo() + " password=s3cret port=" + std::to_string(free), "08001",
                  "postgres at 127.0.0.1:" + std::to_string(free) + ", database postgres: ");
-        // One of two hosts may come; and the other one is there.
+        // One of two hosts does not listen, which may pass; the other one answers.
         const std::string second = "127.0.0.1:" + std::to_string(s->port());
         may_pass("postgres://postgres:s3cret@127.0.0.1:" + std::to_string(free) + "," + second +
                      "/nothing",
@@ -1410,7 +1413,8 @@ TEST_CASE("postgres_slot: errors that may pass do not say that they stay") {
     }
 }
 
-TEST_CASE("postgres_slot: what a pooler refuses for good is told from what may pass") {
+TEST_CASE(
+    "postgres_slot: permanent refusals of a pooler are distinguished from those that may pass") {
     const auto refused = [](const std::string& words) { // all with the same code
         test::canned_server pooler({"N", fatal("08P01", words)});
         const refusal r("host=127.0.0.1 user=u dbname=d sslmode=prefer password=s3cret port=" +
@@ -1436,8 +1440,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
                                 "max_connections = 20\nmax_wal_senders = 0");
     REQUIRE(small.is_running());
     constexpr std::size_t count = 150;
-    // A renewal that waits for the row as long as a call may would take more than a lease in each
-    // of these times.
+    // If a renewal waited for the row as long as a call does, it would take longer than a lease.
     CHECK(test::in_some_time(6s, [&](std::chrono::milliseconds lease) {
         bide::durable_options options;
         options.lease = lease;
@@ -1465,7 +1468,7 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
             return false; // before the row was locked
         }
         REQUIRE(test::asks_until(test::patience, [&] { return !guards[7].is_held(); }));
-        // So the row was locked for longer than a renewal had to come.
+        // The row was locked for longer than the interval of renewals.
         const bool was_long = std::chrono::steady_clock::now() - locked_at > lease / 2;
         const bool kept = held() == count - 1;
         user("COMMIT");
@@ -1479,7 +1482,8 @@ TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connecti
     }));
 }
 
-TEST_CASE("postgres_slot: a backend that is stopped stalls a call for its patience") {
+TEST_CASE(
+    "postgres_slot: a backend that is stopped delays a call for no longer than its retry_time") {
     if (test::postgres_server* const s = server()) {
         const std::string at = s->conninfo() + " application_name=stopped";
         const std::string key = new_key();

@@ -45,7 +45,7 @@ static_assert(redis_slot::guarantees.clock == bide::lock_clock::server);
 
 namespace {
 
-// One for most tests, at the end of the program it is gone.
+// Returns the server that most tests share. It ends with the program.
 redis_server& shared_server() {
     static redis_server server;
     return server;
@@ -97,16 +97,15 @@ struct redis_store {
 
 #if defined(BIDE_DURABLE_OPENSSL)
 
-// With TLS.
-struct secret_store {
+// A store that the slots reach with TLS.
+struct tls_store {
     using slot = redis_slot;
     static constexpr std::size_t limit = std::size_t{1} << 20;
     static constexpr bool processes = true;
     static constexpr int scale = 8;
     static constexpr bool greets = true;
 
-    secret_store(redis_server& on, test::certificate with)
-        : server(on), mine(std::move(with)) {}
+    tls_store(redis_server& on, test::certificate with) : server(on), mine(std::move(with)) {}
 
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t at, std::chrono::milliseconds patience) {
@@ -140,7 +139,7 @@ TEST_CASE("redis_slot: keeps what every slot promises") {
     test::check_slot(store);
 }
 
-TEST_CASE("redis_slot: says of a network and a server in trouble what is certain") {
+TEST_CASE("redis_slot: reports exactly what is certain when the network or the server fails") {
     if (!redis_server::available()) {
         return;
     }
@@ -148,7 +147,7 @@ TEST_CASE("redis_slot: says of a network and a server in trouble what is certain
     test::check_slot_faults(store);
 }
 
-TEST_CASE("redis_slot: refuses a place that cannot be meant") {
+TEST_CASE("redis_slot: refuses an invalid host, port or key") {
     CHECK_THROWS_AS(redis_slot("localhost", 0, "key"), std::system_error);
     CHECK_THROWS_AS(redis_slot("localhost", 65'536, "key"), std::system_error);
     CHECK_THROWS_AS(redis_slot("localhost", 6379, ""), std::system_error);
@@ -157,7 +156,7 @@ TEST_CASE("redis_slot: refuses a place that cannot be meant") {
     CHECK_NOTHROW(redis_slot("", 0, "key", options));
 }
 
-TEST_CASE("redis_slot: a URL that cannot be meant is refused, and not quoted") {
+TEST_CASE("redis_slot: refuses an invalid URL, and quotes no part of it") {
     for (const char* const url :
          {"", "host", "http://host", "redis://", "redis://host:0", "redis://host/one",
           "redis://host/-1", "redis://host/0/1", "redis://user@host", "redis://user:@host",
@@ -182,7 +181,7 @@ TEST_CASE("redis_slot: a URL that cannot be meant is refused, and not quoted") {
     CHECK_NOTHROW(redis_slot("redis://user@host", "key", options)); // the password is elsewhere
 }
 
-TEST_CASE("redis_slot: what a URL says goes before the options, and no password is told") {
+TEST_CASE("redis_slot: a URL overrides the options, and no text has the password") {
     redis_slot_options options;
     options.user = "nobody";
     options.password = "hidden";
@@ -193,8 +192,7 @@ TEST_CASE("redis_slot: what a URL says goes before the options, and no password 
           "redis at [::1]:1, database 3, user me, key a key");
     CHECK(redis_slot("rediss://:hidden@host/0", "key").store() == "redis (TLS) at host:6379");
     options.unix_socket = "/socket";
-    CHECK(redis_slot("", 0, "key", options).store() ==
-          "redis at /socket, database 7, user nobody");
+    CHECK(redis_slot("", 0, "key", options).store() == "redis at /socket, database 7, user nobody");
 }
 
 TEST_CASE("redis_slot: a value too large for the network's buffers is stored or certainly not") {
@@ -218,7 +216,7 @@ TEST_CASE("redis_slot: a value too large for the network's buffers is stored or 
     CHECK(seen->version == 0);
 }
 
-TEST_CASE("redis_slot: a socket or a name that is not there is named as what is wrong") {
+TEST_CASE("redis_slot: an error about a missing socket or host name says which one") {
     const test::watchdog limit;
     redis_slot_options options;
     options.unix_socket = "/tmp/nobody made this socket";
@@ -230,7 +228,7 @@ TEST_CASE("redis_slot: a socket or a name that is not there is named as what is 
     CHECK(redis_slot("no such name.invalid", 6379, "key").load().error());
 }
 
-TEST_CASE("redis_slot: a key that no slot has written is corrupt, and stays as it is") {
+TEST_CASE("redis_slot: a key that no slot has written is corrupt, and is not changed") {
     if (!redis_server::available()) {
         return;
     }
@@ -264,12 +262,12 @@ TEST_CASE("redis_slot: a key that no slot has written is corrupt, and stays as i
           durable_errc::corrupt_record);
 }
 
-TEST_CASE("redis_slot: watches only where changes are told") {
+TEST_CASE("redis_slot: watch() fails without options.notify") {
     redis_slot slot = slot_at(1, "key");
     CHECK(slot.watch().error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("redis_slot: goes on when the server forgets its scripts") {
+TEST_CASE("redis_slot: continues when the server forgets its scripts") {
     if (!redis_server::available()) {
         return;
     }
@@ -285,7 +283,7 @@ TEST_CASE("redis_slot: goes on when the server forgets its scripts") {
     CHECK(seen->value == "second");
 }
 
-TEST_CASE("redis_slot: logs in, chooses its database, and takes a socket of the file system") {
+TEST_CASE("redis_slot: logs in, selects its database, and connects to a Unix socket") {
     if (!redis_server::available()) {
         return;
     }
@@ -313,7 +311,7 @@ TEST_CASE("redis_slot: logs in, chooses its database, and takes a socket of the 
     CHECK(redis_slot("", 0, "key", options).load().error() == std::errc::invalid_argument);
 }
 
-TEST_CASE("redis_slot: a full server stores nothing, and says so") {
+TEST_CASE("redis_slot: a server without memory stores nothing, and reports it") {
     if (!redis_server::available()) {
         return;
     }
@@ -329,7 +327,7 @@ TEST_CASE("redis_slot: a full server stores nothing, and says so") {
     CHECK(slot.load()->value == "first");
 }
 
-TEST_CASE("redis_slot: a server that has too many clients was certainly not asked") {
+TEST_CASE("redis_slot: a server with too many clients has certainly stored nothing") {
     if (!redis_server::available()) {
         return;
     }
@@ -346,7 +344,7 @@ TEST_CASE("redis_slot: a server that has too many clients was certainly not aske
     CHECK(first.compare_exchange(0, "value").status == cas_status::stored);
 }
 
-TEST_CASE("redis_slot: a reply that nobody asked for answers nothing") {
+TEST_CASE("redis_slot: a reply without a request is not taken for an answer") {
     const test::watchdog limit;
     const auto record = [](const std::string& value) {
         return "*4\r\n:1\r\n:5\r\n$1\r\n7\r\n$3\r\n" + value + "\r\n";
@@ -358,7 +356,7 @@ TEST_CASE("redis_slot: a reply that nobody asked for answers nothing") {
     CHECK(slot.load().value_or(bide::slot_snapshot()).value == "one"); // of another connection
 }
 
-TEST_CASE("redis_slot: an answer that is no answer says what may have been stored") {
+TEST_CASE("redis_slot: an invalid answer reports whether a value may have been stored") {
     const test::watchdog limit;
     struct row {
         std::string answer;
@@ -424,8 +422,8 @@ TEST_CASE("redis_slot: an answer that is no answer says what may have been store
     }
 }
 
-// Why its guarantees are what they are.
-TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had not heard of it") {
+// The reason why keeps_acknowledged is false.
+TEST_CASE("redis_slot: a replica that takes over forgets an acknowledged value that it missed") {
     if (!redis_server::available()) {
         return;
     }
@@ -433,7 +431,7 @@ TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had 
     redis_server master;
     redis_server replica;
     redis_slot at_master = slot_at(master.port(), "key");
-    const cas_result first = at_master.compare_exchange(0, "nobody holds it");
+    const cas_result first = at_master.compare_exchange(0, "free");
     REQUIRE(first.status == cas_status::stored);
     REQUIRE(replica.follows(master.port()));
     redis_slot at_replica = slot_at(replica.port(), "key");
@@ -444,7 +442,7 @@ TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had 
 
     replica.freeze();
     master.says("CLIENT KILL TYPE replica");
-    const cas_result acknowledged = at_master.compare_exchange(first.version, "I hold it");
+    const cas_result acknowledged = at_master.compare_exchange(first.version, "held");
     REQUIRE(acknowledged.status == cas_status::stored);
     master.kill9();
     replica.thaw();
@@ -452,17 +450,17 @@ TEST_CASE("redis_slot: what was acknowledged is forgotten by a replica that had 
 
     const auto seen = at_replica.load();
     REQUIRE(seen.has_value());
-    CHECK(seen->value == "nobody holds it");
+    CHECK(seen->value == "free");
     CHECK(seen->version == first.version);
 
-    // But the version of what was lost is not given to another value.
-    const cas_result other = at_replica.compare_exchange(first.version, "No, I do");
+    // But no other value gets the version of the lost value.
+    const cas_result other = at_replica.compare_exchange(first.version, "held by another");
     REQUIRE(other.status == cas_status::stored);
     CHECK(other.version != acknowledged.version);
     CHECK(at_replica.compare_exchange(acknowledged.version, "mine").status == cas_status::conflict);
 }
 
-TEST_CASE("redis_slot: takes a URL, and says what the server says of a wrong login") {
+TEST_CASE("redis_slot: accepts a URL, and reports the server's text about a wrong login") {
     if (!redis_server::available()) {
         return;
     }
@@ -499,7 +497,7 @@ TEST_CASE("redis_slot: takes a URL, and says what the server says of a wrong log
     CHECK(useless.watch().error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("redis_slot: what a user may not do lasts") {
+TEST_CASE("redis_slot: an error about a user's missing rights is permanent") {
     if (!redis_server::available()) {
         return;
     }
@@ -530,7 +528,7 @@ TEST_CASE("redis_slot: what a user may not do lasts") {
     CHECK(slot.load()->value == "value");
 }
 
-TEST_CASE("redis_slot: says which kind of value it found instead of its own") {
+TEST_CASE("redis_slot: an error about a corrupt key names the type of its value") {
     if (!redis_server::available()) {
         return;
     }
@@ -543,16 +541,16 @@ TEST_CASE("redis_slot: says which kind of value it found instead of its own") {
           std::string::npos);
 }
 
-TEST_CASE("redis_slot: a server that speaks something else is named at once, and lasts") {
+TEST_CASE("redis_slot: a server of another protocol is reported at once, as a permanent error") {
     const test::watchdog limit;
     const std::pair<std::string, std::string> rows[] = {
         {"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n",
          "the server does not speak Redis's protocol, but HTTP: HTTP/1.1 400 Bad Request"},
         {"220 mail.example ESMTP\r\n", "the server does not speak Redis's protocol"},
         {std::string("\x15\x03\x01\x00\x02\x02\x46", 7),
-         "the server speaks TLS at this port, and rediss:// is for that"},
+         "the server speaks TLS at this port: use rediss://"},
         {"-ERR unknown command 'AUTH', with args beginning with: 'me' 'hidden' \r\n",
-         "-ERR (its words quote the password)"},
+         "-ERR (the error text quotes the password)"},
     };
     for (const auto& [answer, words] : rows) {
         CAPTURE(words);
@@ -560,13 +558,14 @@ TEST_CASE("redis_slot: a server that speaks something else is named at once, and
         redis_slot slot("redis://me:hidden@127.0.0.1:" + std::to_string(server.port()), "key");
         const std::error_code error = slot.load().error();
         const std::string said = words[0] == '-' ? words.substr(1) : words;
-        CHECK(error == (words[0] == '-' ? std::errc::operation_not_supported
-                                        : std::errc::protocol_error));
+        CHECK(error ==
+              (words[0] == '-' ? std::errc::operation_not_supported : std::errc::protocol_error));
         CHECK(slot.explain() == slot.store() + ", key key: " + said);
     }
 }
 
-TEST_CASE("redis_slot: a PostgreSQL server, which hangs up without a word, is named at once") {
+TEST_CASE("redis_slot: a PostgreSQL server, which closes the connection without a reply, is named "
+          "at once") {
     if (!test::postgres_server::is_available()) {
         std::fputs("skipped: PostgreSQL is not installed\n", stderr);
         return;
@@ -579,8 +578,8 @@ TEST_CASE("redis_slot: a PostgreSQL server, which hangs up without a word, is na
     CHECK(slot.explain() == slot.store() + ", key key: a PostgreSQL server is at this port");
 }
 
-// A fresh record draws its first tokens from it.
-TEST_CASE("redis_slot: the server's clock is there where the key is not") {
+// A new record draws its first tokens from this clock.
+TEST_CASE("redis_slot: returns the server's clock if the key is missing") {
     if (!redis_server::available()) {
         return;
     }
@@ -595,9 +594,9 @@ TEST_CASE("redis_slot: the server's clock is there where the key is not") {
     CHECK(conflict.current.value().server_ms.has_value());
 }
 
-// A record that is deleted under its holder admits another one; its versions are new ones all the
-// same.
-TEST_CASE("redis_slot: after FLUSHALL the key is fresh, and no version comes again") {
+// If a record is deleted while a lock is held, another contender acquires it. The versions of the
+// new record are new, too.
+TEST_CASE("redis_slot: after FLUSHALL the key is missing, and no version occurs twice") {
     if (!redis_server::available()) {
         return;
     }
@@ -629,7 +628,7 @@ TEST_CASE("redis_slot: all slots of a process share connections to a server") {
     }
 }
 
-TEST_CASE("redis_slot: all watches of a store share a connection, and each hears of its own key") {
+TEST_CASE("redis_slot: all watches of a store share a connection, and each hears only its key") {
     if (!redis_server::available()) {
         return;
     }
@@ -677,14 +676,13 @@ TEST_CASE("redis_slot: all watches of a store share a connection, and each hears
     }
     all.front().watch = all.front().slot.watch().value();
     REQUIRE(all.front().slot.load().has_value());
-    REQUIRE(all.front()
-                .slot.compare_exchange(all.front().slot.load()->version, "next")
-                .status == cas_status::stored);
+    REQUIRE(all.front().slot.compare_exchange(all.front().slot.load()->version, "next").status ==
+            cas_status::stored);
     CHECK(test::is_readable(all.front().watch->fd(), 10'000));
     CHECK(!all.front().watch->drain());
 }
 
-TEST_CASE("redis_slot: no operation exceeds its patience where the server hangs") {
+TEST_CASE("redis_slot: no operation exceeds its retry_time if the server hangs") {
     if (!redis_server::available()) {
         return;
     }
@@ -717,12 +715,12 @@ TEST_CASE("redis_slot: keeps what every slot promises over TLS") {
     const auto mine = test::certificate::make(files, "mine", "DNS:localhost");
     REQUIRE(!mine.cert.empty());
     redis_server server({}, mine);
-    secret_store store{server, mine};
+    tls_store store{server, mine};
     SECTION("in peace") { test::check_slot(store); }
     SECTION("in trouble") { test::check_slot_faults(store); }
 }
 
-TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for") {
+TEST_CASE("redis_slot: accepts only a certificate of its authorities for the server's name") {
     if (!redis_server::available() || !test::certificate::available()) {
         return;
     }
@@ -768,10 +766,10 @@ TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for
     changed = good;
     changed.cert_file = other.cert;
     changed.key_file = other.key;
-    fails(url, changed, denied, "wants a certificate of the client");
+    fails(url, changed, denied, "requires a client certificate");
     changed.cert_file.clear();
     changed.key_file.clear();
-    fails(url, changed, denied, "wants a certificate of the client");
+    fails(url, changed, denied, "requires a client certificate");
     changed = good;
     changed.key_file = other.key;
     fails(url, changed, std::errc::invalid_argument, "key values mismatch");
@@ -785,21 +783,20 @@ TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for
     changed.ca_file = mine.key;
     fails(url, changed, std::errc::invalid_argument, "the authorities in ");
 
-    // One side speaks TLS.
+    // Only one side uses TLS.
     const std::string plain = std::to_string(server.port());
     const auto protocol = std::errc::protocol_error;
     fails("rediss://:hidden@localhost:" + plain, good, protocol, "does not speak TLS");
     fails("redis://:hidden@localhost:" + port, good, protocol, "speaks TLS at this port");
     fails("redis://localhost:" + port, good, protocol, "speaks TLS at this port");
     test::canned_server web({"HTTP/1.0 400 Bad Request\r\n\r\n"});
-    fails("rediss://localhost:" + std::to_string(web.port()), good, protocol,
-          "does not speak TLS");
+    fails("rediss://localhost:" + std::to_string(web.port()), good, protocol, "does not speak TLS");
     CHECK(redis_slot("rediss://localhost:" + std::to_string(test::free_port()), "key", good)
               .load()
               .error() == std::errc::connection_refused);
 }
 
-TEST_CASE("redis_slot: a handshake that hangs ends in time") {
+TEST_CASE("redis_slot: a handshake that hangs ends at the deadline") {
     if (!redis_server::available() || !test::certificate::available()) {
         return;
     }
@@ -838,14 +835,14 @@ TEST_CASE("redis_slot: a handshake that hangs ends in time") {
         proxy.forward();
         return was_sent;
     };
-    // Before and after a server is asked for plain text.
+    // A deadline before and after the test for a server without TLS.
     CHECK(test::in_some_time(100ms, ends));
     CHECK(test::in_some_time(700ms, ends));
 }
 
 #else
 
-TEST_CASE("redis_slot: without OpenSSL TLS is refused, and lasts") {
+TEST_CASE("redis_slot: without OpenSSL, TLS is refused with a permanent error") {
     redis_slot slot("rediss://localhost", "key");
     CHECK(slot.load().error() == std::errc::function_not_supported);
     CHECK(slot.explain().find("TLS: this program was built without OpenSSL") != std::string::npos);

@@ -88,8 +88,10 @@ const char* const bad[] = {
     "redis://user:secret%4@host",
     "redis://us%g0er:secret@host",
     "redis://user:se cret@host",
-    "redis://user:se\x01" "cret@host",
-    "redis://user:se\xe9" "cret@host",
+    "redis://user:se\x01"
+    "cret@host",
+    "redis://user:se\xe9"
+    "cret@host",
     "redis://user:se@cret@host",
     "redis://user@user:secret@host",
     "redis://good@evil@host",
@@ -106,7 +108,7 @@ const char* const bad[] = {
 
 } // namespace
 
-TEST_CASE("server_url: its parts are found, and decoded") {
+TEST_CASE("server_url: finds and decodes the parts of a URL") {
     for (const auto& [url, parts] : good) {
         CAPTURE(url);
         const auto read = read_server_url(url);
@@ -123,19 +125,19 @@ TEST_CASE("server_url: its parts are found, and decoded") {
     CHECK(!read_server_url(nul));
 }
 
-TEST_CASE("server_url: what is doubtful is refused, in words that quote nothing") {
+TEST_CASE("server_url: refuses an ambiguous URL, and the error quotes no part of it") {
     for (const char* const url : bad) {
         CAPTURE(url);
         const auto read = read_server_url(url);
         REQUIRE(!read.has_value());
-        const std::string words = read.error().words;
+        const std::string words = read.error().error_text;
         CHECK(words.substr(0, 7) == "the URL");
         CHECK(words.find("cret") == words.npos);
     }
 }
 
-// Any byte in any place: it ends, and what is read names a host.
-TEST_CASE("server_url: takes any bytes") {
+// Inserts and replaces each byte at each position, and cuts the URL at each position.
+TEST_CASE("server_url: accepts any bytes as input, and a URL that it reads names a host") {
     const std::string whole = "redis://us%41er:pa%42ss@[::1]:6379/1";
     for (std::size_t at = 0; at <= whole.size(); ++at) {
         for (int byte = 0; byte < 256; ++byte) {

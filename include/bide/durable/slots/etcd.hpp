@@ -1,26 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_ETCD_HPP
 #define BIDE_DURABLE_SLOTS_ETCD_HPP
 
-// A slot in etcd 3.4 or later: one key, compared and set by a transaction through the JSON gateway
-// that etcd serves at its client port. Takes libcurl (link -lcurl) and the header
-// nlohmann/json.hpp.
-//
-// A version is the revision of the cluster in which the key was last changed (mod_revision). It
-// counts every change of every key and goes on through deletion. It goes back only with the
-// cluster's history: when a backup is restored, or a member of a version before 3.4.32 or 3.5.13 is
-// killed at the wrong moment of a compaction whose last revision is a deletion. So nothing here
-// deletes, nobody should, and a lock draws its fencing tokens from its record and not from the
-// version; those of a fresh record begin with the revision.
-//
-// A restored backup forgets what was acknowledged after it was made. Then two may hold a lock, and
-// versions and tokens that were given out come again. So: end all holders before a restore, restore
-// with a raised revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete
-// the keys of locks.
-// A key that is deleted under its holder admits another one.
-//
-// Both operations go through the majority: what load() answers is committed. etcd has no clock that
-// it would tell, so locks observe leases instead. There is no watch: a lock asks again now and
-// then.
+/// \file
+/// A slot in a key of etcd 3.4 or later. One transaction compares and sets it, through the JSON
+/// gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the header
+/// nlohmann/json.hpp.
+///
+/// A version is the revision of the cluster in which the key was last changed (mod_revision). The
+/// revision counts every change of every key, and continues when a key is deleted. It goes back
+/// only with the cluster's history: if a backup is restored, or if a member of a version before
+/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot
+/// deletes no key, and no other program should delete one. A lock draws its fencing tokens from its
+/// record and not from the version; the tokens of a new record begin with the revision.
+///
+/// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
+/// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a
+/// raised revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the
+/// keys of locks. If a key is deleted while a lock is held, the next contender acquires the lock.
+///
+/// Both operations go through the majority: load() returns committed values. etcd offers no clock,
+/// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
+/// the record again at intervals.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -31,8 +32,8 @@
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/etcd_client.hpp>
 #include <bide/durable/slots/detail/etcd_json.hpp>
-#include <bide/durable/slots/detail/etcd_place.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/etcd_target.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -45,45 +46,58 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Options of an etcd_slot.
 struct etcd_slot_options {
-    // Where the cluster asks who we are. No user: nobody logs in. (The gateway knows nobody by a
-    // certificate.)
+    /// The user, if the cluster requires a login. Empty: no login. The gateway does not accept a
+    /// certificate as a login.
     std::string user{};
+    /// The user's password.
     std::string password{};
 
-    // For https: PEM files. Empty: the system's authorities, and no certificate of our own.
+    /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
+    /// system's.
     std::string ca_file{};
+    /// For https: the PEM file of the client's certificate. Empty: none.
     std::string cert_file{};
+    /// For https: the PEM file of the client's key.
     std::string key_file{};
 
-    // One operation takes no longer, whatever the number of endpoints; but libcurl before 7.87 ends
-    // no look-up of a name before its time.
+    /// The longest time of one operation, for any number of endpoints. libcurl before 7.87 does not
+    /// interrupt the look-up of a name.
     std::chrono::milliseconds retry_time{10'000};
 
-    // Larger values are refused, in bytes. etcd itself takes 1.5 MiB, unless it is told otherwise.
+    /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
     std::size_t max_value = std::size_t{1} << 20;
 
-    // Of the gateway; /v3beta in etcd 3.3.
+    /// The path of the gateway; /v3beta in etcd 3.3.
     std::string path = "/v3";
 };
 
+/// A slot in a key of an etcd cluster.
+/// Thread safety: one object is used by one thread at a time.
 class etcd_slot {
 public:
+    /// Acknowledged values are kept, several machines may share the slot, contenders time leases by
+    /// observation.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
-    // An endpoint is "http://10.0.0.1:2379", with https if it is that; all are of one cluster. In
-    // "https://user:password@host:2379" user and password are percent-encoded, go before the
-    // options, and are not sent as a part of the URL. The first operation connects to one, and
-    // another one is tried where that does not answer. Nothing but slots may write to the key.
-    // After fork() the child connects anew; a handle of libcurl is leaked there.
-    // libcurl is initialised with the first operation: a program that uses it elsewhere too, and a
-    // version before 7.84, calls curl_global_init() itself before it starts threads. The sockets to
-    // etcd are close-on-exec; a pair that libcurl makes to wake itself may not be, and a program
-    // that is started should close what it does not know.
-    // Throws: std::system_error (invalid_argument) where the key is empty, or an endpoint is no such
-    // URL, in words that quote nothing of it; std::bad_alloc.
+    /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
+    /// "https://user:password@host:2379" user and password are percent-encoded and override the
+    /// options; they are not sent as a part of the URL.
+    ///
+    /// The first operation connects to one endpoint, and tries the next one if that does not
+    /// answer. After fork() the child connects again and leaks one handle of libcurl.
+    ///
+    /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
+    /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
+    /// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be: a
+    /// program that is started should close unknown descriptors.
+    /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
+    /// a URL, with a text that quotes no part of it; std::bad_alloc.
+    /// Requires: only slots write to the key.
     etcd_slot(std::vector<std::string> endpoints, std::string key, etcd_slot_options options = {});
+    /// \overload
     etcd_slot(std::string endpoint, std::string key, etcd_slot_options options = {})
         : etcd_slot(std::vector<std::string>{std::move(endpoint)}, std::move(key),
                     std::move(options)) {}
@@ -91,26 +105,30 @@ public:
     etcd_slot(etcd_slot&&) noexcept = default;
     etcd_slot& operator=(etcd_slot&&) noexcept = default;
 
-    // Blocks, both: for a round trip to the majority, at most `retry_time`. Errors are the system's,
-    // or timed_out, where nobody can be reached, and libcurl's. These last until somebody changes
-    // something; libcurl's codes compare equal to them:
-    //   permission_denied  the cluster does not let us in, or one side refuses the other's
-    //                      certificate
-    //   protocol_error     it is not etcd's gateway, or only one side uses TLS
-    //   invalid_argument   a file of certificates or keys is missing or cannot be read
-    // Throws, both: std::bad_alloc.
+    /// Reads the value and its version. If no endpoint can be reached, the error is the system's,
+    /// libcurl's, or timed_out. These errors last until an operator acts (libcurl's codes compare
+    /// equal to them):
+    ///   - permission_denied: the cluster denies access, or one side rejects the other's
+    ///     certificate
+    ///   - protocol_error: the server is not etcd's gateway, or only one side uses TLS
+    ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
+    /// Blocks: for one round trip to the majority, at most `retry_time`.
+    /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
-    // A conflict brings the current value along. Indeterminate is what was sent and not answered,
-    // or answered with what may have come after the fact: no leader, timed out.
+    /// Stores the value if the version is the key's. A conflict returns the current value. The
+    /// status is `indeterminate` if the request was sent and not answered, or if the answer may
+    /// have come after the value was stored (no leader, timed out). Blocks, Throws: like load().
     cas_result compare_exchange(slot_version version, std::string_view value);
 
-    // The cluster, for people. Its slots share 8 connections for calls at most, opened when they
-    // are needed, and one for renewals.
-    std::string store() const { return client_.of().place.name(); }
+    /// Returns the name of the cluster. The slots of a process share at most 8 connections to it,
+    /// opened when they are needed, and one for renewals.
+    std::string store() const { return client_.of().target.name(); }
+
+    /// Returns a slot for the same key, on the connection that this process's renewals share.
     etcd_slot for_renewals() const { return etcd_slot(*this, for_renewals_t()); }
 
-    // Where this is, and what was said of the last operation that failed.
+    /// Returns where the slot is and, if an operation failed, why the last such operation failed.
     std::string explain() const;
 
 private:
@@ -119,21 +137,21 @@ private:
 
     etcd_slot(const etcd_slot& of, for_renewals_t)
         : key_(of.key_), retry_time_(of.retry_time_), max_value_(of.max_value_),
-          client_({of.client_.of().place, true}) {}
+          client_({of.client_.of().target, true}) {}
 
-    static void refuse(const char* words);
-    static detail::etcd_place place_of(std::vector<std::string> endpoints, etcd_slot_options o);
+    static void refuse(const char* error_text);
+    static detail::etcd_target target_of(std::vector<std::string> endpoints, etcd_slot_options o);
     static slot_snapshot seen(detail::etcd_value found);
     detail::etcd_result call(const char* what, const std::string& body, bool may_repeat);
 
-    // What explain() is to say, from here on.
-    std::error_code failed(std::error_code error, std::string words = {});
+    // Sets the text that explain() returns. Returns the error.
+    std::error_code failed(std::error_code error, std::string error_text = {});
 
     std::string key_;
     std::chrono::milliseconds retry_time_;
     std::size_t max_value_;
     detail::shared_connection<detail::etcd_client> client_;
-    std::string said_; // of the last operation that failed
+    std::string last_error_text_; // of the last operation that failed
 };
 
 // ---- implementation
@@ -141,37 +159,39 @@ private:
 inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                             etcd_slot_options options)
     : key_(std::move(key)), retry_time_(options.retry_time), max_value_(options.max_value),
-      client_({place_of(std::move(endpoints), std::move(options)), false}) {
+      client_({target_of(std::move(endpoints), std::move(options)), false}) {
     if (key_.empty()) {
         refuse("the key is empty");
     }
 }
 
-inline void etcd_slot::refuse([[maybe_unused]] const char* words) {
+inline void etcd_slot::refuse([[maybe_unused]] const char* error_text) {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                 std::string("bide::etcd_slot: ") + words));
+                                 std::string("bide::etcd_slot: ") + error_text));
 }
 
-inline detail::etcd_place etcd_slot::place_of(std::vector<std::string> endpoints,
-                                              etcd_slot_options o) {
-    detail::etcd_place place{
+inline detail::etcd_target etcd_slot::target_of(std::vector<std::string> endpoints,
+                                                etcd_slot_options o) {
+    detail::etcd_target target{
         std::move(endpoints),
         std::move(o.user),
         std::move(o.password),
         {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
         std::move(o.path)};
-    if (const char* const words = detail::read_etcd_endpoints(place)) {
-        refuse(words);
+    if (const char* const error_text = detail::read_etcd_endpoints(target)) {
+        refuse(error_text);
     }
-    return place;
+    return target;
 }
 
 inline std::string etcd_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
+    return detail::one_line(store() + ", key " + key_ +
+                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                            1'000);
 }
 
-inline std::error_code etcd_slot::failed(std::error_code error, std::string words) {
-    said_ = !words.empty() ? std::move(words) : error.message();
+inline std::error_code etcd_slot::failed(std::error_code error, std::string error_text) {
+    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
     return error;
 }
 
@@ -197,7 +217,7 @@ inline slot_snapshot etcd_slot::seen(detail::etcd_value found) {
 inline result<slot_snapshot, std::error_code> etcd_slot::load() {
     detail::etcd_result got = call("/kv/range", detail::etcd_range(key_), true);
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     auto value = detail::etcd_answer(got.body).range();
     if (!value) {
@@ -210,13 +230,12 @@ inline cas_result etcd_slot::compare_exchange(slot_version version, std::string_
     if (value.size() > max_value_) {
         return {cas_status::failed, 0, {}, failed(durable_errc::too_large)};
     }
-    detail::etcd_result got =
-        call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
+    detail::etcd_result got = call("/kv/txn", detail::etcd_exchange(key_, version, value), false);
     if (got.error) {
         return {got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
                 0,
                 {},
-                failed(got.error, std::move(got.words))};
+                failed(got.error, std::move(got.error_text))};
     }
     const detail::etcd_answer read(got.body);
     if (read.is_stored()) {

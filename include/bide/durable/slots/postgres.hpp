@@ -1,48 +1,47 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_POSTGRES_HPP
 #define BIDE_DURABLE_SLOTS_POSTGRES_HPP
 
-// A slot in a row of a PostgreSQL table (9.5 or later), for locks that several machines share. Needs
-// libpq: include <libpq-fe.h>, link with -lpq.
-//
-//   public.bide_lock (key text primary key, version bigint not null, value bytea not null)
-//
-// Which table that is does not depend on the role or its search_path: see `schema` below. All slots
-// of a process keep to the table that the first of them found. If that table is dropped and made
-// again, the slots refuse the new one until all of them are gone, or the process is started anew.
-//
-// A load is one SELECT and a compare-and-swap one UPDATE ... WHERE version = ..., each a transaction
-// of its own. No session state and no prepared statements: it works behind a pooler that lends its
-// connections by the transaction. The first version of a row is the server's time in microseconds,
-// and each change adds one: what is deleted and made again has other versions, unless the server's
-// clock was set back meanwhile.
-//
-// All slots of a process with the same connection string share their connections: 8 at most, each
-// opened when no other one is idle, and closed when it is idle for 10 s while another one is open.
-// Those of for_renewals() share one more.
-//
-// What was acknowledged is on the server's disk, and on its synchronous standbys if it has any,
-// whatever `synchronous_commit` is set to elsewhere. It is not, and the same lock may have two
-// holders,
-//   - after a failover to a standby that was not synchronous;
-//   - if the server runs with fsync = off.
-// With several hosts in the connection string add target_session_attrs=read-write. A standby's
-// answers are refused in any case.
-//
-// Every operation ends within its retry_time: waiting for a connection, connecting, logging in,
-// sending and waiting for the answer. Not bounded, as libpq does them in one go: looking up names of
-// hosts and services, Kerberos, LDAP. An operation gives up waiting for a row that another
-// transaction has locked after half the retry_time: the answer is `failed` then, and certain. A
-// renewal waits for 100 ms. A lock on the whole table has no such limit. A connection that fails,
-// or does not answer, after the statement was sent: `indeterminate`.
-//
-// Errors: SQLSTATE in postgres_category(), and explain() has the server's words;
-// std::errc::timed_out when there was no answer in time. No connection and no word of the server:
-// 08001; connection lost: 08006; committed, but a synchronous standby did not confirm it: 01000.
-// The slot's own: ZB001 another table than before, ZB002 tables in several schemas, ZB003 not a
-// PostgreSQL server, ZB004 no such host, ZB005 a table that is none of a slot's. Errors that stay
-// until a person does something compare equal to std::errc::permission_denied,
-// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error. Others
-// may pass: a server that starts, that has too many connections, or that is not there.
+/// \file
+/// A slot in a row of a PostgreSQL table (9.5 or later), for locks that several machines share.
+/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path.
+///
+/// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null).
+/// The table does not depend on the role or its search_path: see postgres_slot_options::schema. All
+/// slots of a process use the table that the first slot found. If that table is dropped and created
+/// again, the slots refuse the new table until all of them are destroyed.
+///
+/// A load is one SELECT. A compare-and-swap is one UPDATE ... WHERE version = .... Each is a
+/// transaction of its own, without session state or prepared statements: both work behind a pooler
+/// that pools transactions. The first version of a row is the server's time in microseconds, and
+/// each change adds one. Therefore a row that is deleted and created again gets other versions,
+/// unless the server's clock was set back meanwhile.
+///
+/// All slots of a process with the same connection string share at most 8 connections. A connection
+/// is opened when no connection is idle, and closed after 10 s idle while another one is open.
+/// Slots from for_renewals() share one further connection.
+///
+/// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
+/// for every setting of `synchronous_commit`. This fails, and a lock may have two holders, after a
+/// failover to a standby that was not synchronous, and on a server with fsync = off.
+/// If the connection string names several hosts, add target_session_attrs=read-write. The slot
+/// refuses the answers of a standby in any case.
+///
+/// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
+/// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
+/// services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up after
+/// half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
+/// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
+/// after the statement was sent, the answer is `indeterminate`.
+///
+/// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
+/// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
+/// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
+/// another table than before, ZB002 tables in several schemas, ZB003 not a PostgreSQL server, ZB004
+/// no such host, ZB005 a table without a slot's columns. Errors that last until an operator acts
+/// compare equal to std::errc::permission_denied, no_such_file_or_directory, invalid_argument,
+/// operation_not_permitted or protocol_error. All other errors may pass, for example: the server
+/// starts, has too many connections, or cannot be reached.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -51,7 +50,7 @@
 #include <bide/durable/slots/detail/postgres_access.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
-#include <bide/durable/slots/detail/postgres_locked.hpp>
+#include <bide/durable/slots/detail/postgres_row_transaction.hpp>
 #include <bide/durable/slots/detail/postgres_sql.hpp>
 #include <bide/durable/slots/detail/postgres_watch.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
@@ -73,93 +72,106 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Options of a postgres_slot.
 struct postgres_slot_options {
-    // `name` or `schema.name`: letters, digits and underscores, as written.
+    /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
     std::string table = "bide_lock";
 
-    // The table's schema; search_path does not count. Nothing, and none in `table`: the slot takes
-    // the only table of that name which is in the database, made by any role, and if there is none
-    // yet it is made in `public`. If several schemas have one, each of which would be another lock,
-    // the answer is ZB002.
+    /// The table's schema; search_path does not count. If this is empty and `table` names no
+    /// schema, the slot takes the only table of that name in the database, of any role. If there is
+    /// none, the slot creates it in `public`. If several schemas have one, the error is ZB002: each
+    /// table would be another lock.
     std::string schema{};
 
-    // Make the table where it is missing, which takes CREATE on the schema: from PostgreSQL 15 on,
-    // not every role has that on `public`. Once the table is there, SELECT, INSERT and UPDATE are
-    // all the rights that are needed.
+    /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
+    /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
     bool create_table = true;
 
-    // For one operation, connecting included. Only looking up a host's name is not bounded: give
-    // `hostaddr`, or see to the resolver's own timeout.
+    /// The longest time of one operation, including connecting. It does not bound the look-up of a
+    /// host name: set `hostaddr` or the resolver's own timeout.
     std::chrono::milliseconds retry_time{10'000};
 
-    // At most 256 MiB.
+    /// The largest value that is stored, in bytes; at most 256 MiB.
     std::size_t max_value = std::size_t(64) << 20;
 
-    // Tell watches of each change by NOTIFY, and offer watch(). To be the same for all who share the
-    // slot. Off where it is not needed: transactions that notify commit one after the other in the
-    // whole database.
+    /// Sends NOTIFY with each change, and enables watch(). All users of the slot must set the same.
+    /// Leave it off unless needed: in the whole database, transactions that notify commit one at a
+    /// time.
     bool notify = false;
 
-    // How a watch connects: directly, for no transaction-pooling pooler passes LISTEN on. Nothing:
-    // as the slot.
+    /// The connection string of watches. It must not lead to a pooler that pools transactions,
+    /// which does not forward LISTEN. Empty: the slot's own.
     std::string listen_conninfo{};
 };
 
+/// A slot in a row of a PostgreSQL table.
+/// Thread safety: one object is used by one thread at a time.
 class postgres_slot {
 public:
+    /// Acknowledged values are kept, several machines may share the slot, leases are timed by the
+    /// server's clock.
     static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
 
-    // `conninfo`: as libpq takes it, key words or URI. `key`: 1 to 1,024 bytes of UTF-8, no zeros.
-    // Connects when first used; what is wrong with the arguments is answered then, with
-    // durable_errc::invalid_argument.
+    /// Names the row; connects with the first operation. `conninfo` is libpq's: key words or a URI.
+    /// `key` has 1 to 1,024 bytes of UTF-8, none of them zero. If an argument is wrong, every
+    /// operation answers durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
-    // Blocks: for a round trip, for what connecting takes, and, if all connections are in use, for
-    // the calls of other slots of this process that came before.
+    /// Reads the value and its version.
+    /// Blocks: for one round trip, and for connecting if needed. If all connections are in use,
+    /// also for the earlier calls of other slots of this process.
     result<slot_snapshot, std::error_code> load();
+    /// Stores the value if the version is the row's. Version 0: if there is no value.
+    /// Blocks: like load().
     cas_result compare_exchange(slot_version version, std::string_view value);
 
-    // The row is locked while `update` runs, which is called at most once for each transaction that
-    // got so far: again after the server rolled one back. It must not use another slot of the same
-    // connection string, which might wait for a connection that is held for the update. A process
-    // that stops in the middle keeps all others waiting until the server ends its transaction,
-    // after a quarter of the retry_time.
-    // Blocks: for two round trips, and for those who came before.
+    /// Locks the row, calls `update` and stores its result in one transaction. If the server rolls
+    /// the transaction back, the slot may run another one, which calls `update` once more. If the
+    /// process stops inside the update, all other users wait until the server ends the transaction,
+    /// after a quarter of `retry_time`.
+    /// Blocks: for two round trips, and for the transactions that locked the row before.
+    /// Requires: `update` uses no other slot of the same connection string, which may wait for the
+    /// connection that this update holds.
     cas_result update_locked(const slot_update& update);
 
-    // The server's clock.
+    /// Returns the server's clock, in milliseconds since 1970.
+    /// Blocks: like load().
     result<std::int64_t, std::error_code> server_now();
 
-    // All watches of a process with the same connection string share one more connection, which
-    // listens for them. Needs options.notify.
+    /// Makes a watch of the value's changes. All watches of a process with the same connection
+    /// string share one further connection. Requires: options.notify.
+    /// Blocks: like load().
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
-    // On a connection of the caller's, with the caller's own retry_time, inside its transaction; it
-    // becomes one that waits for its commit to be durable. `stored` holds once that is committed.
-    // Outside of a transaction: 25001. The table must be there: see create_table(). Keys beyond
-    // ASCII need client_encoding = UTF8. Under REPEATABLE READ and above, a conflict may show as
-    // 40001 instead.
+    /// The caller's connection to the database.
     using transaction = PGconn;
+    /// Reads inside the caller's transaction. Its commit then waits until it is durable. The
+    /// caller's own time-outs apply. Outside of a transaction the error is 25001.
+    /// Requires: the table exists (see create_table()); client_encoding = UTF8 for keys beyond
+    /// ASCII.
     result<slot_snapshot, std::error_code> load_in(transaction& in);
+    /// Stores inside the caller's transaction; otherwise like load_in(). `stored` becomes true when
+    /// the caller commits. Under REPEATABLE READ and above, a conflict may be reported as 40001.
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value);
 
-    // Makes the table, if it is missing.
+    /// Creates the table if it is missing.
+    /// Blocks: like load().
     std::error_code create_table();
 
-    // The server and the user.
+    /// Returns the name of the server and the user.
     std::string store() { return access_.store_name(); }
 
-    // On the connection that renewals of this process use.
+    /// Returns a slot for the same row, on the connection that this process's renewals share.
     postgres_slot for_renewals() {
         return {access_.of().conninfo, key_, options_, detail::postgres_connection::key::renewals};
     }
 
-    // "postgres at db.example:5432, database app: FATAL: ...": where it is, and why the last
-    // operation failed, if it did.
+    /// Returns where the slot is and, if the last operation failed, why: "postgres at
+    /// db.example:5432, database app: FATAL: ...".
     std::string explain() { return access_.explain(); }
 
-    // The second half of that alone.
-    const std::string& last_message() const noexcept { return access_.words(); }
+    /// Returns the second half of explain(): why the last operation failed, or nothing.
+    const std::string& last_message() const noexcept { return access_.error_text(); }
 
 private:
     using deadline_type = detail::postgres_deadline;
@@ -185,7 +197,7 @@ private:
     std::error_code invalid_{};
 };
 
-// ---- Its life
+// ---- implementation
 
 inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
                                     postgres_slot_options options)
@@ -214,7 +226,7 @@ inline std::error_code postgres_slot::check(std::string_view value) const noexce
                                                : std::error_code();
 }
 
-// A question, twice where the connection may have been lost long ago.
+// Asks once more if the connection was lost: the server may have closed it while it was idle.
 template <class Once> detail::postgres_reply postgres_slot::ask_twice(bool on_table, Once once) {
     const deadline_type end = access_.until();
     const auto with_end = [&](link& to, const sql& with) { return once(to, with, end); };
@@ -234,8 +246,6 @@ inline std::error_code postgres_slot::create_table() {
     }
     return access_.make(access_.until()).error;
 }
-
-// ---- Load and store
 
 inline result<slot_snapshot, std::error_code> postgres_slot::snapshot_of(const reply& row) const {
     if (row.error) {
@@ -307,7 +317,7 @@ inline cas_result postgres_slot::update_locked(const slot_update& update) {
     const deadline_type end = access_.until();
     cas_result outcome;
     const reply last = access_.run(end, [&](link& to, const sql& of) {
-        detail::postgres_locked_row row(to, *of, key_, end);
+        detail::postgres_row_transaction row(to, *of, key_, end);
         reply answer = row.lock();
         if (answer.error || row.error()) {
             answer.error = answer.error ? answer.error : row.error();
@@ -327,8 +337,6 @@ inline cas_result postgres_slot::update_locked(const slot_update& update) {
     });
     return last.error && last.is_certain ? failed(last.error) : outcome;
 }
-
-// ---- Besides
 
 inline result<std::int64_t, std::error_code> postgres_slot::server_now() {
     if (invalid_) {
@@ -358,22 +366,20 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch
     auto watch = std::make_unique<detail::postgres_watch>(
         link::key{at, detail::postgres_target_of(at).environment, link::key::notices},
         access_.channel());
-    std::string words;
-    if (const std::error_code error = watch->begin(end, words)) {
-        access_.note(std::move(words));
+    std::string error_text;
+    if (const std::error_code error = watch->begin(end, error_text)) {
+        access_.note(std::move(error_text));
         return unexpected{error};
     }
     return std::unique_ptr<slot_watch>(std::move(watch));
 }
 
-// ---- In a transaction of the caller's
-
 inline result<slot_snapshot, std::error_code> postgres_slot::load_in(transaction& in) {
     if (invalid_) {
         return unexpected{invalid_};
     }
-    return snapshot_of(access_.fresh(
-        access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
+    return snapshot_of(
+        access_.fresh(access_.run_in(in, &detail::postgres_sql::load, {{parameter::text, key_}})));
 }
 
 inline cas_result postgres_slot::compare_exchange_in(transaction& in, slot_version version,

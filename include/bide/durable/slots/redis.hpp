@@ -1,36 +1,40 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
-// A slot in Redis 5 or later, through hiredis (0.14 or later; link -lhiredis): one key with a hash
-// of two fields, v the version and p the value, which one script compares and sets.
-//
-// What it does not promise. Redis sends its writes to the replicas after it has acknowledged them:
-// a replica that takes over may not have the last one, and then two hold the lock. With
-// `appendfsync everysec`, the default, a crash of the machine forgets up to a second even without a
-// replica; with `maxmemory` and an eviction policy the key itself may go. So the guarantees say
-// that it may forget, and a lock over it has to be told bide::allow_relaxed. What makes it as good
-// as it gets: `appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`,
-// `min-replicas-to-write 1` where there are replicas, and fencing tokens checked by the resource.
-//
-// A key that is deleted under its holder, by FLUSHALL say, admits another holder at once. Versions
-// and tokens go on from the server's clock all the same: a stale token stays a stale one.
-//
-// A version is the server's time in microseconds when the value was stored, or one more than the
-// version before where the clock lags behind that. So a key that was deleted and made again, or a
-// replica that missed writes, does not come to a version for the second time, as long as the clocks
-// of the servers are not set back by as much. Versions end below 2^53.
-//
-// Not for Redis Cluster's redirections or Sentinel's addresses: give it a name or a local proxy that
-// leads to the master. A replica answers neither operation, its values may be old; its connection
-// is closed, so that the next operation looks the name up again.
-//
-// TLS takes OpenSSL (link -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL in all files of the
-// program; the CMake component bide::durable_redis has both where OpenSSL was found. Elsewhere a
-// slot that is to use TLS answers function_not_supported. The server's certificate and its name are
-// always verified.
-//
-// A user with few rights needs these commands: eval, evalsha, script, time, type, hmget, hset,
-// persist, and publish and subscribe where changes are told.
+/// \file
+/// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
+/// a hash of two fields, the version v and the value p. One script compares and sets them.
+///
+/// This slot may forget what it acknowledged, and a lock over it requires bide::allow_relaxed:
+///   - Redis sends its writes to the replicas after it has acknowledged them. A replica that takes
+///     over may miss the last writes, and two contenders may hold the lock.
+///   - With `appendfsync everysec`, the default, a crash of the machine loses up to one second.
+///   - With `maxmemory` and an eviction policy, the server may delete the key.
+/// These settings lose the least: `appendonly yes`, `appendfsync always`, `maxmemory-policy
+/// noeviction`, and `min-replicas-to-write 1` if there are replicas. Let the resource check fencing
+/// tokens.
+///
+/// If a key is deleted while a lock is held (FLUSHALL), the next contender acquires the lock at
+/// once. Versions and tokens continue from the server's clock: a stale token stays stale.
+///
+/// A version is the server's time in microseconds when the value was stored. If the clock is behind
+/// the previous version, the new version is the previous one plus one. Therefore no version occurs
+/// twice, even if a key is deleted and created again or a replica missed writes, as long as the
+/// servers' clocks are not set back by as much. Versions are below 2^53.
+///
+/// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
+/// or a local proxy that leads to the master. On a replica, both operations fail, because its
+/// values may be old; the slot closes that connection, and the next operation looks the name up
+/// again.
+///
+/// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL in all files
+/// of the program. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
+/// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
+/// server's certificate and name.
+///
+/// The user needs these commands: eval, evalsha, script, time, type, hmget, hset, persist, and with
+/// `notify` publish and subscribe.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -40,11 +44,11 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_client.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_record.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_watch.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -58,117 +62,133 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Options of a redis_slot.
 struct redis_slot_options {
-    // Connects to this socket, without TLS, and the host and the port are not looked at.
+    /// The path of a Unix socket. If it is not empty, host and port are not used, and there is no
+    /// TLS.
     std::string unix_socket{};
 
-    // Of Redis 6 and later; empty: the default user. No password: nobody logs in.
+    /// The user, of Redis 6 and later. Empty: the default user.
     std::string user{};
+    /// The password. Empty: no login.
     std::string password{};
 
+    /// The number of the database.
     int database = 0;
 
-    // PEM files. Empty: the system's authorities, no certificate of our own, and its key beside it.
+    /// Connects with TLS.
     bool uses_tls = false;
+    /// The PEM file of the authorities that sign the server's certificate. Empty: the system's.
     std::string ca_file{};
+    /// The PEM file of the client's certificate. Empty: none.
     std::string cert_file{};
+    /// The PEM file of the client's key. Empty: it is in cert_file.
     std::string key_file{};
 
-    // Each change is published on a channel, the key's name with ".changed" behind it, and watch()
-    // listens there. All who share the slot set it, or none.
+    /// Publishes each change on a channel, the key's name plus ".changed", and enables watch(). All
+    /// users of the slot must set the same.
     bool notify = false;
 
-    // One operation takes no longer, but for the look-up of the host's name.
+    /// The longest time of one operation, except for the look-up of the host's name.
     std::chrono::milliseconds retry_time{10'000};
 
-    // Larger values are refused, in bytes.
+    /// The largest value that is stored, in bytes.
     std::size_t max_value = std::size_t{1} << 20;
 };
 
+/// A slot in a key of a Redis server.
+/// Thread safety: one object is used by one thread at a time.
 class redis_slot {
 public:
+    /// Acknowledged values may be lost, several machines may share the slot, leases are timed by
+    /// the server's clock.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = false, .multi_host = true, .clock = lock_clock::server};
 
-    // Connects with the first operation, and again whenever the connection is lost, also in a child
-    // process after fork(). Nothing but slots may write to the key; if it is deleted, what was
-    // stored is gone.
-    // Throws: std::system_error (invalid_argument) where the key is empty, or there is neither a
-    // port from 1 to 65535 nor a socket; std::bad_alloc.
+    /// Names the key. The first operation connects; a later one connects again if the connection
+    /// was lost, also in a child process after fork().
+    /// Throws: std::system_error (invalid_argument) if the key is empty, or if there is neither a
+    /// port from 1 to 65535 nor a socket; std::bad_alloc.
+    /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
 
-    // The same at redis://[user][:password@]host[:port][/database], or rediss:// for TLS. User and
-    // password are percent-encoded; an IPv6 address is in brackets; the port is 6379 where there is
-    // none. What the URL says goes before the options.
-    // Throws: std::system_error (invalid_argument) whose words say what is wrong with the URL and
-    // quote nothing of it; std::bad_alloc.
+    /// The same at redis://[user][:password@]host[:port][/database], or rediss:// for TLS. User and
+    /// password are percent-encoded. An IPv6 address is in brackets. The default port is 6379. The
+    /// URL overrides the options.
+    /// Throws: std::system_error (invalid_argument), whose text says what is wrong with the URL and
+    /// quotes no part of it; std::bad_alloc.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 
     redis_slot(redis_slot&&) noexcept = default;
     redis_slot& operator=(redis_slot&&) noexcept = default;
 
-    // Blocks, all of them: for a round trip, at most `retry_time`. A server that cannot be reached
-    // answers the system's error, or timed_out; one that is busy or loading its data
-    // resource_unavailable_try_again. Where the key holds anything that no slot has written it is
-    // durable_errc::corrupt_record. These last until somebody changes something:
-    //   permission_denied        the server does not let us in, or one side refuses the other's
-    //                            certificate
-    //   protocol_error           it is no Redis, or only one side uses TLS
-    //   invalid_argument         there is no such database
-    //   operation_not_supported  it lacks a command, or is a cluster's and sends us elsewhere
-    // Throws, all of them: std::bad_alloc.
+    /// Reads the value and its version. If the server cannot be reached, the error is the system's,
+    /// or timed_out. If the server is busy or loads its data, it is resource_unavailable_try_again.
+    /// If the key holds what no slot has written, it is durable_errc::corrupt_record. These errors
+    /// last until an operator acts:
+    ///   - permission_denied: the server denies access, or one side rejects the other's certificate
+    ///   - protocol_error: the server is not Redis, or only one side uses TLS
+    ///   - invalid_argument: there is no such database
+    ///   - operation_not_supported: the server lacks a command, or redirects to another node
+    /// Blocks: for one round trip, at most `retry_time`.
+    /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load();
 
-    // A conflict brings the current value along. Indeterminate is what was sent whole and not
-    // answered.
+    /// Stores the value if the version is the key's. A conflict returns the current value. If the
+    /// request was sent completely and not answered, the status is `indeterminate`.
+    /// Blocks, Throws: like load().
     cas_result compare_exchange(slot_version version, std::string_view value);
 
+    /// Returns the server's clock, in milliseconds since 1970.
+    /// Blocks, Throws: like load().
     result<std::int64_t, std::error_code> server_now();
 
-    // The watches of a store share one more connection, and a thread that listens there. Fails with
-    // operation_not_supported where the options do not say notify. It belongs to the process that
-    // made it: in a child its drain() fails.
+    /// Makes a watch of the value's changes. All watches of a server and database share one further
+    /// connection and one thread that reads from it. Fails with operation_not_supported without
+    /// options.notify. A watch belongs to the process that made it: after fork(), drain() fails in
+    /// the child. Blocks, Throws: like load().
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
-    // The server and the database, for people. Its slots share 8 connections for calls at most,
-    // opened when they are needed, and one for renewals.
-    std::string store() const { return client_.of().place.name(); }
+    /// Returns the name of the server and the database. The slots of a process share at most 8
+    /// connections to it, opened when they are needed, and one for renewals.
+    std::string store() const { return client_.of().target.name(); }
+
+    /// Returns a slot for the same key, on the connection that this process's renewals share.
     redis_slot for_renewals() const { return redis_slot(*this, for_renewals_t()); }
 
-    // Where this is, and what was said of the last operation that failed.
+    /// Returns where the slot is and, if an operation failed, why the last such operation failed.
     std::string explain() const;
 
 private:
     struct for_renewals_t {};
 
     redis_slot(const redis_slot& of, for_renewals_t)
-        : key_(of.key_), options_(of.options_), client_({of.client_.of().place, true}) {}
+        : key_(of.key_), options_(of.options_), client_({of.client_.of().target, true}) {}
 
-    static detail::redis_place place_of(std::string host, int port, redis_slot_options& options);
-    static detail::redis_place place_at(std::string_view url, redis_slot_options& options);
-    redis_slot(detail::redis_place place, std::string key, redis_slot_options options);
+    static detail::redis_target target_of(std::string host, int port, redis_slot_options& options);
+    static detail::redis_target target_at(std::string_view url, redis_slot_options& options);
+    redis_slot(detail::redis_target target, std::string key, redis_slot_options options);
 
     std::string channel() const { return options_.notify ? key_ + ".changed" : std::string(); }
     template <class Ask> detail::redis_answer answer_to(Ask ask);
     detail::redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return answer_to([&](detail::redis_client& to, deadline end) {
-            return to.run(key_, arguments, end);
-        });
+        return answer_to(
+            [&](detail::redis_client& to, deadline end) { return to.run(key_, arguments, end); });
     }
 
-    // What explain() is to say, from here on.
-    std::error_code failed(std::error_code error, std::string words = {});
+    // Sets the text that explain() returns. Returns the error.
+    std::error_code failed(std::error_code error, std::string error_text = {});
 
     std::string key_;
-    redis_slot_options options_; // what makes the place is with the client
+    redis_slot_options options_; // without those that name the target: client_ has them
     detail::shared_connection<detail::redis_client> client_;
-    std::string said_; // of the last operation that failed
+    std::string last_error_text_; // of the last operation that failed
 };
 
 // ---- implementation
 
-inline detail::redis_place redis_slot::place_of(std::string host, int port,
-                                                redis_slot_options& o) {
+inline detail::redis_target redis_slot::target_of(std::string host, int port,
+                                                  redis_slot_options& o) {
     return {std::move(host),
             port,
             std::move(o.unix_socket),
@@ -179,43 +199,47 @@ inline detail::redis_place redis_slot::place_of(std::string host, int port,
             {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)}};
 }
 
-inline detail::redis_place redis_slot::place_at(std::string_view url, redis_slot_options& options) {
-    auto place = detail::redis_place_at(url, place_of({}, 0, options));
-    if (!place) {
-        BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + place.error().words));
+inline detail::redis_target redis_slot::target_at(std::string_view url,
+                                                  redis_slot_options& options) {
+    auto target = detail::redis_target_at(url, target_of({}, 0, options));
+    if (!target) {
+        BIDE_THROW(
+            std::system_error(std::make_error_code(std::errc::invalid_argument),
+                              std::string("bide::redis_slot: ") + target.error().error_text));
     }
-    return *std::move(place);
+    return *std::move(target);
 }
 
-inline redis_slot::redis_slot(detail::redis_place place, std::string key,
+inline redis_slot::redis_slot(detail::redis_target target, std::string key,
                               redis_slot_options options)
-    : key_(std::move(key)), options_(std::move(options)), client_({std::move(place), false}) {
-    const detail::redis_place& there = client_.of().place;
-    const char* const words =
+    : key_(std::move(key)), options_(std::move(options)), client_({std::move(target), false}) {
+    const detail::redis_target& there = client_.of().target;
+    const char* const error_text =
         key_.empty() ? "the key is empty"
         : there.unix_socket.empty() && (there.port < 1 || there.port > 65'535)
             ? "the port is not from 1 to 65535"
             : nullptr;
-    if (words != nullptr) {
+    if (error_text != nullptr) {
         BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument),
-                                     std::string("bide::redis_slot: ") + words));
+                                     std::string("bide::redis_slot: ") + error_text));
     }
 }
 
 inline redis_slot::redis_slot(std::string host, int port, std::string key,
                               redis_slot_options options)
-    : redis_slot(place_of(std::move(host), port, options), std::move(key), options) {}
+    : redis_slot(target_of(std::move(host), port, options), std::move(key), options) {}
 
 inline redis_slot::redis_slot(std::string_view url, std::string key, redis_slot_options options)
-    : redis_slot(place_at(url, options), std::move(key), options) {}
+    : redis_slot(target_at(url, options), std::move(key), options) {}
 
 inline std::string redis_slot::explain() const {
-    return detail::one_line(store() + ", key " + key_ + (said_.empty() ? "" : ": " + said_), 1'000);
+    return detail::one_line(store() + ", key " + key_ +
+                                (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                            1'000);
 }
 
-inline std::error_code redis_slot::failed(std::error_code error, std::string words) {
-    said_ = !words.empty() ? std::move(words) : error.message();
+inline std::error_code redis_slot::failed(std::error_code error, std::string error_text) {
+    last_error_text_ = !error_text.empty() ? std::move(error_text) : error.message();
     return error;
 }
 
@@ -231,11 +255,11 @@ template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
 inline result<slot_snapshot, std::error_code> redis_slot::load() {
     detail::redis_answer got = run({});
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     detail::redis_record read = detail::read_redis_record(*got.reply);
     if (read.error) {
-        return unexpected{failed(read.error, std::move(read.words))};
+        return unexpected{failed(read.error, std::move(read.error_text))};
     }
     return std::move(read.seen);
 }
@@ -246,7 +270,7 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
     }
     detail::redis_answer got = run({std::to_string(version), value, channel()});
     if (got.error) {
-        const std::error_code error = failed(got.error, std::move(got.words));
+        const std::error_code error = failed(got.error, std::move(got.error_text));
         if (!got.may_have_stored) {
             return {cas_status::failed, 0, {}, error};
         }
@@ -259,7 +283,7 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
     detail::redis_record read = detail::read_redis_record(*got.reply);
     if (read.error) {
         const bool unread = read.error == std::errc::protocol_error;
-        const std::error_code error = failed(read.error, std::move(read.words));
+        const std::error_code error = failed(read.error, std::move(read.error_text));
         return {unread ? cas_status::indeterminate : cas_status::failed, 0, {}, error};
     }
     if (read.found == detail::redis_found::stored) {
@@ -269,11 +293,10 @@ inline cas_result redis_slot::compare_exchange(slot_version version, std::string
 }
 
 inline result<std::int64_t, std::error_code> redis_slot::server_now() {
-    detail::redis_answer got = answer_to([](detail::redis_client& to, deadline end) {
-        return to.ask({"TIME"}, end);
-    });
+    detail::redis_answer got =
+        answer_to([](detail::redis_client& to, deadline end) { return to.ask({"TIME"}, end); });
     if (got.error) {
-        return unexpected{failed(got.error, std::move(got.words))};
+        return unexpected{failed(got.error, std::move(got.error_text))};
     }
     if (const auto ms = detail::redis_time(*got.reply)) {
         return *ms;
@@ -287,10 +310,10 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() 
         return unexpected{failed(std::make_error_code(std::errc::operation_not_supported),
                                  "its options do not say notify")};
     }
-    detail::redis_watch_made made = detail::make_redis_watch(
-        client_.of().place, channel(), deadline::after(options_.retry_time));
+    detail::redis_watch_made made = detail::make_redis_watch(client_.of().target, channel(),
+                                                             deadline::after(options_.retry_time));
     if (made.error) {
-        return unexpected{failed(made.error, std::move(made.words))};
+        return unexpected{failed(made.error, std::move(made.error_text))};
     }
     return std::move(made.watch);
 }

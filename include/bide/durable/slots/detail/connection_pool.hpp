@@ -1,24 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_CONNECTION_POOL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_CONNECTION_POOL_HPP
 
-// Connections to one place, which all slots of a process share. A call takes an idle connection. If
-// none is idle and fewer than the bound are open, it opens another one. Else it waits for its turn,
-// first come first served, until its deadline.
+// Connections to one server, which all slots of a process share. A call takes an idle connection.
+// If no connection is idle and fewer than the bound are open, the call opens another one. Otherwise
+// it waits for its turn, in order of arrival, until its deadline.
 //
-//   a call that hangs    occupies one connection; the others serve the other calls
-//   a broken connection  is opened anew by the next call that gets it. The idle ones may have broken
-//                        with it, so they are opened anew, too
-//   a refusal            If the server refuses one more connection and others are open, the pool
-//                        lives with those: the call waits for its turn on one of them. The pool asks
-//                        again later, and at once for all when a connection was opened
-//   no more need         Connections that were idle for `keep_idle` are closed, but for the last one
+//   a call that hangs    It occupies one connection; other calls use the remaining ones.
+//   a broken connection  The next call that takes it opens it again. The idle connections may have
+//                        broken with it: they are suspect, and are opened again, too.
+//   a refusal            If the server refuses a further connection while some are open, the call
+//                        waits for its turn on one of these. The pool tries a further one after
+//                        `ask_again_after`, and tries all when a connection was opened.
+//   a connect that hangs While another connection is open, a connect gets a quarter of the time
+//                        that is left, at most `longest_share`. Then it counts as a refusal.
+//   no more need         Connections that are idle for `keep_idle` are closed, except the last one.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
-#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/process.hpp>
+#include <bide/durable/slots/detail/connect_time.hpp>
+#include <bide/durable/slots/detail/pool_tidier.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -37,23 +40,22 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// How many connections to one server a process opens for calls. A server commits calls of several
-// connections with one write to its disk, so the throughput grows with their number. But the
-// connections of a server are few, 100 for all clients of a PostgreSQL server unless it is told
-// otherwise.
+// The most connections to one server that a process opens for calls. A server commits calls of
+// several connections with one write to its disk, so the throughput grows with their number. But a
+// server has few connections: 100 for all clients is PostgreSQL's default.
 inline constexpr std::size_t most_call_connections = 8;
 
-// A Connection, of which one caller at a time has the turn, has
+// A Connection is used by one caller at a time and has
 //
 //   using key = ...;                       ordered; key.most_connections() is the pool's bound
 //   explicit Connection(const key&);
-//   std::error_code make_ready(Until);     opens it, unless it is usable
-//   bool is_open() const noexcept;         it was opened, and no call has lost it
-//   bool is_usable() noexcept;             and nothing has happened to its socket meanwhile
-//   void drop() noexcept;                  closes it; neither waits nor asks the server
-//   void disown() noexcept;                in a child of fork(): closes its descriptors, no more
+//   std::error_code make_ready(Until);     opens it if it is not usable
+//   bool is_open() const noexcept;         whether it was opened, and no call has lost it
+//   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   void drop() noexcept;                  closes it without waiting or asking the server
+//   void disown() noexcept;                in a child of fork(): only closes its descriptors
 //
-// `Clock` is what idle times and pauses are measured with.
+// `Clock` measures idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
     struct entry;
 
@@ -62,6 +64,7 @@ public:
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
+    static constexpr std::chrono::seconds longest_share{1};
 
     explicit connection_pool(const key& of)
         : key_(of), entries_(of.most_connections()),
@@ -75,15 +78,15 @@ public:
     // In a child of fork(), instead of the destructor.
     void leave() noexcept {
         for (entry& each : entries_) {
-            // Order: acquire [CP1]; where the fork found it at rest, its last user's changes are
-            // whole.
+            // Order: acquire [pool.rest]; if the fork found it at rest, its last user's changes are
+            // complete.
             if (each.is_at_rest.load(std::memory_order_acquire)) {
                 each.connection->disown();
             }
         }
     }
 
-    // A connection, for as long as this lives.
+    // Exclusive use of a connection, until the destructor.
     class turn {
     public:
         turn() = default;
@@ -106,22 +109,23 @@ public:
         entry* entry_ = nullptr;
     };
 
-    // No error: the connection is open. An error and a turn: it cannot be opened, and no other one is
-    // open. timed_out and no turn: other callers had the connections for all the time.
+    // Without an error, the connection is open. With an error and a turn, it cannot be opened, and
+    // no connection is. With timed_out and no turn, other callers had all connections until the
+    // deadline, or it passed while a further connection was opened.
     struct taken {
         turn of{};
         std::error_code error{};
     };
 
-    // Blocks: until it is this caller's turn and the connection is open, or the deadline, which is a
-    // time of the steady clock or a bide::deadline.
+    // Takes a connection and opens it if needed. `until` is a time of the steady clock or a
+    // bide::deadline.
+    // Blocks: until the caller has a turn and the connection is open, or until the deadline.
     template <class Until> taken take(Until until);
 
-    // Closes what was idle for too long. Never waits.
+    // Closes connections that were idle for `keep_idle`, except the last open one. Never blocks.
     void close_idle() noexcept;
 
-    // Snapshots: how many connections are open, as far as is known, and how many callers wait for
-    // their turn.
+    // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
         const std::lock_guard held(lock_);
         return count_open();
@@ -132,69 +136,52 @@ private:
     using time = typename Clock::time_point;
 
     struct entry {
-        // The connection is there, and is not in use: a child of fork() may close it.
+        // The connection exists and is not in use: a child of fork() may close it.
         native_platform::atomic<bool> is_at_rest{false};
-        std::optional<Connection> connection{}; // its user's; without one, under lock_
-        bool is_used = false;                   // under lock_, as what follows
-        bool is_open = false;                   // as far as is known
+        std::optional<Connection> connection{}; // for its user; without a user, under lock_
+        bool is_used = false;                   // under lock_, like the members below
+        bool is_open = false;                   // as far as the pool knows
         time idle_since{};
     };
 
-    // Told by the lease_monitor when it is time to close_idle().
-    struct tidier final : monitor_client {
-        explicit tidier(connection_pool* pool) : of(pool) {}
-        void happened() noexcept override {
-            const std::lock_guard held(lock);
-            if (of != nullptr) {
-                of->tidy();
-            }
-        }
-        void end() noexcept {
-            const std::lock_guard held(lock);
-            of = nullptr;
-        }
-        mutex lock;
-        connection_pool* of; // under lock
-    };
+    using tidier = pool_tidier<connection_pool>;
+    friend tidier; // calls tidy()
 
-    using steady_time = std::chrono::steady_clock::time_point;
-    static steady_time time_of(steady_time end) noexcept { return end; }
-    static steady_time time_of(deadline end) noexcept {
-        return steady_time(std::chrono::nanoseconds(end.steady_ns()));
+    // These require the lock. An idle connection is suspect if another one broke.
+    static bool is_suspect(const entry& e) noexcept {
+        return !e.is_used && !e.is_open && e.connection && e.connection->is_open();
     }
-
-    // With the lock.
     std::size_t count_open() const noexcept {
         return static_cast<std::size_t>(
             std::count_if(entries_.begin(), entries_.end(), [](auto& e) { return e.is_open; }));
     }
     void use(entry& e) noexcept {
         e.is_used = true;
-        // Order: seq_cst; a fork that finds a change of the connection finds this, too.
+        // Order: seq_cst; if a fork finds a change of the connection, it finds this change, too.
         e.is_at_rest.exchange(false, std::memory_order_seq_cst);
     }
     void rest(entry& e) noexcept {
         e.is_used = false;
-        // Order: release [CP1]; the changes of the connection come before.
+        // Order: release [pool.rest]; publishes the user's changes of the connection.
         e.is_at_rest.store(e.connection.has_value(), std::memory_order_release);
     }
 
-    // An idle connection besides one that is open: close_idle() has something to do, now or later.
+    // Whether more than one connection is open: close_idle() has something to close, now or later.
     bool has_spare() const noexcept {
         return std::count_if(entries_.begin(), entries_.end(), [](const entry& e) {
-                   return e.is_open || (!e.is_used && e.connection && e.connection->is_open());
+                   return e.is_open || is_suspect(e);
                }) > 1;
     }
 
-    // Permits of the semaphore, which has no more of them than there are entries.
+    // The semaphore has at most as many permits as there are entries, so the casts lose nothing.
     void release(std::size_t n) noexcept { turns_.release(static_cast<std::ptrdiff_t>(n)); }
     std::size_t forget(std::size_t n) noexcept {
         return static_cast<std::size_t>(turns_.forget_permits(static_cast<std::ptrdiff_t>(n)));
     }
 
-    entry& pick();
+    entry& pick(bool& is_other_open);
     void ask_again() noexcept;
-    bool give_up(turn& refused) noexcept;
+    bool give_up(turn& refused, bool& is_worth_retry) noexcept;
     void note_open(entry& e) noexcept;
     void give_back(entry& e) noexcept;
     void tidy() noexcept;
@@ -203,8 +190,8 @@ private:
     const key key_;
     mutable mutex lock_;
     std::vector<entry> entries_; // never resized
-    semaphore turns_;            // a permit for each entry, but for `refused_` ones
-    std::size_t refused_ = 0; // under lock_, as what follows; less than the entries
+    semaphore turns_;            // a permit for each entry, minus refused_
+    std::size_t refused_ = 0;    // under lock_, like the members below; less than the entries
     time ask_again_at_{};
     bool is_armed_ = false;
     const std::shared_ptr<tidier> tidier_;
@@ -216,45 +203,56 @@ auto connection_pool<Connection, Clock>::take(Until until) -> taken {
     for (;;) {
         if (!turns_.try_acquire()) {
             ask_again();
-            if (!turns_.try_acquire_until(time_of(until))) {
+            if (!turns_.try_acquire_until(connect_deadline_of(until))) {
                 return {{}, std::make_error_code(std::errc::timed_out)};
             }
         }
-        turn mine(this, &pick());
+        bool is_other_open = false;
+        turn mine(this, &pick(is_other_open));
         entry& own = *mine.entry_;
         if (!own.connection) {
             own.connection.emplace(key_);
         }
-        const std::error_code error = mine->make_ready(until);
+        const std::error_code error =
+            mine->make_ready(is_other_open ? share_of(until, longest_share) : until);
         if (!error) {
             note_open(own);
             return {std::move(mine), {}};
         }
-        if (!give_up(mine)) {
-            return {std::move(mine), error};
+        const bool is_late = has_passed(until);
+        bool is_worth_retry = is_other_open; // without other open ones it has all the time
+        if (!give_up(mine, is_worth_retry)) {
+            if (is_late || !is_worth_retry) {
+                return {std::move(mine), error};
+            }
+        } else if (is_late) {
+            return {{}, std::make_error_code(std::errc::timed_out)};
         }
     }
 }
 
-// Of those that nobody uses, of which a permit promises one: the first open one, so that the later
-// ones stay idle.
+// Returns the first open entry that is not in use, so that later entries stay idle; without an open
+// one, the first suspect one; without that, the first that is not in use. The caller's permit
+// guarantees that there is one.
 template <class Connection, class Clock>
-auto connection_pool<Connection, Clock>::pick() -> entry& {
+auto connection_pool<Connection, Clock>::pick(bool& is_other_open) -> entry& {
+    const auto rank = [](const entry& e) { return e.is_open ? 2 : is_suspect(e) ? 1 : 0; };
     const std::lock_guard held(lock_);
     entry* found = nullptr;
     for (entry& each : entries_) {
-        if (!each.is_used && (found == nullptr || (each.is_open && !found->is_open))) {
+        if (!each.is_used && (found == nullptr || rank(each) > rank(*found))) {
             found = &each;
         }
     }
+    is_other_open = count_open() > (found->is_open ? 1U : 0U);
     use(*found);
     if (!found->is_open && found->connection) {
-        found->connection->drop(); // others broke: what its socket looks like proves nothing
+        found->connection->drop(); // another connection broke, and a quiet socket proves nothing
     }
     return *found;
 }
 
-// A server that has refused a connection may take one.
+// Adds a turn, if the server's last refusal was `ask_again_after` ago: it may accept a connection.
 template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::ask_again() noexcept {
     {
@@ -268,24 +266,27 @@ void connection_pool<Connection, Clock>::ask_again() noexcept {
     release(1);
 }
 
-// The connection cannot be opened. True: others are open, one of which has to do, and the turn is
-// over. False: none is, so it is not for their number.
+// Handles a connection that cannot be opened. If others are open, ends the turn and returns true:
+// the caller waits for one of these. If none is open, the server did not refuse because of their
+// number: returns false.
 template <class Connection, class Clock>
-bool connection_pool<Connection, Clock>::give_up(turn& refused) noexcept {
+bool connection_pool<Connection, Clock>::give_up(turn& refused, bool& is_worth_retry) noexcept {
     std::size_t more = 0;
     bool is_given_up = false;
     {
         const std::lock_guard held(lock_);
         refused.entry_->is_open = false;
         for (entry& each : entries_) {
-            if (!each.is_used && each.connection) {
+            is_worth_retry = is_worth_retry || is_suspect(each); // closing it makes room
+            if (!each.is_used && each.is_open) { // a suspect connection stays suspect
                 each.is_open = each.connection->is_usable();
             }
         }
         const std::size_t open = count_open();
         if (open != 0) {
-            // As many permits stay as connections are open. Free ones would lead to a refusal each.
-            const std::size_t excess = std::max(entries_.size() - refused_, open) - open;
+            // Keeps one permit for each open connection. Each further permit would cause a refusal.
+            // Only note_open() raises their number, and it gives all permits back.
+            const std::size_t excess = entries_.size() - refused_ - open;
             if (excess != 0) {
                 refused_ += 1 + forget(excess - 1);
             }
@@ -326,8 +327,8 @@ template <class Connection, class Clock>
 void connection_pool<Connection, Clock>::give_back(entry& e) noexcept {
     {
         const std::lock_guard held(lock_);
-        const bool is_open = e.connection && e.connection->is_open();
-        if (e.is_open && !is_open) { // the idle ones may have broken with it
+        const bool is_open = e.is_open && e.connection->is_open();
+        if (e.is_open && !is_open) { // the idle connections may have broken with it
             for (entry& each : entries_) {
                 each.is_open = each.is_open && each.is_used;
             }
@@ -348,7 +349,7 @@ void connection_pool<Connection, Clock>::close_idle() noexcept {
         for (entry& each : entries_) {
             if (!each.is_used && each.connection && each.connection->is_open() &&
                 each.idle_since <= before) {
-                idle = &each; // the last one: the first ones are used most
+                idle = &each; // the last one: pick() prefers the first ones
             }
         }
         if (idle == nullptr || !has_spare()) {
@@ -364,8 +365,7 @@ void connection_pool<Connection, Clock>::close_idle() noexcept {
     }
 }
 
-template <class Connection, class Clock>
-void connection_pool<Connection, Clock>::tidy() noexcept {
+template <class Connection, class Clock> void connection_pool<Connection, Clock>::tidy() noexcept {
     close_idle();
     std::unique_lock held(lock_);
     is_armed_ = has_spare();
@@ -375,13 +375,13 @@ void connection_pool<Connection, Clock>::tidy() noexcept {
     }
 }
 
-// Without the lease_monitor the connections stay open.
+// Without the lease monitor the connections stay open.
 template <class Connection, class Clock> void connection_pool<Connection, Clock>::arm() noexcept {
     const std::int64_t at = durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
 #if BIDE_EXCEPTIONS
     try {
         lease_monitor::here().alarm(tidier_, at);
-    } catch (...) { // no thread, or no memory: asked again with the next connection
+    } catch (...) { // no thread or no memory: the next connection tries again
         const std::lock_guard held(lock_);
         is_armed_ = false;
     }
@@ -390,9 +390,8 @@ template <class Connection, class Clock> void connection_pool<Connection, Clock>
 #endif
 }
 
-// Every slot has one of these for each of the pools that it uses.
-template <class Connection>
-using shared_connection = shared_in_process<connection_pool<Connection>>;
+// A slot's reference to a pool of this process.
+template <class T> using shared_connection = shared_in_process<connection_pool<T>>;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_CURL_ERROR_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_CURL_ERROR_HPP
 
-// libcurl's errors as a category, and what only its words tell.
+// libcurl's errors as a category, and errors that only its texts distinguish.
 
 #include <bide/core/config.hpp>
 
@@ -21,7 +22,7 @@ public:
         return ::curl_easy_strerror(static_cast<CURLcode>(code));
     }
 
-    // What a new try cannot change.
+    // Errors that last until an operator acts equal one of these conditions.
     std::error_condition default_error_condition(int code) const noexcept override {
         switch (static_cast<CURLcode>(code)) {
         case CURLE_UNSUPPORTED_PROTOCOL:
@@ -46,16 +47,21 @@ inline const std::error_category& curl_category() noexcept {
     return category;
 }
 
-// The server wants a certificate, or another one: with TLS 1.3 it says so after the handshake. Only
-// libcurl's words tell that from a connection that broke, of OpenSSL and of GnuTLS.
-inline bool is_refused_by_tls(std::string_view words) noexcept {
-    const auto says = [words](std::string_view part) { return words.find(part) != words.npos; };
+// Whether the server refused the client's certificate, or the lack of one. With TLS 1.3 the server
+// does so after the handshake. Only libcurl's text, from OpenSSL or GnuTLS, distinguishes this from
+// a broken connection.
+inline bool is_refused_by_tls(std::string_view error_text) noexcept {
+    const auto says = [error_text](std::string_view part) {
+        return error_text.find(part) != error_text.npos;
+    };
     return says("alert") && (says("ertificate") || says("unknown ca") || says("access denied"));
 }
 
-// The connection broke in the middle of the handshake.
-inline bool has_hung_up(std::string_view words) noexcept {
-    const auto says = [words](std::string_view part) { return words.find(part) != words.npos; };
+// Whether the connection broke in the handshake.
+inline bool has_hung_up(std::string_view error_text) noexcept {
+    const auto says = [error_text](std::string_view part) {
+        return error_text.find(part) != error_text.npos;
+    };
     return says("SSL_ERROR_SYSCALL") || says("unexpected eof") || says("reset by peer") ||
            says("non-properly terminated") || says("Broken pipe");
 }

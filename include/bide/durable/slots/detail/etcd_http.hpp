@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_HTTP_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_ETCD_HTTP_HPP
 
-// One HTTP request at a time, over a connection that is kept.
+// Sends one HTTP request at a time, over a connection that stays open.
 //
-// libcurl sends a request for a second time when a kept connection ends without an answer, which a
-// server may have acted on. So the body of a request that must not be repeated cannot be rewound,
-// and once some of it was given away no socket is opened any more: then it fails instead.
+// If a connection that was used before ends without an answer, libcurl sends the request again. But
+// the server may have acted on the first one. Therefore, if a request must not be repeated,
+// rewinding its body fails. Once libcurl has read a part of the body, opening a socket fails, too.
+// The request fails then.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -33,14 +35,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Once in a program, whoever comes first.
+// Initialises libcurl once in a program. Returns false if that failed.
 inline bool starts_curl() noexcept {
     static const bool is_ready = ::curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
     return is_ready;
 }
 
-// What a connection that broke raises in this thread is taken back: not all that curl writes with
-// can be told to raise nothing.
+// Blocks SIGPIPE in this thread and discards one that a broken connection raises: not every TLS
+// library behind libcurl can write without raising it.
 class no_sigpipe {
 public:
     no_sigpipe() noexcept {
@@ -57,7 +59,7 @@ public:
     no_sigpipe& operator=(const no_sigpipe&) = delete;
     ~no_sigpipe() {
         if (was_pending_) {
-            return; // it was blocked already, and is somebody else's
+            return; // it was pending before this guard, and is not discarded
         }
         const int error = errno;
         ::sigset_t pending;
@@ -86,30 +88,31 @@ struct http_request {
     std::string url;
     std::string_view body;
     std::string token; // empty: none
-    bool may_repeat;   // it changes nothing
+    bool may_repeat;   // the request changes nothing
     std::size_t longest_answer;
     deadline connected_by;
     deadline end;
 };
 
 struct http_answer {
-    std::error_code error{}; // there was no whole answer
-    bool was_sent = false;   // all of the body left
+    std::error_code error{}; // there is no complete answer
+    bool was_sent = false;   // libcurl has read the whole body
     long status = 0;
     std::string body{};
-    std::string words{}; // libcurl's, where there is an error
+    std::string error_text{}; // with an error: libcurl's text
 };
 
 class etcd_http {
 public:
-    // Blocks: until there is an answer or the time is over.
+    // Sends a POST request. Connects if there is no connection.
+    // Blocks: until there is an answer, or until the deadline.
     http_answer post(const http_request& what, const etcd_tls& tls);
 
-    // It has a connection, as far as the last request knew.
+    // Whether there is a connection, as far as the last request knows.
     bool is_open() const noexcept { return state_ != nullptr && state_->open != 0; }
     void drop() noexcept { state_.reset(); }
 
-    // In a child of fork(): closes sockets, no more.
+    // In a child of fork(): only closes the sockets.
     void disown() noexcept { state_.reset(); }
 
 private:
@@ -120,7 +123,7 @@ private:
         void operator()(curl_slist* list) const noexcept { ::curl_slist_free_all(list); }
     };
 
-    // A request on its way.
+    // The request that is being sent.
     struct exchange {
         const http_request* request;
         std::size_t given = 0;
@@ -128,7 +131,7 @@ private:
         bool is_too_long = false;
     };
 
-    // What the connections belong to; it stays where it is.
+    // A handle of libcurl and its sockets. Its address is passed to libcurl and must not change.
     struct state {
         static constexpr int most_sockets = 16;
 
@@ -136,12 +139,12 @@ private:
         int sockets[most_sockets];
         int open = 0;
         exchange* current = nullptr;
-        char words[CURL_ERROR_SIZE] = "";
-        std::unique_ptr<CURL, handle_freer> handle; // goes first, and closes sockets
+        char error_text[CURL_ERROR_SIZE] = "";
+        std::unique_ptr<CURL, handle_freer> handle; // destroyed first: it closes the sockets
     };
 
-    // A child process closes its copies of the sockets and leaves the rest to leak: tidying up
-    // might say goodbye to the server in its parent's name.
+    // A child of fork() closes its copies of the sockets and leaks the rest: libcurl's clean-up may
+    // send the server a message that ends the parent's connection.
     struct state_freer {
         void operator()(state* s) const noexcept {
             if (s->owner == ::getpid()) {
@@ -160,7 +163,7 @@ private:
     static curl_socket_t open_socket(void* of, curlsocktype type, curl_sockaddr* address) noexcept;
     static int close_socket(void* of, curl_socket_t fd) noexcept;
 
-    // The function, past the macro of the same name.
+    // Calls the function curl_easy_setopt, not the macro of the same name.
     template <class Value> bool set(CURLoption option, Value value) const noexcept {
         return (::curl_easy_setopt)(state_->handle.get(), option, value) == CURLE_OK;
     }
@@ -171,7 +174,7 @@ private:
     static long ms_until(deadline end) noexcept {
         const std::int64_t rest = end.steady_ns() - native_platform::now();
         constexpr std::int64_t longest = 3'600'000;
-        const std::int64_t ms = rest <= 0 ? 1 : (rest - 1) / 1'000'000 + 1; // 0 would be for ever
+        const std::int64_t ms = rest <= 0 ? 1 : (rest - 1) / 1'000'000 + 1; // 0 means no limit
         return static_cast<long>(ms < longest ? ms : longest);
     }
 
@@ -261,7 +264,7 @@ inline bool etcd_http::make(const etcd_tls& tls) {
         set(CURLOPT_OPENSOCKETDATA, static_cast<void*>(state_.get())) &&
         set(CURLOPT_CLOSESOCKETFUNCTION, &close_socket) &&
         set(CURLOPT_CLOSESOCKETDATA, static_cast<void*>(state_.get())) &&
-        set(CURLOPT_ERRORBUFFER, static_cast<char*>(state_->words)) &&
+        set(CURLOPT_ERRORBUFFER, static_cast<char*>(state_->error_text)) &&
         name(CURLOPT_CAINFO, tls.ca_file) && name(CURLOPT_SSLCERT, tls.cert_file) &&
         name(CURLOPT_SSLKEY, tls.key_file);
     if (!is_made) {
@@ -269,7 +272,7 @@ inline bool etcd_http::make(const etcd_tls& tls) {
         return false;
     }
 #if LIBCURL_VERSION_NUM >= 0x075700
-    // When the time is over the thread that looks up a name is left to itself, not waited for.
+    // At the deadline libcurl does not wait for its thread that looks up a name.
     static_cast<void>(set(CURLOPT_QUICK_EXIT, 1L));
 #endif
     return true;
@@ -289,10 +292,10 @@ inline bool etcd_http::prepare(const http_request& what, exchange& e,
 inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) const noexcept {
     const bool is_cut = code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SEND_ERROR ||
                         code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
-    if (is_cut && is_refused_by_tls(state_->words)) {
+    if (is_cut && is_refused_by_tls(state_->error_text)) {
         return std::make_error_code(std::errc::permission_denied);
     }
-    if (code == CURLE_SSL_CONNECT_ERROR && has_hung_up(state_->words)) {
+    if (code == CURLE_SSL_CONNECT_ERROR && has_hung_up(state_->error_text)) {
         return std::make_error_code(std::errc::connection_reset);
     }
     switch (code) {
@@ -303,7 +306,7 @@ inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) con
     case CURLE_WRITE_ERROR:
         return std::make_error_code(e.is_too_long ? std::errc::message_size
                                                   : std::errc::not_enough_memory);
-    case CURLE_UNSUPPORTED_PROTOCOL: // of the server: the URL's was looked at
+    case CURLE_UNSUPPORTED_PROTOCOL: // the server's: the URL's scheme was checked
     case CURLE_WEIRD_SERVER_REPLY: return std::make_error_code(std::errc::protocol_error);
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
@@ -311,7 +314,7 @@ inline std::error_code etcd_http::error_of(CURLcode code, const exchange& e) con
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR: return std::make_error_code(std::errc::connection_reset);
     case CURLE_COULDNT_CONNECT: {
-        if (e.given != 0) { // no second time
+        if (e.given != 0) { // open_socket() refused to send the body again
             return std::make_error_code(std::errc::connection_reset);
         }
         long number = 0;
@@ -327,7 +330,7 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
     if (!starts_curl() || ((state_ == nullptr || state_->owner != ::getpid()) && !make(tls))) {
         return no_memory;
     }
-    // Curl would wait for leave to send a longer body.
+    // Without an empty "Expect:", libcurl waits for the server's permission to send a long body.
     std::unique_ptr<curl_slist, list_freer> headers;
     const std::string token = "Authorization: " + what.token;
     for (const char* const line : {"Content-Type: application/json", "Expect:", token.c_str()}) {
@@ -346,7 +349,7 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
         return no_memory;
     }
     state_->current = &e;
-    state_->words[0] = '\0';
+    state_->error_text[0] = '\0';
     CURLcode code = CURLE_OK;
     {
         const no_sigpipe guard;
@@ -355,8 +358,9 @@ inline http_answer etcd_http::post(const http_request& what, const etcd_tls& tls
     state_->current = nullptr;
     http_answer answer{error_of(code, e), e.given == what.body.size(), 0, std::move(e.answer), {}};
     if (answer.error) {
-        answer.words = state_->words[0] != '\0' ? state_->words : ::curl_easy_strerror(code);
-        // The server never got beyond the handshake.
+        answer.error_text =
+            state_->error_text[0] != '\0' ? state_->error_text : ::curl_easy_strerror(code);
+        // The server refused the certificate in the handshake, before it read the request.
         answer.was_sent = answer.was_sent && answer.error != std::errc::permission_denied;
     }
     ::curl_easy_getinfo(state_->handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_JSON_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_ETCD_JSON_HPP
 
-// What etcd's JSON gateway is asked and answers: keys and values in base64, 64-bit numbers as text,
-// and what is zero, false or empty left out.
+// Requests to etcd's JSON gateway, and its answers. Keys and values are base64, 64-bit numbers are
+// strings, and members that are zero, false or empty are left out.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/base64.hpp>
@@ -25,10 +26,12 @@ inline std::string etcd_range(std::string_view key) {
     return R"({"key":")" + detail::to_base64(key) + R"("})";
 }
 
-// Stores the value if the key was last changed in this revision, 0 if it is not there; else reads.
+// Stores the value if the key was last changed in this revision (0: the key is missing). Otherwise
+// reads the key.
 inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
                                  std::string_view value) {
-    constexpr std::uint64_t last = std::numeric_limits<std::int64_t>::max(); // which none ever is
+    constexpr std::uint64_t last =
+        std::numeric_limits<std::int64_t>::max(); // no key has this revision
     const std::string name = R"("key":")" + detail::to_base64(key) + '"';
     return R"({"compare":[{)" + name + R"(,"target":"MOD","result":"EQUAL","mod_revision":")" +
            std::to_string(revision < last ? revision : last) +
@@ -42,9 +45,9 @@ inline std::string etcd_login(const std::string& user, const std::string& passwo
 }
 
 struct etcd_value {
-    std::uint64_t revision = 0; // 0: the key is not there
+    std::uint64_t revision = 0; // 0: the key is missing
     std::string bytes{};
-    std::optional<std::uint64_t> counter{}; // the cluster's revision, at least
+    std::optional<std::uint64_t> counter{}; // the cluster's revision when it answered
 };
 
 class etcd_answer {
@@ -52,10 +55,11 @@ public:
     explicit etcd_answer(std::string_view body)
         : all_(nlohmann::json::parse(body.begin(), body.end(), nullptr, false)) {}
 
-    // The value that a range read. Nothing, here and below: it is not what etcd answers.
+    // Returns the value that a range read. This and the functions below return nothing if it is not
+    // an answer of etcd.
     std::optional<etcd_value> range() const { return range_in(all_, revision()); }
 
-    // What an exchange read instead of storing.
+    // Returns the value that an exchange read because it did not store.
     std::optional<etcd_value> instead() const {
         const nlohmann::json* const all = member(all_, "responses");
         if (all == nullptr || !all->is_array() || all->size() != 1) {
@@ -65,20 +69,21 @@ public:
         return range == nullptr ? std::nullopt : range_in(*range, revision());
     }
 
-    // An exchange has stored.
+    // Whether an exchange has stored its value.
     bool is_stored() const {
         const nlohmann::json* const found = member(all_, "succeeded");
         return found != nullptr && found->is_boolean() && found->get<bool>();
     }
 
-    // The cluster's revision; of what was stored, that in which it was.
+    // Returns the cluster's revision. After an exchange that stored, this is the value's revision.
     std::optional<std::uint64_t> revision() const {
         const nlohmann::json* const header = member(all_, "header");
         return header == nullptr ? std::nullopt : number(*header, "revision");
     }
 
-    // Empty where there is none: what a login gave, and what went wrong.
+    // Returns the token of a login, or an empty string.
     std::string token() const { return text(all_, "token"); }
+    // Returns the text of an error, or an empty string.
     std::string message() const {
         const std::string found = text(all_, "message");
         return found.empty() ? text(all_, "error") : found;
@@ -131,7 +136,7 @@ private:
         return etcd_value{*revision, *std::move(bytes), counter};
     }
 
-    json all_; // "discarded" where it is no JSON
+    json all_; // "discarded" if the body is not JSON
 };
 
 } // namespace detail

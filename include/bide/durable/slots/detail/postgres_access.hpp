@@ -1,23 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ACCESS_HPP
 
-// How a PostgreSQL slot gets at its table: on one of the connections that all slots of this process
-// with the same connection string share, once the table is found.
+// Runs a PostgreSQL slot's statements. All slots of this process with the same connection string
+// share the connections. The slot's table is found before the first statement.
 //
-// A row that another transaction has locked is waited for in short pieces. In between the other
-// slots of the process get the connection, so that locked rows do not stall them. Renewals wait for
-// one piece only: they come again.
+// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
+// two such waits the slot returns the connection, so that locked rows do not stall other slots of
+// the process. A renewal waits only once: the next renewal comes soon.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_sql.hpp>
 #include <bide/durable/slots/detail/postgres_table.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 
 #include <algorithm>
@@ -43,10 +44,10 @@ public:
     struct settings {
         std::string conninfo;
         purpose what_for;
-        postgres_name name; // no table: it is no name
+        postgres_name name; // without a table: the name is invalid
         bool creates;
         std::chrono::milliseconds retry_time;
-        std::string told_key; // of whose changes others are told; nothing: they are not
+        std::string told_key; // the key whose changes are notified; empty: none is
     };
 
     explicit postgres_access(settings s)
@@ -58,45 +59,47 @@ public:
         return std::chrono::steady_clock::now() + of_.retry_time;
     }
 
-    // Runs once(connection, sql), connected and with the table found, and again where the server
-    // rolled it back for nothing that it did. An error: noted, for explain().
+    // Connects, finds the table and calls once(connection, sql). Calls it again if the server
+    // rolled the transaction back because of a conflict with another transaction, or if the row
+    // stayed locked. Keeps an error's text for explain().
     // Blocks: until the deadline.
     template <class Once> postgres_reply run(postgres_deadline until, Once once) {
         return repeat(until, true, once);
     }
-    // Finds the table, and makes it where there is none.
+    // Finds the table, and creates it if it is missing.
     postgres_reply make(postgres_deadline until) {
         return ask(until, [&](postgres_connection& link, const auto&) {
             return search_on(link, until, true);
         });
     }
-    // Without the table.
+    // Like run(), but does not look for the table.
     template <class Once> postgres_reply ask(postgres_deadline until, Once once) {
         return repeat(until, false, once);
     }
 
-    // Once, in a transaction of the caller's.
-    postgres_reply run_in(PGconn& in, std::string postgres_sql::*which, parameters with);
+    // Runs a statement once, inside the caller's transaction.
+    postgres_reply run_in(PGconn& in, std::string postgres_sql::* which, parameters with);
 
-    // An answer to load, unless it is a standby's, which may be old, or about another table.
+    // Returns the answer to a load. If it comes from a standby, which may be behind, or is about
+    // another table, returns an error.
     postgres_reply fresh(postgres_reply row);
 
-    // Requires: run() was once without an error.
+    // Requires: run() has succeeded before.
     std::string channel() const { return postgres_channel(found_.name.plain(), of_.told_key); }
 
-    // Of the last operation that failed.
-    const std::string& words() const noexcept { return words_; }
-    void note(std::string words) { words_ = std::move(words); }
+    // Why the last operation failed; empty if it succeeded.
+    const std::string& error_text() const noexcept { return error_text_; }
+    void note(std::string error_text) { error_text_ = std::move(error_text); }
     std::string explain() const {
-        return words_.empty() ? target_.where : target_.where + ": " + words_;
+        return error_text_.empty() ? target_.where : target_.where + ": " + error_text_;
     }
-    // The same for all that reach the same server as the same user.
+    // Equal for all slots that reach the same server and database as the same user.
     std::string store_name() const {
         return target_.where + (target_.user.empty() ? "" : ", user " + target_.user);
     }
 
 private:
-    static constexpr int max_tries = 10; // that the server rolls back and asks to repeat
+    static constexpr int max_tries = 10; // of a transaction that the server rolls back
     static constexpr std::chrono::milliseconds row_wait{100};
 
     postgres_access(postgres_target target, settings&& s)
@@ -112,8 +115,8 @@ private:
     postgres_reply search_on(postgres_connection& link, postgres_deadline until, bool creates);
     template <class Ask> postgres_reply search(Ask ask, bool creates);
     void use(const postgres_found& found);
-    postgres_reply wrong(const char* state, std::string words) {
-        words_ = std::move(words);
+    postgres_reply wrong(const char* state, std::string error_text) {
+        error_text_ = std::move(error_text);
         return {nullptr, {}, postgres_error(state), true, false};
     }
 
@@ -121,9 +124,9 @@ private:
     postgres_target target_;
     shared_connection<postgres_connection> link_;
     shared_in_process<postgres_table> table_;
-    postgres_found found_{}; // that sql_ is about
+    postgres_found found_{}; // the table of sql_
     std::optional<postgres_sql> sql_{};
-    std::string words_{};
+    std::string error_text_{};
 };
 
 template <class Once>
@@ -132,11 +135,11 @@ postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, O
     for (int tries = 1;;) {
         const auto got = link_.get().take(until);
         if (!got.of) {
-            words_ = "other calls of this process had the connections for all the time";
+            error_text_ = "no free connection in time: other calls of this process had them all";
             return {nullptr, {}, got.error, true, true};
         }
         postgres_reply answer = try_once(*got.of, got.error, until, on_table, once);
-        if (answer.is("25006")) { // no longer the primary: the next time another one may be
+        if (answer.is("25006")) { // a standby: the next connection may reach the primary
             got.of->drop();
         }
         const auto now = std::chrono::steady_clock::now();
@@ -153,7 +156,7 @@ postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, O
 template <class Once>
 postgres_reply postgres_access::try_once(postgres_connection& link, std::error_code unconnected,
                                          postgres_deadline until, bool on_table, Once& once) {
-    words_.clear();
+    error_text_.clear();
     postgres_reply answer;
     answer.error = unconnected;
     if (answer.error) {
@@ -163,20 +166,20 @@ postgres_reply postgres_access::try_once(postgres_connection& link, std::error_c
     }
     if (!answer.error) {
         answer = once(link, sql_);
-        if (answer.is("42P01") && words_.empty()) {
-            words_ = postgres_table_search::dropped(found_.name);
-        } else if (answer.error && words_.empty() && on_table) {
-            words_ = link.message().empty() ? answer.error.message() : link.message();
-            words_ += postgres_advice(answer.error, found_.name);
+        if (answer.is("42P01") && error_text_.empty()) {
+            error_text_ = postgres_table_search::dropped(found_.name);
+        } else if (answer.error && error_text_.empty() && on_table) {
+            error_text_ = link.message().empty() ? answer.error.message() : link.message();
+            error_text_ += postgres_advice(answer.error, found_.name);
         }
     }
-    if (answer.error && words_.empty()) {
-        words_ = link.message().empty() ? answer.error.message() : link.message();
+    if (answer.error && error_text_.empty()) {
+        error_text_ = link.message().empty() ? answer.error.message() : link.message();
     }
     return answer;
 }
 
-// The table is found, and has been looked for on this connection.
+// Makes sure that the table is known, and was looked for on this connection.
 inline postgres_reply postgres_access::settle(postgres_connection& link, postgres_deadline until) {
     if (!table_.get().is_verified(link)) {
         postgres_reply answer = search_on(link, until, of_.creates);
@@ -189,26 +192,27 @@ inline postgres_reply postgres_access::settle(postgres_connection& link, postgre
     return {};
 }
 
-inline postgres_reply postgres_access::search_on(postgres_connection& link,
-                                                 postgres_deadline until, bool creates) {
+inline postgres_reply postgres_access::search_on(postgres_connection& link, postgres_deadline until,
+                                                 bool creates) {
     const auto ask = [&](const std::string& sql, parameters with) {
         return link.run(sql, with, until);
     };
     postgres_reply answer = search(ask, creates);
     if (answer.error) {
-        answer.is_certain = true; // of what the caller asked for, nothing
-        words_ += words_.empty() ? link.message() : "";
-        words_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
+        answer.is_certain = true; // the caller's statement was not sent
+        error_text_ += error_text_.empty() ? link.message() : "";
+        error_text_ += postgres_advice(answer.error, postgres_table_search::wanted(of_.name));
     }
     return answer;
 }
 
-// Several may make it at the same time, and all but one may be told so in one way or another.
+// Several roles may create the table at the same time. The server reports this to all but one of
+// them, with one of three codes; a second try then finds the table.
 template <class Ask> postgres_reply postgres_access::search(Ask ask, bool creates) {
     postgres_table& table = table_.get();
     postgres_found known = table.found();
     if (known.oid == 0) {
-        known = found_; // of this process's parent
+        known = found_; // after fork(): the parent's
     }
     for (bool is_made = false;; is_made = true) {
         postgres_table_search one(of_.name, known);
@@ -219,13 +223,12 @@ template <class Ask> postgres_reply postgres_access::search(Ask ask, bool create
                        ? std::move(answer)
                        : wrong("ZB001", postgres_table_search::another(one.found().name));
         }
-        words_ = one.words();
+        error_text_ = one.error_text();
         if (!one.is_missing() || !creates || is_made) {
             return answer;
         }
-        words_.clear();
-        const std::string create =
-            postgres_sql::create(postgres_table_search::wanted(of_.name));
+        error_text_.clear();
+        const std::string create = postgres_sql::create(postgres_table_search::wanted(of_.name));
         answer = ask(create, {});
         if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
             answer = ask(create, {});
@@ -249,15 +252,15 @@ inline void postgres_access::use(const postgres_found& found) {
 inline postgres_reply postgres_access::fresh(postgres_reply row) {
     if (!row.error && row.bytes(3) != std::string_view("\0", 1)) {
         row.error = postgres_error("25006");
-        words_ = "it is a standby";
+        error_text_ = "it is a standby";
     } else if (!row.error && row.int8(4) != found_.oid) {
         row.error = postgres_error("ZB001");
-        words_ = postgres_table_search::another(found_.name);
+        error_text_ = postgres_table_search::another(found_.name);
     }
     return row;
 }
 
-inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_sql::*which,
+inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_sql::* which,
                                               parameters with) {
     const PGTransactionStatusType status = ::PQtransactionStatus(&in);
     if (status == PQTRANS_IDLE || status == PQTRANS_ACTIVE) {
@@ -266,13 +269,13 @@ inline postgres_reply postgres_access::run_in(PGconn& in, std::string postgres_s
     const auto ask = [&](const std::string& sql, parameters given) {
         const postgres_arguments a(given);
         postgres_reply answer;
-        answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(),
-                                         a.values.data(), a.lengths.data(), a.formats.data(), 1));
+        answer.rows.reset(::PQexecParams(&in, sql.c_str(), a.count, a.types.data(), a.values.data(),
+                                         a.lengths.data(), a.formats.data(), 1));
         if (::PQresultStatus(answer.rows.get()) != PGRES_TUPLES_OK) {
             answer.error = postgres_error_of(answer.rows.get());
-            words_ = postgres_words_of(answer.rows.get());
+            error_text_ = postgres_error_text(answer.rows.get());
         }
-        return answer; // certain: nothing of a transaction that failed or was lost is ever done
+        return answer; // certain: a transaction that failed or was lost stores nothing
     };
     if (table_.get().found().oid == 0) {
         if (postgres_reply answer = search(ask, false); answer.error) {

@@ -1,28 +1,30 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_CONNECTION_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_CONNECTION_HPP
 
-// A connection to PostgreSQL on which nothing takes longer than a deadline, and which says of each
-// statement that failed whether it may have been done.
+// A connection to PostgreSQL. Every operation ends at a deadline. If a statement fails, the
+// connection reports whether the statement may have taken effect.
 //
-// With several hosts in the connection string each gets its share of the time: libpq would give all
-// of it to the first that swallows what it is sent, as a machine that died does.
+// If the connection string names several hosts, each host gets an equal share of the time. libpq
+// would give all of the time to the first host that does not answer, such as a dead machine.
 //
-// Bounded by the deadline: connecting, the handshakes, sending, and waiting for an answer. Not
-// bounded, as libpq does them on the way: looking up the name of a host or a service, Kerberos and
-// LDAP. A host whose name is not known is looked up twice, to learn whether that will pass.
+// The deadline bounds connecting, the handshakes, sending, and waiting for an answer. It does not
+// bound what libpq does synchronously: looking up the name of a host or a service, Kerberos and
+// LDAP. If a host's name is unknown, the slot looks it up once more, to learn whether the error is
+// permanent.
 //
-// The outcome of a statement is known only when the server is ready for the next one: the commit
-// comes after the rows, and may fail. An ERROR from the server then says that nothing was done. What
-// ends the connection may have come after the commit, whatever code it has.
+// The outcome of a statement is known when the server is ready for the next one: the commit comes
+// after the rows, and may fail. If the server reports severity ERROR, nothing was done. If the
+// connection ends, with any code, this may have been after the commit.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_hosts.hpp>
 #include <bide/durable/slots/detail/postgres_refusal.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 
 #include <algorithm>
 #include <array>
@@ -49,7 +51,7 @@ namespace detail {
 
 class postgres_connection {
 public:
-    // Two that are equal are to the same place.
+    // What a connection is for. Connections with equal keys are interchangeable.
     struct key {
         std::string conninfo;
         std::string environment; // postgres_target's
@@ -66,7 +68,7 @@ public:
     postgres_connection& operator=(const postgres_connection&) = delete;
     ~postgres_connection() { drop(); }
 
-    // In a child of fork(). The memory stays as it is.
+    // Closes the socket in a child of fork(), and leaves the memory as it is.
     void disown() noexcept {
         if (pq_ != nullptr && ::PQsocket(pq_) >= 0) {
             ::close(::PQsocket(pq_));
@@ -77,13 +79,13 @@ public:
     bool is_mine() const noexcept { return pid_ == ::getpid(); }
     bool is_open() const noexcept { return pq_ != nullptr; }
 
-    // As far as one can see without asking the server.
+    // Whether the connection can be used, as far as the client knows without a round trip.
     bool is_usable() const noexcept { return pq_ != nullptr && is_mine() && is_alive(); }
 
-    // What the server, or libpq, last complained about, in one line.
+    // The last error of the server or of libpq, in one line.
     const std::string& message() const noexcept { return message_; }
 
-    // Another one for each connection that was made, by any object.
+    // Identifies one connection that was made. It differs for each connection of each object.
     struct identity {
         const postgres_connection* of = nullptr;
         std::int64_t made_at = 0;
@@ -91,19 +93,19 @@ public:
     };
     identity id() const noexcept { return {this, made_at_}; }
 
-    // Connects, unless it is usable.
+    // Connects if the connection cannot be used.
     std::error_code make_ready(postgres_deadline until);
 
-    // One statement with parameters, in a transaction of its own; rows come in binary.
+    // Runs one statement with parameters, in a transaction of its own. Rows are binary.
     // Requires: make_ready().
     postgres_reply run(const std::string& sql, std::initializer_list<postgres_parameter> parameters,
                        postgres_deadline until);
 
-    // Any number of statements without parameters; rows come as text.
+    // Runs any number of statements without parameters. Rows are text.
     // Requires: make_ready().
     postgres_reply run_script(const std::string& sql, postgres_deadline until);
 
-    // Closes it. What is going on in it is rolled back, by and by.
+    // Closes the connection. The server rolls an open transaction back when it notices.
     void drop() noexcept;
 
     bool is_in_transaction() const noexcept {
@@ -111,13 +113,13 @@ public:
     }
 
 private:
-    // A server that says nothing for so long is asked whether it speaks something else; once, if it
-    // does not say so.
+    // If the server sends nothing for this long, the slot tests whether it speaks another protocol.
+    // After a test without a result there is no further one.
     static constexpr std::chrono::milliseconds probe_after{1'000};
 
-    // Written while the server's notices are read.
+    // Set while the server's notices are read.
     struct notices {
-        bool is_unconfirmed = false; // committed here, but no standby said that it has it
+        bool is_unconfirmed = false; // committed on the primary, but no standby confirmed it
     };
 
     static void on_notice(void* to, const PGresult* notice) {
@@ -137,10 +139,10 @@ private:
     const std::string conninfo_;
     const postgres_target target_;
     std::string message_{};
-    std::size_t host_ = 0; // the one to begin with
+    std::size_t host_ = 0; // the host to try first
     bool is_probed_ = false;
     std::int64_t made_at_ = 0;
-    pid_t pid_ = 0; // whose connection it is
+    pid_t pid_ = 0; // the process that connected
     std::unique_ptr<notices> notices_{};
     PGconn* pq_ = nullptr;
 };
@@ -158,7 +160,7 @@ inline std::error_code postgres_connection::make_ready(postgres_deadline until) 
     }
     const std::vector<postgres_host>& hosts = target_.hosts;
     std::error_code error;
-    std::string words;
+    std::string error_text;
     for (std::size_t tried = 0; tried < hosts.size(); ++tried) {
         const std::size_t i = (host_ + tried) % hosts.size();
         const auto now = std::chrono::steady_clock::now();
@@ -171,19 +173,20 @@ inline std::error_code postgres_connection::make_ready(postgres_deadline until) 
             made_at_ = std::chrono::steady_clock::now().time_since_epoch().count();
             return {};
         }
-        words += (words.empty() ? "" : "; ") + (hosts.size() > 1 ? hosts[i].where + ": " : "");
-        words += message_;
-        if (!error || postgres_lasts(error)) { // what may pass on one of them may pass
+        error_text +=
+            (error_text.empty() ? "" : "; ") + (hosts.size() > 1 ? hosts[i].where + ": " : "");
+        error_text += message_;
+        if (!error || postgres_is_permanent(error)) { // permanent only if it is for each host
             error = one;
         }
     }
-    message_ = words;
+    message_ = error_text;
     return error;
 }
 
 inline std::error_code postgres_connection::connect(const postgres_host& to,
                                                     postgres_deadline until) {
-    // Later ones win, and what is empty does not count. The client's encoding is that of the keys.
+    // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
     const std::array<const char*, 7> keywords{
         "dbname", "host", "hostaddr", "port", "client_encoding", "fallback_application_name",
         nullptr};
@@ -199,7 +202,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
     if (pq_ == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
     }
-    ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // with the SQLSTATE in the text
+    ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
     notices_ = std::make_unique<notices>();
     ::PQsetNoticeReceiver(pq_, &on_notice, notices_.get());
 
@@ -219,12 +222,12 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
             }
         }
         if (!postgres_wait_for(::PQsocket(pq_), events, until)) {
-            message_ = "no connection in time";
+            message_ = "could not connect in time";
             drop();
             return std::make_error_code(std::errc::timed_out);
         }
         if (events == POLLIN && !std::exchange(is_heard, true)) {
-            message_ = postgres_foreign_words(::PQsocket(pq_));
+            message_ = postgres_foreign_text(::PQsocket(pq_));
             if (!message_.empty()) {
                 drop();
                 return postgres_error("ZB003");
@@ -233,7 +236,7 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
         step = ::PQconnectPoll(pq_);
     }
     if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
-        message_ = postgres_words_in(::PQerrorMessage(pq_));
+        message_ = postgres_error_text_in(::PQerrorMessage(pq_));
         const std::error_code error = postgres_refusal(*pq_);
         drop();
         return error;
@@ -241,7 +244,8 @@ inline std::error_code postgres_connection::connect(const postgres_host& to,
     return {};
 }
 
-// A server that went away said so, or hung up: what there is to read while nothing was asked.
+// Reads what the server has sent since the last statement. A server that ended the connection has
+// sent a message or closed the socket.
 inline bool postgres_connection::is_alive() const noexcept {
     if (::PQstatus(pq_) != CONNECTION_OK || ::PQtransactionStatus(pq_) != PQTRANS_IDLE) {
         return false;
@@ -262,7 +266,8 @@ inline void postgres_connection::drop() noexcept {
     if (pq_ == nullptr) {
         return;
     }
-    // A child that was forked must not take leave of the server in the parent's name.
+    // In a child of fork(), PQfinish() must not reach the server: it would end the parent's
+    // session.
     if (!is_mine()) {
         const int socket = ::PQsocket(pq_);
         const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -273,7 +278,7 @@ inline void postgres_connection::drop() noexcept {
         }
         if (!is_apart) {
             ::close(socket);
-            pq_ = nullptr; // its memory is the child's to lose
+            pq_ = nullptr; // leaks its memory in the child
             return;
         }
     }
@@ -300,7 +305,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
     notices_->is_unconfirmed = false;
     bool is_late = false;
     if (!is_sent || !flush(until, is_late)) {
-        message_ = is_late ? "not sent in time" : postgres_words_in(::PQerrorMessage(pq_));
+        message_ = is_late ? "not sent in time" : postgres_error_text_in(::PQerrorMessage(pq_));
         return give_up(is_late ? std::make_error_code(std::errc::timed_out)
                                : postgres_error("08006"));
     }
@@ -322,11 +327,11 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
             }
         } else if (!reply.error) {
             reply.error = postgres_error_of(next.get());
-            message_ = postgres_words_of(next.get());
+            message_ = postgres_error_text(next.get());
             const char* const severity =
                 ::PQresultErrorField(next.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
-            // A connection's own errors, class 08, are also what a pooler says when it lost its
-            // server.
+            // A pooler that lost its server reports an ERROR of class 08; the statement may have
+            // taken effect.
             reply.is_certain = severity != nullptr && std::string_view(severity) == "ERROR" &&
                                !sqlstate(reply.error).starts_with("08");
         }
@@ -334,7 +339,7 @@ inline postgres_reply postgres_connection::finish(bool is_sent, postgres_deadlin
     if (!reply.error && notices_->is_unconfirmed) {
         reply.error = postgres_error("01000");
         reply.is_certain = false;
-        message_ = "committed, but not known to be on the standby";
+        message_ = "committed, but no standby confirmed it";
     }
     if (::PQstatus(pq_) != CONNECTION_OK) {
         message_ = reply.error ? message_ : "the connection was lost";
@@ -354,21 +359,23 @@ inline bool postgres_connection::flush(postgres_deadline until, bool& is_late) c
             return false;
         }
         is_late = !postgres_wait_for(::PQsocket(pq_), POLLIN | POLLOUT, until);
-        if (is_late || ::PQconsumeInput(pq_) == 0) { // the server may have to say something first
+        if (is_late ||
+            ::PQconsumeInput(pq_) == 0) { // the server may block until its output is read
             return false;
         }
     }
     return true;
 }
 
-// Of a connection that breaks the result is that it broke.
+// Waits until PQgetResult() does not block. Returns false at the deadline. If the connection
+// breaks, returns true, and PQgetResult() then returns an error or nothing.
 inline bool postgres_connection::await_result(postgres_deadline until) const noexcept {
     while (::PQisBusy(pq_) != 0) {
         if (!postgres_wait_for(::PQsocket(pq_), POLLIN, until)) {
             return false;
         }
         if (::PQconsumeInput(pq_) == 0) {
-            return ::PQstatus(pq_) == CONNECTION_BAD; // then no result is waited for
+            return ::PQstatus(pq_) == CONNECTION_BAD; // then PQgetResult() does not block
         }
     }
     return true;

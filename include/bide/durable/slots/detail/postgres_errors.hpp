@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERRORS_HPP
 
-// SQLSTATE as an error code: its five characters are the digits of a number to the base of 36.
-//
-// Conditions say which errors last. A code that compares equal to errc::permission_denied,
-// no_such_file_or_directory, invalid_argument, operation_not_permitted or protocol_error lasts
-// until a person does something. Codes of class ZB are the slot's own.
+/// \file
+/// SQLSTATE as an error code: its five characters are the digits of a number in base 36.
+///
+/// Conditions tell which errors are permanent. A code that compares equal to
+/// errc::permission_denied, no_such_file_or_directory, invalid_argument, operation_not_permitted or
+/// protocol_error lasts until an operator acts. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -17,7 +19,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-// The SQLSTATE in a code of postgres_category().
+/// Returns the SQLSTATE of a code of postgres_category().
 inline std::string sqlstate(const std::error_code& code) {
     constexpr std::string_view digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     std::string state(5, '0');
@@ -33,18 +35,18 @@ namespace detail {
 struct sqlstate_name {
     std::string_view state;
     std::string_view name;
-    std::errc like{}; // none: 0
+    std::errc like{}; // the condition that it equals; 0: none
 };
 
 inline constexpr sqlstate_name sqlstate_names[] = {
     {"01000", "warning"},
     {"08001", "no connection to the server", std::errc::not_connected},
     {"08006", "the connection was lost", std::errc::connection_reset},
-    {"08P01", "protocol violation"}, // or whatever a pooler refuses: that may pass
+    {"08P01", "protocol violation"}, // a pooler's code for any refusal, which may pass
     {"22003", "number out of range"},
     {"23505", "unique violation"},
     {"25001", "not inside a transaction, or inside the wrong one"},
-    {"25006", "the server, or the transaction, only reads", // until a standby has taken over
+    {"25006", "the server, or the transaction, only reads", // passes when a standby takes over
      std::errc::resource_unavailable_try_again},
     {"25P02", "the transaction has failed"},
     {"28000", "refused by the server's rules of access", std::errc::permission_denied},
@@ -93,7 +95,7 @@ public:
         return {code, *this};
     }
 
-    // 0: not a SQLSTATE.
+    // Returns the number, or 0 if the text is not a SQLSTATE.
     static constexpr int packed(std::string_view state) noexcept {
         int code = 0;
         for (const char c : state) {
@@ -109,8 +111,8 @@ public:
     }
 };
 
-// It stays until a person does something.
-inline bool postgres_lasts(const std::error_code& error) noexcept {
+// Whether the error lasts until an operator acts.
+inline bool postgres_is_permanent(const std::error_code& error) noexcept {
     return error == std::errc::permission_denied || error == std::errc::no_such_file_or_directory ||
            error == std::errc::invalid_argument || error == std::errc::operation_not_permitted ||
            error == std::errc::protocol_error || error == durable_errc::invalid_argument;
@@ -118,14 +120,15 @@ inline bool postgres_lasts(const std::error_code& error) noexcept {
 
 } // namespace detail
 
-// What the server said. Conditions such as std::errc::permission_denied, timed_out or
-// no_space_on_device compare equal to the codes that mean the same.
+/// Returns the category of PostgreSQL's errors. Conditions such as std::errc::permission_denied,
+/// timed_out or no_space_on_device compare equal to the codes that mean the same.
 inline const std::error_category& postgres_category() noexcept {
     static const detail::postgres_category_type category;
     return category;
 }
 
-// Requires: five digits and capital letters, as in "42P01".
+/// Returns the error code of a SQLSTATE such as "42P01".
+/// Requires: five digits and capital letters.
 inline std::error_code postgres_error(std::string_view state) noexcept {
     return {detail::postgres_category_type::packed(state), postgres_category()};
 }

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_HOSTS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_HOSTS_HPP
 
-// What a connection string says: the hosts, to be tried one by one, and where that is, in words.
+// Reads a connection string: the hosts, which are tried one by one, and a text that names them.
 //
-// Nothing here repeats libpq's words about a string that it cannot read, nor any part of one: a
-// password with a character that had to be encoded ends up in a host, a port or a database.
+// If the string cannot be read, no text here quotes libpq's message or a part of the string. If a
+// password has a character that is not encoded, a part of the password is taken for a host, a port
+// or a database.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
@@ -31,17 +33,17 @@ struct postgres_host {
 };
 
 struct postgres_target {
-    // One without name and address stands for whatever the connection string says. None: it cannot
-    // be meant, for this reason.
+    // A host without name and address stands for the host of the connection string. Without any
+    // host, the connection string is invalid, and `why` has the reason.
     std::vector<postgres_host> hosts{};
     std::string why{};
 
     std::string where{};       // "postgres at db.example:5432, database app"
-    std::string user{};        // where it is said
-    std::string environment{}; // by which the same connection string is another one
+    std::string user{};        // if the string or the environment names one
+    std::string environment{}; // the environment variables that the string depends on
 };
 
-// The parts between the commas. Nothing where one of them is empty.
+// Returns the parts between the commas. If one of them is empty, returns none.
 inline std::vector<std::string> postgres_parts(std::string_view list) {
     std::vector<std::string> parts;
     for (std::size_t from = 0; !list.empty() && from <= list.size();) {
@@ -88,7 +90,8 @@ public:
     }
 
 private:
-    // Of the connection string, or else of the environment, over which a service goes.
+    // Returns the value of the connection string. If it has none and names no service, returns the
+    // value of the environment.
     std::string value(std::string_view keyword) const {
         const bool alone = keyword != "service" && !value("service").empty();
         for (const PQconninfoOption* o = options_.get(); o->keyword != nullptr; ++o) {
@@ -127,22 +130,23 @@ private:
         return found;
     }
 
-    // What libpq would find out by the way, and repeat, perhaps with a password's part in it.
+    // Returns what is wrong with the string, or nothing. libpq would find it, too, but its message
+    // may quote a part of the password.
     std::string what_is_wrong() const {
         if (!options_) {
             return is_uri_ ? "not a URI that libpq reads (in a user or password, each of "
                              ":/?#[]@% has to be written as %XX)"
-                           : "not a connection string that libpq reads (words of its own, as "
-                             "key=value; in quotes where a value has blanks)";
+                           : "not a connection string that libpq reads (write key=value pairs, "
+                             "and quote a value that has blanks)";
         }
-        const std::string uri_host = ": where the password has one of :/?#[]@%, write that as %XX";
+        const std::string uri_host = ": if the password has one of :/?#[]@%, write it as %XX";
         const std::vector<std::string> names = postgres_parts(value("host"));
         const std::vector<std::string> addresses = postgres_parts(value("hostaddr"));
         const std::vector<std::string> ports = postgres_parts(value("port"));
         for (const std::string& name : names) {
             if (name.find_first_of(" \t\n\"") != name.npos ||
                 (name[0] != '/' && name[0] != '@' && name.find_first_of("@/") != name.npos)) {
-                return "no host can have this name" + uri_host;
+                return "not a host name" + uri_host;
             }
         }
         for (const std::string& port : ports) {
@@ -157,14 +161,14 @@ private:
         const std::size_t count = std::max({names.size(), addresses.size(), std::size_t{1}});
         if ((!names.empty() && !addresses.empty() && names.size() != addresses.size()) ||
             (ports.size() > 1 && ports.size() != count)) {
-            return "as many hosts as addresses and ports are needed, or one port for all";
+            return "host, hostaddr and port need equally many parts, or port only one";
         }
         if (!is_one_of("sslmode",
                        {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})) {
             return "no such sslmode";
         }
-        return is_one_of("target_session_attrs", {"any", "read-write", "read-only", "primary",
-                                                  "standby", "prefer-standby"})
+        return is_one_of("target_session_attrs",
+                         {"any", "read-write", "read-only", "primary", "standby", "prefer-standby"})
                    ? ""
                    : "no such target_session_attrs";
     }

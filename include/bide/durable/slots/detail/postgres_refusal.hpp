@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_REFUSAL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_REFUSAL_HPP
 
-// Why there is no connection to PostgreSQL, as a code and in words. libpq tells neither but in a
-// text, which may be in any language; codes and what comes from the server are not.
+// Why a connection to PostgreSQL failed, as a code and as a text. libpq reports both only in one
+// text. libpq's own part of it may be in any language; codes and the server's part are not
+// translated by libpq.
 
 #include <bide/core/config.hpp>
+#include <bide/durable/slots/detail/postgres_error_text.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
 #include <bide/durable/slots/detail/postgres_wire.hpp>
-#include <bide/durable/slots/detail/postgres_words.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -26,8 +28,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where a SQLSTATE stands in the text of a refusal, as in "FATAL:  28P01: password ...". libpq
-// tells it nowhere else. npos: nowhere.
+// Returns the position of the SQLSTATE in libpq's text, as in "FATAL:  28P01: password ...", or
+// npos. libpq offers it nowhere else.
 inline std::size_t postgres_state_in(std::string_view text) noexcept {
     constexpr std::string_view mark = ":  ";
     for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
@@ -40,18 +42,18 @@ inline std::size_t postgres_state_in(std::string_view text) noexcept {
     return text.npos;
 }
 
-// Why there is no connection. A pooler has one code for all that it refuses.
+// Returns the code of a failed connection. A pooler reports every refusal with one code, 08P01.
 inline std::error_code postgres_error_in(std::string_view text) {
     const std::size_t at = postgres_state_in(text);
     if (at == text.npos) {
-        if (text.find("no password supplied") != text.npos) { // libpq's own word, without a code
+        if (text.find("no password supplied") != text.npos) { // libpq's text, without a code
             return postgres_error("28P01");
         }
         return postgres_error("08001");
     }
     const std::string_view state = text.substr(at, 5);
     if (state == "08P01") {
-        const auto says = [text](std::string_view words) { return text.find(words) != text.npos; };
+        const auto says = [text](std::string_view part) { return text.find(part) != text.npos; };
         if (says("no such database")) {
             return postgres_error("3D000");
         }
@@ -62,10 +64,10 @@ inline std::error_code postgres_error_in(std::string_view text) {
     return postgres_error(state);
 }
 
-// libpq's report of a connection that failed, of one line or more for each try: without the host,
-// which stands before it, without codes and without places in the server's source; each once.
-inline std::string postgres_words_in(std::string_view text) {
-    std::string words;
+// Returns libpq's text of a failed connection as one line, and each reason once. libpq writes one
+// or more lines for each try. The result has no hosts, codes or positions in the server's source.
+inline std::string postgres_error_text_in(std::string_view text) {
+    std::string error_text;
     while (!text.empty()) {
         const std::size_t end = text.find('\n');
         std::string_view line = text.substr(0, end);
@@ -83,17 +85,18 @@ inline std::string postgres_words_in(std::string_view text) {
             one.erase(at, 6);
         }
         one = postgres_one_line(one);
-        if (!one.empty() && words.find(one) == words.npos) {
-            words += (words.empty() ? "" : "; ") + one;
+        if (!one.empty() && error_text.find(one) == error_text.npos) {
+            error_text += (error_text.empty() ? "" : "; ") + one;
         }
     }
-    return words;
+    return error_text;
 }
 
-// Of a server that speaks something else: what it says. A PostgreSQL server begins with S, N or G
-// where the client wants encryption; else with how to log in, an error, or the version it speaks.
-// TLS may come first, too. What came is left to be read.
-inline std::string postgres_foreign_words(int socket) {
+// If the server speaks another protocol, returns a text that quotes its first line; otherwise
+// nothing. If the client asks for encryption, a PostgreSQL server begins with S, N or G; otherwise
+// with R (login), E (error) or v (version). A TLS record may also come first. Leaves the bytes
+// unread.
+inline std::string postgres_foreign_text(int socket) {
     char first[80];
     const ssize_t n = ::recv(socket, first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
     constexpr std::string_view known = "SNGREv\x15\x16";
@@ -105,8 +108,8 @@ inline std::string postgres_foreign_words(int socket) {
            postgres_one_line(said.substr(0, said.find('\n'))) + "\"";
 }
 
-// The same of a server that waits for a whole line before it speaks, as Redis does: it is sent a
-// line on another connection. A PostgreSQL server closes that connection without a word.
+// The same for a server that answers only after a whole line, such as Redis: sends it a line on
+// another connection. A PostgreSQL server closes that connection without an answer.
 // Blocks: until the deadline.
 inline std::string postgres_probe(int like, postgres_deadline until) {
     sockaddr_storage peer{};
@@ -122,18 +125,18 @@ inline std::string postgres_probe(int like, postgres_deadline until) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
     constexpr std::string_view line = "PING\r\n\r\n";
-    std::string words;
+    std::string error_text;
     if ((::connect(fd, address, size) == 0 || errno == EINPROGRESS) &&
         postgres_wait_for(fd, POLLOUT, until) &&
         ::send(fd, line.data(), line.size(), MSG_NOSIGNAL) > 0 &&
         postgres_wait_for(fd, POLLIN, until)) {
-        words = postgres_foreign_words(fd);
+        error_text = postgres_foreign_text(fd);
     }
     ::close(fd);
-    return words;
+    return error_text;
 }
 
-// Of a look-up: there is no such host, and not merely no answer now.
+// Whether a look-up failed because there is no such host, and not because no answer came.
 inline bool postgres_is_unknown(int answer) noexcept {
 #if defined(EAI_NODATA)
     if (answer == EAI_NODATA) {
@@ -143,8 +146,8 @@ inline bool postgres_is_unknown(int answer) noexcept {
     return answer == EAI_NONAME;
 }
 
-// Of a connection that failed.
-// Blocks: where the host's name was not found, to ask whether that will pass.
+// Returns the code of a failed connection.
+// Blocks: to look the host's name up once more, which tells whether the error is permanent.
 inline std::error_code postgres_refusal(const PGconn& failed) {
     const std::string_view host = ::PQhost(&failed) == nullptr ? "" : ::PQhost(&failed);
     const char* const address = ::PQhostaddr(&failed);

@@ -1,23 +1,26 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_SQL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_SQL_HPP
 
 // The statements of a PostgreSQL slot.
 //
-// Each names the schema, so that no search_path decides which table it is, and compares the table's
-// oid: a table that was dropped and made again is not taken for the one that it was. Both are part
-// of the statement, as a pooler may give it to any session.
+// Each statement names the schema: no search_path decides which table it means. Each statement
+// compares the table's oid: it refuses a table that was dropped and created again. Both are part of
+// the statement, because a pooler may run it in any session.
 //
-// A pooler may give each transaction to another session, so nothing is ever set for a session. What
-// a statement needs it sets for its own transaction, by functions that it calls:
+// A pooler may run each transaction in another session. Therefore no statement sets anything for a
+// session. A statement sets what it needs for its own transaction, by functions that it calls:
 //
-//   synchronous_commit   looked at when the transaction commits, after the statement: whatever the
-//                        server, the role or the database says, this commit is waited for
-//   client_min_messages  looked at then, too: that no standby has it is said in a warning
-//   lock_timeout         looked at when a row turns out to be locked, after the subquery that the
-//                        condition needs first: the server gives up before we do, and says so
+//   synchronous_commit   The server reads it when the transaction commits, after the statement. For
+//                        every setting of the server, role or database, this commit is waited for.
+//   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
+//                        server reports that in a warning.
+//   lock_timeout         The server reads it when it finds the row locked. The condition evaluates
+//                        the subquery that sets it before that. The server gives up before the
+//                        client does, and reports it.
 //   idle_in_transaction_session_timeout
-//                        looked at after each message: who stops with the row locked loses it before
-//                        the others give up
+//                        The server reads it after each message. A client that stops with the row
+//                        locked loses the lock before the waiting clients give up.
 
 #include <bide/core/config.hpp>
 
@@ -32,10 +35,9 @@ namespace detail {
 
 // A schema and a table, each of letters, digits and underscores.
 struct postgres_name {
-    std::string schema{}; // nothing: it is not said
-    std::string table{};  // nothing: the name is no name
+    std::string schema{}; // empty: not named
+    std::string table{};  // empty: the name is invalid
 
-    // In quotes.
     std::string quoted() const { return '"' + schema + "\".\"" + table + '"'; }
     std::string plain() const { return schema + "." + table; }
 };
@@ -50,7 +52,7 @@ inline bool postgres_is_identifier(std::string_view name) noexcept {
     return !name.empty() && name.size() <= 63 && (name[0] < '0' || name[0] > '9');
 }
 
-// Of `name` or `schema.name`, with a schema that is said elsewhere, or nowhere.
+// Reads `name` or `schema.name`. If `schema` is not empty, `name` must not name one.
 inline postgres_name postgres_name_of(std::string_view name, std::string_view schema) {
     const std::size_t dot = name.find('.');
     if (dot != name.npos && schema.empty()) {
@@ -66,7 +68,8 @@ inline postgres_name postgres_name_of(std::string_view name, std::string_view sc
     return {std::string(schema), std::string(name)};
 }
 
-// The channel of a key's changes: others may share it, which wakes somebody for nothing.
+// Returns the channel of a key's changes. Several keys may share a channel; a watch then signals a
+// change of another key.
 inline std::string postgres_channel(std::string_view table, std::string_view key) {
     std::uint64_t hash = 14695981039346656037U; // FNV-1a
     const auto add = [&hash](char c) {
@@ -93,19 +96,19 @@ struct postgres_sql {
     static constexpr const char* now = "SELECT (extract(epoch FROM clock_timestamp()) * "
                                        "1000000)::bigint";
 
-    // $1: the key. One row: version, value (or nulls), the time, whether this is a standby, the
-    // table's oid.
+    // Parameter: $1 the key. One row: version, value (or nulls), the time, whether the server is a
+    // standby, the table's oid.
     std::string load;
-    // $1: the key, $2: the version, $3: the value. A row if it was stored: the version.
+    // Parameters: $1 the key, $2 the version, $3 the value. If it was stored, one row: the version.
     std::string update;
-    std::string update_in; // in a transaction that is somebody else's
-    // $1: the key, $2: the value. The same.
+    std::string update_in; // the same, inside the caller's transaction
+    // Parameters: $1 the key, $2 the value. If it was stored, one row: the version.
     std::string insert;
-    std::string insert_in;
-    std::string begin; // a transaction for locked(), with its settings
+    std::string insert_in; // the same, inside the caller's transaction
+    std::string begin;     // begins a transaction for locked(), with its settings
 
-    // `channel`: nothing, and changes are not told. A row that is locked is waited for so long; a
-    // row is kept locked so long by a process that stops.
+    // `channel`: the channel to notify, or empty. `waits`: how long a statement waits for a locked
+    // row. `keeps`: how long a process that stops keeps a row locked.
     postgres_sql(const postgres_name& table, std::int64_t oid, const std::string& channel,
                  std::chrono::milliseconds waits, std::chrono::milliseconds keeps)
         : table_(table.quoted()),
@@ -113,7 +116,7 @@ struct postgres_sql {
           notify_(channel.empty() ? "" : ", pg_notify('" + channel + "', '')") {
         const std::string most = std::to_string(waits.count());
         const std::string idle = std::to_string(keeps.count());
-        const std::string durable = // stronger than what is needed stays
+        const std::string durable = // keeps a stronger setting
             "set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
             "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)";
         const std::string heard = ", set_config('client_min_messages', 'warning', true)";
@@ -144,21 +147,20 @@ struct postgres_sql {
     static std::string create(const postgres_name& table) {
         return "CREATE TABLE IF NOT EXISTS " + table.quoted() +
                " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
-               " WITH (fillfactor = 50)"; // room for the next version beside the last
+               " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // The row is this transaction's until it ends. Text, as the rest: it goes in one piece with
-    // others. One row or none: version, value, the time.
+    // Locks the row until the transaction ends. Without parameters, so that one message carries
+    // several statements. One row or none: version, value, the time.
     std::string locked(const std::string& key) const {
         return "SELECT version, value, " + std::string(microseconds) + " FROM " + table_ +
                " WHERE key = " + key + " AND " + is_same_ + " FOR UPDATE";
     }
 
-    // There is none: one of version 0 keeps its place, until the transaction ends.
-    std::string place(const std::string& key) const {
+    // Inserts a row of version 0 and locks it: other transactions that insert it wait for this one.
+    std::string insert_and_lock(const std::string& key) const {
         return "INSERT INTO " + table_ + " (key, version, value) SELECT " + key +
-               ", 0, ''::bytea WHERE " + is_same_ + " ON CONFLICT (key) DO NOTHING; " +
-               locked(key);
+               ", 0, ''::bytea WHERE " + is_same_ + " ON CONFLICT (key) DO NOTHING; " + locked(key);
     }
 
     std::string commit(const std::string& key, std::int64_t version,

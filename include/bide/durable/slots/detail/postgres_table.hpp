@@ -1,19 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_TABLE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_TABLE_HPP
 
-// Which table a slot means. Two tables would be two locks, so the answer depends on the database
+// Finds a slot's table. Two tables would be two locks. Therefore the result depends on the database
 // alone, and never on the role, its rights or its search_path:
 //
 //   a schema is named    the table of that schema
-//   none is named        the only table of that name with a slot's columns, whatever its schema;
-//                        in `public`, where there is none yet; an error, where there are several
+//   none is named        the only table of that name with a slot's columns, in any schema;
+//                        if there is none, `public`; if there are several, an error
 //
-// An earlier version made its table where the search_path said: one such table is found, and two
-// are refused. The system catalog, which every role may read, lists tables that the role may not
-// use, too.
+// The search reads the system catalog. Every role may read it, and it also lists the tables that
+// the role may not use.
 //
-// All slots of a process keep to the table that the first of them found, by its oid. It is looked
-// for again on each new connection, and each statement compares the oid.
+// All slots of a process use the table that the first slot found, by its oid. Each new connection
+// looks for the table again, and each statement compares the oid.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
@@ -43,13 +43,13 @@ struct postgres_found {
     postgres_name name{};
 };
 
-// What all slots of a process know of it.
+// The table that all slots of a process with the same connection string and table name share.
 class postgres_table {
 public:
     struct key {
         std::string conninfo;
         std::string environment;
-        std::string schema; // nothing: none is named
+        std::string schema; // empty: none is named
         std::string table;
         friend auto operator<=>(const key&, const key&) = default;
     };
@@ -62,7 +62,7 @@ public:
         return found_;
     }
 
-    // It was found, and looked for on this connection.
+    // Whether the table is known and was looked for on this connection.
     bool is_verified(const postgres_connection& on) const {
         const std::lock_guard held(lock_);
         return found_.oid != 0 && std::count(verified_.begin(), verified_.end(), on.id()) != 0;
@@ -72,7 +72,7 @@ public:
         verified_[next_++ % verified_.size()] = on.id();
     }
 
-    // The first one stays.
+    // Sets the table. If one is set already, does nothing.
     void keep(const postgres_found& one) {
         const std::lock_guard held(lock_);
         if (found_.oid == 0) {
@@ -83,22 +83,24 @@ public:
 private:
     mutable mutex lock_;
     postgres_found found_{}; // under lock_
-    // Under lock_: the latest ones, as many as can be open at a time.
+    // Under lock_: the last connections that looked for the table, as many as can be open at a time
+    // (those for calls, and one for renewals).
     std::array<postgres_connection::identity, most_call_connections + 1> verified_{};
     std::size_t next_ = 0;
 };
 
-// A search for it. `Ask` runs a statement with parameters and answers a postgres_reply.
+// One search for the table. `Ask` runs a statement with parameters and returns a postgres_reply.
 class postgres_table_search {
 public:
     postgres_table_search(const postgres_name& name, const postgres_found& known)
         : name_(name), known_(known) {}
 
-    // Nothing was done if this fails: what is wrong, and why in words where the server has none.
+    // Searches. Changes nothing in the database. If the error is not the server's, error_text() has
+    // the reason.
     template <class Ask> postgres_reply run(Ask ask) {
         using parameter = postgres_parameter;
-        postgres_reply rows = ask(by_name(), {{parameter::text, name_.table},
-                                              {parameter::text, name_.schema}});
+        postgres_reply rows =
+            ask(by_name(), {{parameter::text, name_.table}, {parameter::text, name_.schema}});
         if (!rows.error) {
             rows.error = judge(rows);
         }
@@ -106,12 +108,12 @@ public:
     }
 
     const postgres_found& found() const noexcept { return found_; }
-    const std::string& words() const noexcept { return words_; }
+    const std::string& error_text() const noexcept { return error_text_; }
 
-    // There is none, and there never was one: it may be made, here.
+    // There is no such table, and this process has not seen one: it may be created.
     bool is_missing() const noexcept { return is_missing_; }
 
-    // Where it would be made.
+    // The name under which the table is created.
     static postgres_name wanted(const postgres_name& name) {
         return {name.schema.empty() ? "public" : name.schema, name.table};
     }
@@ -128,8 +130,8 @@ public:
     }
 
 private:
-    // $1: the table, $2: the schema, or nothing. A row for each, those with a slot's columns first:
-    // its oid, its schema, how many of those columns it has.
+    // Parameters: $1 the table, $2 the schema or an empty string. Rows: one a table, those with a
+    // slot's columns first: oid, schema, how many of a slot's columns it has.
     static const std::string& by_name() {
         static const std::string sql =
             "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
@@ -145,7 +147,7 @@ private:
         int count = 0;
         std::string schemas;
         bool is_known_there = false;
-        bool is_in_the_way = false; // without a slot's columns, where it would be made
+        bool is_in_the_way = false; // a table without a slot's columns has the wanted name
         for (int row = 0; row < rows.count(); ++row) {
             const auto bytes = [&](int column) {
                 return std::string_view(
@@ -163,26 +165,26 @@ private:
             schemas += (count++ == 0 ? "" : ", ") + schema;
         }
         if (count > 1) {
-            words_ = "the schemas " + schemas + " have a table " + name_.table +
-                     " each, and each would be another lock: name the schema in the slot's "
-                     "options, the same one for all";
+            error_text_ = "the schemas " + schemas + " have a table " + name_.table +
+                          " each, and each would be another lock: name the schema in the slot's "
+                          "options, the same one for all";
             return postgres_error("ZB002");
         }
         if (known_.oid != 0 && count == 0) {
-            words_ = dropped(known_.name);
+            error_text_ = dropped(known_.name);
             return postgres_error("42P01");
         }
         if (known_.oid != 0 && (!is_known_there || found_.name.schema != known_.name.schema)) {
-            words_ = another(known_.name);
+            error_text_ = another(known_.name);
             return postgres_error("ZB001");
         }
         if (count == 0 && is_in_the_way) {
-            words_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
+            error_text_ = "the table " + wanted(name_).plain() + " lacks columns of a lock's table";
             return postgres_error("ZB005");
         }
         if (count == 0) {
             is_missing_ = true;
-            words_ = "there is no table " + wanted(name_).plain();
+            error_text_ = "there is no table " + wanted(name_).plain();
             return postgres_error("42P01");
         }
         return {};
@@ -191,11 +193,11 @@ private:
     const postgres_name name_;
     const postgres_found known_;
     postgres_found found_{};
-    std::string words_{};
+    std::string error_text_{};
     bool is_missing_ = false;
 };
 
-// What a role lacks, and what gives it that.
+// Returns what to do about an error: nothing, or a sentence that begins with a full stop.
 inline std::string postgres_advice(const std::error_code& error, const postgres_name& table) {
     if (error == postgres_error("3F000")) {
         return ". Make the schema, or name another one in the slot's options, the same for all";

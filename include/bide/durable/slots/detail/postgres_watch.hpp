@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WATCH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WATCH_HPP
 
-// Watches of channels. All watches of a process with the same connection string share a connection
-// that listens for them.
+// Watches of channels. All watches of a process with the same connection string share one
+// connection that listens to their channels.
 //
-// The lease_monitor's thread reads the connection when it is readable, and rings the bell of each watch
-// whose channel is named. The reading never blocks. While watch() asks the server to listen to one
-// more channel, its caller has the turn and reads what comes. If the lease_monitor finds the turn taken, it
-// notes that, and the caller reads once more before it gives the turn back.
+// The lease monitor's thread reads the connection when it is readable, and signals each watch whose
+// channel is named. This reading never blocks. While watch() asks the server to listen to a further
+// channel, its caller has the turn and reads the notifications. If the lease monitor finds the turn
+// taken, it sets is_missed, and the caller reads once more before it ends the turn.
 //
-// A connection that is lost ends its watches: each is readable, and drain() says so. The next
-// watch() connects anew.
+// If the connection is lost, its watches end: each becomes readable, and drain() returns an error.
+// The next watch() connects again.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -19,6 +20,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
+#include <bide/durable/slots/detail/signal_pipe.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
@@ -38,41 +40,6 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A pipe with a byte in it from the first signal after a clear() on.
-class postgres_bell {
-public:
-    postgres_bell() {
-        if (::pipe(ends_) != 0) {
-            ends_[0] = ends_[1] = -1;
-            return;
-        }
-        for (const int end : ends_) {
-            ::fcntl(end, F_SETFD, FD_CLOEXEC);
-            ::fcntl(end, F_SETFL, O_NONBLOCK);
-        }
-    }
-    postgres_bell(const postgres_bell&) = delete;
-    postgres_bell& operator=(const postgres_bell&) = delete;
-    ~postgres_bell() {
-        if (ends_[0] >= 0) {
-            ::close(ends_[0]);
-            ::close(ends_[1]);
-        }
-    }
-    int fd() const noexcept { return ends_[0]; }
-    void ring() const noexcept {
-        [[maybe_unused]] const ssize_t n = ::write(ends_[1], "", 1); // a full pipe has rung
-    }
-    void clear() const noexcept {
-        char some[256];
-        while (::read(ends_[0], some, sizeof some) > 0) {
-        }
-    }
-
-private:
-    int ends_[2];
-};
-
 class postgres_listener {
 public:
     using key = postgres_connection::key;
@@ -84,23 +51,23 @@ public:
 
     void leave() noexcept { core_->leave(); }
 
-    // One channel's.
-    struct ear {
-        explicit ear(std::string to) : channel(std::move(to)) {}
+    // One watch of one channel.
+    struct subscription {
+        explicit subscription(std::string to) : channel(std::move(to)) {}
         const std::string channel;
-        const postgres_bell bell{};
-        bool is_deaf = false; // under the listener's lock
+        const signal_pipe changed{};
+        bool is_lost = false; // under the listener's lock: the connection was lost
     };
 
     // Blocks: until the server listens, or the deadline.
-    std::error_code add(const std::shared_ptr<ear>& one, postgres_deadline until,
-                        std::string& words) {
-        return core_->add(one, until, words);
+    std::error_code add(const std::shared_ptr<subscription>& one, postgres_deadline until,
+                        std::string& error_text) {
+        return core_->add(one, until, error_text);
     }
-    void remove(const std::shared_ptr<ear>& one) noexcept { core_->remove(one); }
-    bool is_deaf(const ear& one) const {
+    void remove(const std::shared_ptr<subscription>& one) noexcept { core_->remove(one); }
+    bool is_lost(const subscription& one) const {
         const std::lock_guard held(core_->lock);
-        return one.is_deaf;
+        return one.is_lost;
     }
 
 private:
@@ -109,89 +76,92 @@ private:
 
         void happened() noexcept override {
             {
-                const std::lock_guard held(door);
+                const std::lock_guard held(turn_end);
                 is_missed = !turn.try_lock();
                 if (is_missed) {
                     return;
                 }
             }
-            take_in();
-            give_back();
+            read_notifications();
+            end_turn();
         }
 
-        std::error_code add(const std::shared_ptr<ear>& one, postgres_deadline until,
-                            std::string& words);
-        std::error_code listen(const std::shared_ptr<ear>& one, postgres_deadline until);
-        void remove(const std::shared_ptr<ear>& one) noexcept;
+        std::error_code add(const std::shared_ptr<subscription>& one, postgres_deadline until,
+                            std::string& error_text);
+        std::error_code listen(const std::shared_ptr<subscription>& one, postgres_deadline until);
+        void remove(const std::shared_ptr<subscription>& one) noexcept;
         void leave() noexcept {
-            if (turn.try_lock()) { // or a thread of the parent was about to change it
+            if (turn.try_lock()) { // otherwise a thread of the parent was changing it at fork()
                 link.disown();
                 close_watched();
             }
         }
         void end() noexcept {
             const std::lock_guard held(turn);
-            forget();
+            lose_all();
             link.drop();
         }
 
-        // In its turn, all. Reads what the server has said so far.
-        void take_in() noexcept;
-        void forget() noexcept;
+        // These three require the turn.
+        // Signals the watches whose channels are named in what has arrived.
+        void read_notifications() noexcept;
+        // Ends all subscriptions, because the connection is lost.
+        void lose_all() noexcept;
         void close_watched() noexcept {
             if (watched_fd >= 0) {
                 ::close(std::exchange(watched_fd, -1));
             }
         }
-        // Ends the turn, and looks again where the lease_monitor found it taken.
-        void give_back() noexcept;
+        // Ends the turn. If the lease monitor found it taken, reads the notifications first.
+        void end_turn() noexcept;
 
         mutex turn;
-        postgres_connection link;       // in turn
-        std::vector<std::string> heard; // in turn: the channels that the server was asked for
-        int watched_fd = -1;            // in turn: the lease_monitor's own descriptor of the connection
+        postgres_connection link;          // in turn
+        std::vector<std::string> listened; // in turn: the channels that the server was asked for
+        int watched_fd = -1; // in turn: the lease monitor's own descriptor of the connection
         postgres_connection::identity watched_link{}; // in turn: whose watched_fd is
-        mutex door;                     // over the end of a turn
-        bool is_missed = false;         // under door: the lease_monitor found the turn taken
+        mutex turn_end;                               // held while a turn ends
+        bool is_missed = false; // under turn_end: the lease monitor found the turn taken
         mutable mutex lock;
-        std::vector<std::shared_ptr<ear>> ears; // under lock
+        std::vector<std::shared_ptr<subscription>> subscriptions; // under lock
     };
 
     std::shared_ptr<core> core_;
 };
 
-inline std::error_code postgres_listener::core::add(const std::shared_ptr<ear>& one,
-                                                    postgres_deadline until, std::string& words) {
-    if (one->bell.fd() < 0) {
+inline std::error_code postgres_listener::core::add(const std::shared_ptr<subscription>& one,
+                                                    postgres_deadline until,
+                                                    std::string& error_text) {
+    if (!one->changed.is_made()) {
         return {EMFILE, std::generic_category()};
     }
     if (!turn.try_lock_until(until)) {
-        words = "other calls of this process had the connection for all the time";
+        error_text = "no free connection in time: other calls of this process had it";
         return std::make_error_code(std::errc::timed_out);
     }
-    struct ended {
+    struct turn_ender {
         core* of;
-        ~ended() {
-            of->take_in();
-            of->give_back();
+        ~turn_ender() {
+            of->read_notifications();
+            of->end_turn();
         }
-    } const ended_turn{this};
+    } const ender{this};
     const std::error_code error = listen(one, until);
-    words = link.message();
+    error_text = link.message();
     return error;
 }
 
-inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear>& one,
+inline std::error_code postgres_listener::core::listen(const std::shared_ptr<subscription>& one,
                                                        postgres_deadline until) {
-    take_in();
+    read_notifications();
     if (const std::error_code error = link.make_ready(until)) {
-        forget();
+        lose_all();
         return error;
     }
     if (std::exchange(watched_link, link.id()) != link.id()) {
-        forget(); // it was another connection until now
+        lose_all(); // the subscriptions are of an earlier connection
     }
-    if (watched_fd < 0) { // libpq may close its own at any time, and the number be another file's
+    if (watched_fd < 0) { // a descriptor of its own: libpq may close its socket at any time
         watched_fd = ::fcntl(::PQsocket(link.native()), F_DUPFD_CLOEXEC, 0);
         if (watched_fd < 0 || !lease_monitor::here().add(watched_fd, shared_from_this())) {
             close_watched();
@@ -202,10 +172,10 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear
     std::string script;
     const auto is_wanted = [this](const std::string& channel) {
         const std::lock_guard held(lock);
-        return std::any_of(ears.begin(), ears.end(),
+        return std::any_of(subscriptions.begin(), subscriptions.end(),
                            [&](const auto& each) { return each->channel == channel; });
     };
-    std::erase_if(heard, [&](const std::string& channel) {
+    std::erase_if(listened, [&](const std::string& channel) {
         if (is_wanted(channel)) {
             return false;
         }
@@ -214,103 +184,105 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear
     });
     {
         const std::lock_guard held(lock);
-        ears.push_back(one); // from the first word of the server on
+        subscriptions.push_back(one); // before the server can send a notification
     }
-    heard.push_back(one->channel);
+    listened.push_back(one->channel);
     const postgres_reply reply = link.run_script(script + "LISTEN " + one->channel, until);
-    if (reply.error) { // no use of a connection of which nobody knows what it hears
-        forget();
+    if (reply.error) { // it is unknown what the server listens to
+        lose_all();
         link.drop();
         remove(one);
     }
     return reply.error;
 }
 
-inline void postgres_listener::core::remove(const std::shared_ptr<ear>& one) noexcept {
+inline void postgres_listener::core::remove(const std::shared_ptr<subscription>& one) noexcept {
     const std::lock_guard held(lock);
-    std::erase(ears, one); // the server is told with the next LISTEN
+    std::erase(subscriptions, one); // the next listen() sends UNLISTEN
 }
 
-inline void postgres_listener::core::give_back() noexcept {
+inline void postgres_listener::core::end_turn() noexcept {
     for (;;) {
         if (watched_fd >= 0) {
             lease_monitor::here().rearm(watched_fd);
         }
         {
-            const std::lock_guard held(door);
+            const std::lock_guard held(turn_end);
             if (!std::exchange(is_missed, false)) {
                 turn.unlock();
                 return;
             }
         }
-        take_in();
+        read_notifications();
     }
 }
 
-inline void postgres_listener::core::take_in() noexcept {
+inline void postgres_listener::core::read_notifications() noexcept {
     PGconn* const pq = link.native();
     if (pq == nullptr || ::PQconsumeInput(pq) == 0) {
-        forget();
+        lose_all();
         return;
     }
     while (PGnotify* const each = ::PQnotifies(pq)) {
         const std::lock_guard held(lock);
-        for (const auto& ear : ears) {
-            if (ear->channel == each->relname) {
-                ear->bell.ring();
+        for (const auto& subscription : subscriptions) {
+            if (subscription->channel == each->relname) {
+                subscription->changed.signal();
             }
         }
         ::PQfreemem(each);
     }
 }
 
-// The connection is lost, and with it what it listened to.
-inline void postgres_listener::core::forget() noexcept {
+inline void postgres_listener::core::lose_all() noexcept {
     if (watched_fd >= 0) {
         lease_monitor::here().remove(watched_fd);
         close_watched();
     }
-    heard.clear();
+    listened.clear();
     const std::lock_guard held(lock);
-    for (const auto& ear : ears) {
-        ear->is_deaf = true;
-        ear->bell.ring();
+    for (const auto& subscription : subscriptions) {
+        subscription->is_lost = true;
+        subscription->changed.signal();
     }
-    ears.clear();
+    subscriptions.clear();
 }
 
 class postgres_watch final : public slot_watch {
 public:
     postgres_watch(const postgres_connection::key& at, std::string channel)
-        : listener_(at), ear_(std::make_shared<postgres_listener::ear>(std::move(channel))) {}
+        : listener_(at),
+          subscription_(std::make_shared<postgres_listener::subscription>(std::move(channel))) {}
     ~postgres_watch() override {
         if (is_mine() && is_listening_) {
-            listener_.get().remove(ear_);
+            listener_.get().remove(subscription_);
         }
     }
 
-    // The only thing that may take its time.
-    std::error_code begin(postgres_deadline until, std::string& words) {
-        const std::error_code error = listener_.get().add(ear_, until, words);
+    // Subscribes. The only operation that blocks.
+    std::error_code begin(postgres_deadline until, std::string& error_text) {
+        const std::error_code error = listener_.get().add(subscription_, until, error_text);
         is_listening_ = !error;
         return error;
     }
 
-    int fd() const noexcept override { return ear_->bell.fd(); }
+    int fd() const noexcept override { return subscription_->changed.fd(); }
 
     std::error_code drain() noexcept override {
         if (!is_mine()) {
-            return std::make_error_code(std::errc::operation_not_permitted); // the parent's
+            return std::make_error_code(
+                std::errc::operation_not_permitted); // it belongs to the parent
         }
-        ear_->bell.clear();
-        return listener_.get().is_deaf(*ear_) ? postgres_error("08006") : std::error_code();
+        subscription_->changed.drain();
+        return listener_.get().is_lost(*subscription_) ? postgres_error("08006")
+                                                       : std::error_code();
     }
 
 private:
     bool is_mine() const noexcept { return process_ == ::getpid(); }
 
     shared_in_process<postgres_listener> listener_;
-    const std::shared_ptr<postgres_listener::ear> ear_;
+    const std::shared_ptr<postgres_listener::subscription> subscription_;
     const pid_t process_ = ::getpid();
     bool is_listening_ = false;
 };

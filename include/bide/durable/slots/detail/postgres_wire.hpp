@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WIRE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WIRE_HPP
 
-// What goes to PostgreSQL and what comes back.
+// Parameters for PostgreSQL, and its replies.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/postgres_errors.hpp>
@@ -25,7 +26,7 @@ namespace detail {
 
 using postgres_deadline = std::chrono::steady_clock::time_point;
 
-// False: the deadline is over.
+// Waits for the events. Returns false if the deadline passes first.
 inline bool postgres_wait_for(int fd, short events, postgres_deadline until) noexcept {
     for (;;) {
         const auto left =
@@ -37,7 +38,7 @@ inline bool postgres_wait_for(int fd, short events, postgres_deadline until) noe
         const auto most = std::chrono::milliseconds(1'000'000);
         const int ready = ::poll(&one, 1, static_cast<int>((left < most ? left : most).count()));
         if (ready > 0 || (ready < 0 && errno != EINTR)) {
-            return true; // libpq finds out what is wrong
+            return true; // libpq reports the error
         }
         if (ready == 0 && left < most) {
             return false;
@@ -53,7 +54,7 @@ struct postgres_free {
 };
 using postgres_result = std::unique_ptr<PGresult, postgres_free>;
 
-// An integer as the wire has it.
+// A 64-bit integer in network byte order.
 class postgres_int8 {
 public:
     explicit postgres_int8(std::int64_t value) noexcept {
@@ -76,14 +77,14 @@ private:
     std::array<char, 8> bytes_;
 };
 
-// Of a statement, in binary.
+// A parameter of a statement, in binary.
 struct postgres_parameter {
     enum kind : Oid { bytes = 17, int8 = 20, text = 25 };
     kind type;
     std::string_view value;
 };
 
-// The same, as libpq takes them.
+// The parameters in the form that libpq takes.
 struct postgres_arguments {
     static constexpr std::size_t most = 4;
 
@@ -105,27 +106,27 @@ struct postgres_arguments {
 };
 
 struct postgres_reply {
-    postgres_result rows{};  // the last there were, where there was no error
-    std::string command{};   // that the last statement was, in the server's words
-    std::error_code error{}; // none: it was done
-    bool is_certain = true;  // an error: nothing was done
-    bool is_lost = false;    // an error: and the connection is gone
+    postgres_result rows{};  // without an error: the rows of the last statement that returned any
+    std::string command{};   // the command tag of the last statement, such as "COMMIT"
+    std::error_code error{}; // without an error, the statement took effect
+    bool is_certain = true;  // with an error: the statement took no effect
+    bool is_lost = false;    // with an error: the connection is lost
 
     bool is(std::string_view state) const noexcept { return error == postgres_error(state); }
     int count() const noexcept { return ::PQntuples(rows.get()); }
 
-    // Of the first row, in binary.
+    // A column of the first row, in binary.
     std::string_view bytes(int column) const noexcept {
         return {::PQgetvalue(rows.get(), 0, column),
                 static_cast<std::size_t>(::PQgetlength(rows.get(), 0, column))};
     }
-    std::int64_t int8(int column) const noexcept { // 0: it is none
+    std::int64_t int8(int column) const noexcept { // 0 if it has another type
         const std::string_view found = bytes(column);
         return found.size() == 8 ? postgres_int8::read(found.data()) : 0;
     }
 };
 
-// Of the server's first complaint, or of a lost connection.
+// Returns the result's SQLSTATE. If it has none, the connection was lost: 08006.
 inline std::error_code postgres_error_of(const PGresult* result) {
     const char* const state = ::PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const int code = state == nullptr ? 0 : postgres_category_type::packed(state);

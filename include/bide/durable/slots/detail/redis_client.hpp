@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_CLIENT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_CLIENT_HPP
 
-// A connection that comes back when it is lost, and what slots ask over it, for any key.
+// A Redis connection that connects again when it was lost, and the requests of slots, for any key.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
 #include <bide/durable/slots/detail/redis_connection.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
 #include <bide/durable/slots/detail/redis_script.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 
 #include <cstddef>
 #include <initializer_list>
@@ -25,58 +26,59 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A reply that is no error, or why there is none, and whether the server may have acted.
+// A reply that is not an error; or the error, and whether the server may have acted.
 struct redis_answer {
     redis_reply reply{};
     std::error_code error{};
     bool may_have_stored = false;
-    std::string words{}; // the server's, where there is an error
+    std::string error_text{}; // with an error: its text
 };
 
 // Used by one thread at a time.
 class redis_client {
 public:
-    // The connection for renewals is another one than that for calls.
+    // Calls and renewals have connections of their own.
     struct key {
-        redis_place place;
+        redis_target target;
         bool is_for_renewals = false;
 
         std::size_t most_connections() const noexcept {
             return is_for_renewals ? 1 : most_call_connections;
         }
         friend bool operator<(const key& a, const key& b) noexcept {
-            return std::tie(a.is_for_renewals, a.place) < std::tie(b.is_for_renewals, b.place);
+            return std::tie(a.is_for_renewals, a.target) < std::tie(b.is_for_renewals, b.target);
         }
     };
 
-    explicit redis_client(const key& of) : place_(of.place) {}
+    explicit redis_client(const key& of) : target_(of.target) {}
 
-    // In a child of fork(): the connection is the parent's.
+    // In a child of fork(): closes the descriptor, without a message to the server.
     void disown() noexcept { connection_.drop(); }
 
-    // Connects, unless it is usable. An error: see lost().
+    // Connects if the connection is not usable. After an error, lost() returns the answer.
     std::error_code make_ready(deadline end);
     bool is_open() const noexcept { return connection_.is_open(); }
     bool is_usable() { return connection_.is_usable(); }
     void drop() noexcept { connection_.drop(); }
 
-    // Drops the connection. The answer that there is none, in the words that the connection has.
+    // Drops the connection. Returns the error as an answer, with the connection's error text.
     redis_answer lost(std::error_code error, bool may_have_stored);
 
-    // The script, at this key.
-    // Requires, both: make_ready().
+    // Runs the script for the key `at`.
+    // Requires: make_ready() has succeeded.
     redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments,
                      deadline end);
 
-    // A command that changes nothing.
-    redis_answer ask(const std::vector<std::string_view>& words, deadline end);
+    // Runs a command that changes nothing.
+    // Requires: make_ready() has succeeded.
+    redis_answer ask(const std::vector<std::string_view>& command, deadline end);
 
 private:
-    redis_answer exchange(const std::vector<std::string_view>& words, deadline end);
+    redis_answer exchange(const std::vector<std::string_view>& command, deadline end);
 
-    redis_place place_;
+    redis_target target_;
     redis_connection connection_;
-    std::string name_; // what the server of the connection calls the script; empty: it does not
+    std::string name_; // the script's hash on this connection's server; empty: it is not loaded
 };
 
 // ---- implementation
@@ -90,7 +92,7 @@ inline std::error_code redis_client::make_ready(deadline end) {
         return script.error();
     }
     std::vector<redis_reply> replies;
-    if (const std::error_code error = connection_.open(place_, {*script}, replies, end)) {
+    if (const std::error_code error = connection_.open(target_, {*script}, replies, end)) {
         return error;
     }
     name_ = is_redis_text(*replies[0]) ? redis_text(*replies[0]) : "";
@@ -102,12 +104,12 @@ inline redis_answer redis_client::lost(std::error_code error, bool may_have_stor
     return {{},
             error,
             may_have_stored,
-            without_secret(one_line(connection_.words()), place_.password)};
+            without_secret(one_line(connection_.error_text()), target_.password)};
 }
 
-inline redis_answer redis_client::exchange(const std::vector<std::string_view>& words,
+inline redis_answer redis_client::exchange(const std::vector<std::string_view>& command,
                                            deadline end) {
-    const auto request = redis_connection::request(words);
+    const auto request = redis_connection::request(command);
     if (!request) {
         return {{}, request.error(), false, {}};
     }
@@ -125,19 +127,19 @@ inline redis_answer redis_client::run(std::string_view at,
                                       std::initializer_list<std::string_view> arguments,
                                       deadline end) {
     for (;;) {
-        std::vector<std::string_view> words{"EVAL", redis_script, "1", at};
+        std::vector<std::string_view> command{"EVAL", redis_script, "1", at};
         if (!name_.empty()) {
-            words[0] = "EVALSHA";
-            words[1] = name_;
+            command[0] = "EVALSHA";
+            command[1] = name_;
         }
-        words.insert(words.end(), arguments);
-        redis_answer got = exchange(words, end);
+        command.insert(command.end(), arguments);
+        redis_answer got = exchange(command, end);
         if (got.error || got.reply->type != REDIS_REPLY_ERROR) {
             return got;
         }
         const std::string_view text = redis_text(*got.reply);
         if (!name_.empty() && text.starts_with("NOSCRIPT ")) {
-            name_.clear(); // the server was made to forget it
+            name_.clear(); // SCRIPT FLUSH, or a restart, has removed it
             continue;
         }
         if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
@@ -146,17 +148,17 @@ inline redis_answer redis_client::run(std::string_view at,
         return {{},
                 redis_error(*got.reply),
                 !is_certain_redis_error(*got.reply),
-                without_secret(one_line(text), place_.password)};
+                without_secret(one_line(text), target_.password)};
     }
 }
 
-inline redis_answer redis_client::ask(const std::vector<std::string_view>& words, deadline end) {
-    redis_answer got = exchange(words, end);
+inline redis_answer redis_client::ask(const std::vector<std::string_view>& command, deadline end) {
+    redis_answer got = exchange(command, end);
     if (!got.error && got.reply->type == REDIS_REPLY_ERROR) {
         return {{},
                 redis_error(*got.reply),
                 false,
-                without_secret(one_line(redis_text(*got.reply)), place_.password)};
+                without_secret(one_line(redis_text(*got.reply)), target_.password)};
     }
     return got;
 }

@@ -1,21 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 
-// Requests to a Redis server and its replies, in the format that the client library makes and
-// reads.
+// A connection to a Redis server: sends requests and receives replies. hiredis formats requests and
+// parses replies.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/other_language.hpp>
+#include <bide/durable/slots/detail/other_protocol.hpp>
 #include <bide/durable/slots/detail/redis_openssl.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/store_socket.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,41 +37,43 @@ namespace detail {
 
 class redis_connection {
 public:
-    // A request ready to be sent, or the memory for it is missing.
-    static result<std::string, std::error_code> request(const std::vector<std::string_view>& words);
+    // Formats a command. Fails if memory runs out.
+    static result<std::string, std::error_code>
+    request(const std::vector<std::string_view>& command);
 
-    // Connects, says who we are, and asks these besides; what they are answered goes to `replies`.
-    std::error_code open(const redis_place& place, const std::vector<std::string>& besides,
+    // Connects, logs in, selects the database, and sends `requests`. Their replies go to `replies`.
+    std::error_code open(const redis_target& target, const std::vector<std::string>& requests,
                          std::vector<redis_reply>& replies, deadline end);
 
-    // It was opened by this process, and nothing has happened to it or come from it since.
+    // Whether this process opened the connection, it is not closed, and no byte waits to be read.
     bool is_usable() {
         return reader_ != nullptr && reader_->pos == reader_->len && owner_ == ::getpid() &&
                (tls_ != nullptr ? tls_->is_quiet(socket_) : socket_.is_quiet());
     }
 
-    // Gives it up, without a word to the server.
+    // Closes the connection without a message to the server.
     void drop() noexcept {
         socket_.close();
         reader_.reset();
         tls_.reset();
     }
 
-    // It was opened, and not dropped.
+    // Whether it was opened and not dropped.
     bool is_open() const noexcept { return reader_ != nullptr && socket_.fd() >= 0; }
 
-    // In a child of fork(): no more than that.
+    // In a child of fork(): closes the descriptor and nothing else.
     void close_descriptor() noexcept { socket_.close(); }
 
     int fd() const noexcept { return socket_.fd(); }
 
-    // What went wrong last, in more words than the code has; or empty.
-    const std::string& words() const noexcept { return words_; }
+    // The text of the last error; empty if the code says it all.
+    const std::string& error_text() const noexcept { return error_text_; }
 
-    // An error: not all of it was sent, and the server does nothing on a part.
+    // Sends a request. After an error the request was sent in part at most, and the server ignores
+    // a part.
     std::error_code send(std::string_view request, deadline end);
 
-    // The next reply, error replies included.
+    // Receives the next reply, which may be an error reply.
     result<redis_reply, std::error_code> receive(deadline end);
 
 private:
@@ -78,43 +81,44 @@ private:
         void operator()(redisReader* reader) const noexcept { ::redisReaderFree(reader); }
     };
 
-    static std::error_code add(std::string& to, const std::vector<std::string_view>& words);
-    static std::error_code greeting(const redis_place& place, std::string& to, std::size_t& count);
-    std::error_code connect(const redis_place& place, deadline end);
-    std::error_code secure(const redis_place& place, deadline end);
-    std::error_code converse(const redis_place& place, const std::vector<std::string>& besides,
+    static std::error_code add(std::string& to, const std::vector<std::string_view>& command);
+    static std::error_code greeting(const redis_target& target, std::string& to,
+                                    std::size_t& count);
+    std::error_code connect(const redis_target& target, deadline end);
+    std::error_code secure(const redis_target& target, deadline end);
+    std::error_code converse(const redis_target& target, const std::vector<std::string>& requests,
                              std::vector<redis_reply>& replies, deadline end);
     std::error_code not_redis(std::string_view heard);
-    static const char* other_language(const redis_place& place, deadline end);
+    static const char* other_protocol(const redis_target& target, deadline end);
 
     store_socket socket_;
     std::unique_ptr<redis_tls> tls_;
     std::unique_ptr<redisReader, freer> reader_;
     pid_t owner_ = 0;
-    bool has_heard_ = false; // at least a byte, by this connection
-    std::string words_;
+    bool has_heard_ = false; // at least one byte on this connection
+    std::string error_text_;
 };
 
 inline result<std::string, std::error_code>
-redis_connection::request(const std::vector<std::string_view>& words) {
+redis_connection::request(const std::vector<std::string_view>& command) {
     std::string made;
-    if (const std::error_code error = add(made, words)) {
+    if (const std::error_code error = add(made, command)) {
         return unexpected{error};
     }
     return made;
 }
 
 inline std::error_code redis_connection::add(std::string& to,
-                                             const std::vector<std::string_view>& words) {
+                                             const std::vector<std::string_view>& command) {
     std::vector<const char*> texts;
     std::vector<std::size_t> sizes;
-    for (const std::string_view word : words) {
+    for (const std::string_view word : command) {
         texts.push_back(word.data() == nullptr ? "" : word.data());
         sizes.push_back(word.size());
     }
     char* made = nullptr;
-    const auto size =
-        ::redisFormatCommandArgv(&made, static_cast<int>(words.size()), texts.data(), sizes.data());
+    const auto size = ::redisFormatCommandArgv(&made, static_cast<int>(command.size()),
+                                               texts.data(), sizes.data());
     if (size < 0) {
         return std::make_error_code(std::errc::not_enough_memory);
     }
@@ -123,117 +127,115 @@ inline std::error_code redis_connection::add(std::string& to,
     return {};
 }
 
-// Who we are, and which database, as so many requests.
-inline std::error_code redis_connection::greeting(const redis_place& place, std::string& to,
+// Appends the requests that log in and select the database. Adds their number to `count`.
+inline std::error_code redis_connection::greeting(const redis_target& target, std::string& to,
                                                   std::size_t& count) {
     std::error_code error;
-    if (!place.password.empty()) {
-        error = place.user.empty() ? add(to, {"AUTH", place.password})
-                                   : add(to, {"AUTH", place.user, place.password});
+    if (!target.password.empty()) {
+        error = target.user.empty() ? add(to, {"AUTH", target.password})
+                                    : add(to, {"AUTH", target.user, target.password});
         ++count;
     }
-    if (!error && place.database != 0) {
-        error = add(to, {"SELECT", std::to_string(place.database)});
+    if (!error && target.database != 0) {
+        error = add(to, {"SELECT", std::to_string(target.database)});
         ++count;
     }
     return error;
 }
 
-inline std::error_code redis_connection::connect(const redis_place& place, deadline end) {
-    if (place.is_secret()) { // first: a file that is missing is not the network's fault
-        redis_tls_made made = make_redis_tls(place.host, place.trust);
+inline std::error_code redis_connection::connect(const redis_target& target, deadline end) {
+    if (target.has_tls()) { // first: a missing file is not an error of the network
+        redis_tls_made made = make_redis_tls(target.host, target.trust);
         if (made.error) {
-            words_ = std::move(made.words);
+            error_text_ = std::move(made.error_text);
             return made.error;
         }
         tls_ = std::move(made.session);
     }
-    const std::error_code error = place.unix_socket.empty()
-                                      ? socket_.connect_tcp(place.host, place.port, end, words_)
-                                      : socket_.connect_unix(place.unix_socket, end);
-    return error || tls_ == nullptr ? error : secure(place, end);
+    const std::error_code error =
+        target.unix_socket.empty() ? socket_.connect_tcp(target.host, target.port, end, error_text_)
+                                   : socket_.connect_unix(target.unix_socket, end);
+    return error || tls_ == nullptr ? error : secure(target, end);
 }
 
-inline std::error_code redis_connection::secure(const redis_place& place, deadline end) {
-    constexpr std::int64_t soon = 250'000'000; // ns; a server that works has answered then
+inline std::error_code redis_connection::secure(const redis_target& target, deadline end) {
+    constexpr std::int64_t soon = 250'000'000; // ns; a working server answers sooner
     const std::int64_t first = native_platform::now() + soon;
     std::error_code error =
         tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
     if (error == std::errc::timed_out && !end.has_passed()) {
-        if (!tls_->has_heard() &&
-            answers_redis(place.host, place.port, end)) {
-            words_ = "TLS: the server does not speak TLS at this port";
+        if (!tls_->has_heard() && answers_redis(target.host, target.port, end)) {
+            error_text_ = "TLS: the server does not speak TLS at this port";
             return std::make_error_code(std::errc::protocol_error);
         }
         error = tls_->shake_hands(socket_, end);
     }
-    words_ = tls_->words();
+    error_text_ = tls_->error_text();
     return error;
 }
 
-// What a server speaks that hung up without a word; or nullptr.
-inline const char* redis_connection::other_language(const redis_place& place, deadline end) {
-    return answers_tls(place.host, place.port, end)
-               ? "the server speaks TLS at this port, and rediss:// is for that"
-           : answers_postgres(place.host, place.port, end)
-               ? "a PostgreSQL server is at this port"
-               : nullptr;
+// Returns which protocol a server speaks that closed the connection without a reply, or nullptr.
+inline const char* redis_connection::other_protocol(const redis_target& target, deadline end) {
+    return answers_tls(target.host, target.port, end)
+               ? "the server speaks TLS at this port: use rediss://"
+           : answers_postgres(target.host, target.port, end) ? "a PostgreSQL server is at this port"
+                                                             : nullptr;
 }
 
-inline std::error_code redis_connection::open(const redis_place& place,
-                                              const std::vector<std::string>& besides,
+inline std::error_code redis_connection::open(const redis_target& target,
+                                              const std::vector<std::string>& requests,
                                               std::vector<redis_reply>& replies, deadline end) {
     drop();
-    words_.clear();
+    error_text_.clear();
     replies.clear();
-    replies.reserve(besides.size());
+    replies.reserve(requests.size());
     reader_.reset(::redisReaderCreate());
     if (reader_ == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
     }
     owner_ = ::getpid();
     has_heard_ = false;
-    std::error_code error = connect(place, end);
+    std::error_code error = connect(target, end);
     if (!error) {
-        error = converse(place, besides, replies, end);
+        error = converse(target, requests, replies, end);
         if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
-            place.unix_socket.empty()) {
-            if (const char* const other = other_language(place, end)) {
-                words_ = other;
+            target.unix_socket.empty()) {
+            if (const char* const other = other_protocol(target, end)) {
+                error_text_ = other;
                 error = std::make_error_code(std::errc::protocol_error);
             }
         }
     }
     if (error) {
-        words_ = without_secret(one_line(words_), place.password);
+        error_text_ = without_secret(one_line(error_text_), target.password);
         drop();
     }
     return error;
 }
 
-inline std::error_code redis_connection::converse(const redis_place& place,
-                                                  const std::vector<std::string>& besides,
+inline std::error_code redis_connection::converse(const redis_target& target,
+                                                  const std::vector<std::string>& requests,
                                                   std::vector<redis_reply>& replies, deadline end) {
-    std::string words;
+    std::string bytes;
     std::size_t greetings = 0;
-    if (const std::error_code error = greeting(place, words, greetings)) {
+    if (const std::error_code error = greeting(target, bytes, greetings)) {
         return error;
     }
-    for (const std::string& each : besides) {
-        words += each;
+    for (const std::string& each : requests) {
+        bytes += each;
     }
-    // A server that hangs up may have said before why it does.
-    const std::error_code unsent = send(words, end);
+    // A server that closes the connection may have sent the reason before.
+    const std::error_code unsent = send(bytes, end);
     if (unsent == std::errc::timed_out) {
         return unsent;
     }
-    for (std::size_t i = 0; i < greetings + besides.size(); ++i) {
+    for (std::size_t i = 0; i < greetings + requests.size(); ++i) {
         auto reply = receive(unsent ? deadline::poll() : end);
         if (!reply) {
             return unsent && !has_heard_ ? unsent : reply.error();
         }
-        if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) || is_redis_farewell(**reply)) {
-            words_ = redis_text(**reply);
+        if ((i < greetings && (*reply)->type == REDIS_REPLY_ERROR) || is_redis_refusal(**reply)) {
+            error_text_ = redis_text(**reply);
             return redis_error(**reply);
         }
         if (i >= greetings) {
@@ -244,11 +246,11 @@ inline std::error_code redis_connection::converse(const redis_place& place,
 }
 
 inline std::error_code redis_connection::send(std::string_view request, deadline end) {
-    words_.clear();
+    error_text_.clear();
     const std::error_code error =
         tls_ != nullptr ? tls_->send(socket_, request, end) : socket_.send(request, end);
     if (error && tls_ != nullptr) {
-        words_ = tls_->words();
+        error_text_ = tls_->error_text();
     }
     return error;
 }
@@ -256,10 +258,10 @@ inline std::error_code redis_connection::send(std::string_view request, deadline
 inline std::error_code redis_connection::not_redis(std::string_view heard) {
     const bool is_tls = heard.size() > 1 && (heard[0] == '\x15' || heard[0] == '\x16') &&
                         heard[1] == '\x03' && tls_ == nullptr;
-    words_ = is_tls ? "the server speaks TLS at this port, and rediss:// is for that"
-                    : "the server does not speak Redis's protocol";
+    error_text_ = is_tls ? "the server speaks TLS at this port: use rediss://"
+                         : "the server does not speak Redis's protocol";
     if (heard.starts_with("HTTP/")) {
-        words_ += ", but HTTP: " + one_line(heard.substr(0, heard.find_first_of("\r\n")), 60);
+        error_text_ += ", but HTTP: " + one_line(heard.substr(0, heard.find_first_of("\r\n")), 60);
     }
     return std::make_error_code(std::errc::protocol_error);
 }
@@ -280,7 +282,7 @@ inline result<redis_reply, std::error_code> redis_connection::receive(deadline e
         const auto n = tls_ != nullptr ? tls_->receive(socket_, some, sizeof some, end)
                                        : socket_.receive(some, sizeof some, end);
         if (!n) {
-            words_ = tls_ != nullptr ? tls_->words() : std::string();
+            error_text_ = tls_ != nullptr ? tls_->error_text() : std::string();
             return unexpected{n.error()};
         }
         heard = *n;

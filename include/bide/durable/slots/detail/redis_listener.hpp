@@ -1,13 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_LISTENER_HPP
 
-// One connection, and one thread, that listen to the channels of all watches of a place. What comes
-// for a channel makes the pipes of its watches readable. The thread comes with the first watch and
-// goes with the last.
+// One connection and one thread that listen to the channels of all watches of a target. A message
+// on a channel makes the pipes of its watches readable. The first watch starts the thread, and the
+// last watch ends it.
 //
-// Whoever has the lock reads: the thread what has come, and a watch that is being made until its
-// subscription is confirmed. A watch that goes takes no lock, as that may be held for as long as a
-// server hangs: it wakes the thread, which finds the pipe gone.
+// The holder of the lock reads the connection. The thread reads what has arrived. The caller of
+// listen() reads until the server confirms its subscription. The destructor of a watch takes no
+// lock, because a hanging server may keep it locked: it wakes the thread, which finds the
+// subscription expired.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -15,13 +17,13 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slots/detail/redis_connection.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
 #include <bide/durable/slots/detail/redis_reply.hpp>
-#include <bide/durable/slots/detail/store_words.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
+#include <bide/durable/slots/detail/signal_pipe.hpp>
+#include <bide/durable/slots/detail/store_error_text.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -32,65 +34,22 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <poll.h>
-#include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A pipe whose reading end is readable from signal() to drain().
-class signal_pipe {
-public:
-    signal_pipe() noexcept {
-        if (::pipe(ends_) != 0) {
-            ends_[0] = ends_[1] = -1;
-            return;
-        }
-        for (const int fd : ends_) {
-            ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-            ::fcntl(fd, F_SETFL, O_NONBLOCK);
-        }
-    }
-    signal_pipe(const signal_pipe&) = delete;
-    signal_pipe& operator=(const signal_pipe&) = delete;
-    ~signal_pipe() { close(); }
-
-    bool is_made() const noexcept { return ends_[0] >= 0; }
-    int fd() const noexcept { return ends_[0]; }
-    void signal() const noexcept { // full: it is readable already
-        [[maybe_unused]] const ssize_t n = ::write(ends_[1], "", 1);
-    }
-    void drain() const noexcept {
-        char some[256];
-        ssize_t n = 0;
-        do {
-            n = ::read(ends_[0], some, sizeof some);
-        } while (n > 0 || (n < 0 && errno == EINTR));
-    }
-    void close() noexcept {
-        for (int& fd : ends_) {
-            if (fd >= 0) {
-                ::close(std::exchange(fd, -1));
-            }
-        }
-    }
-
-private:
-    int ends_[2];
-};
-
 class redis_listener {
 public:
-    using key = redis_place;
+    using key = redis_target;
 
-    // What a watch and the listener share.
-    struct mailbox {
-        signal_pipe told;
-        native_platform::atomic<bool> is_cut{false}; // nothing comes any more
+    // Shared by a watch and the listener. It expires with the watch.
+    struct subscription {
+        signal_pipe changed;
+        native_platform::atomic<bool> is_lost{false}; // no further message arrives
     };
 
-    explicit redis_listener(const key& of) : place_(of) {}
+    explicit redis_listener(const key& of) : target_(of) {}
     redis_listener(const redis_listener&) = delete;
     redis_listener& operator=(const redis_listener&) = delete;
     ~redis_listener() {
@@ -104,77 +63,77 @@ public:
         }
     }
 
-    // In a child of fork(): the descriptors only.
+    // In a child of fork(): only closes the descriptors.
     void leave() noexcept {
         connection_.close_descriptor();
         wake_.close();
     }
 
-    // Blocks: until the server confirms that it will tell, or the deadline. What goes wrong is said
-    // in `words`.
+    // Subscribes to a channel. If it fails, `error_text` has the reason.
+    // Blocks: until the server confirms the subscription, or until the deadline.
     // Throws: std::bad_alloc.
-    result<std::shared_ptr<mailbox>, std::error_code> listen(const std::string& channel,
-                                                             deadline end, std::string& words);
+    result<std::shared_ptr<subscription>, std::error_code>
+    listen(const std::string& channel, deadline end, std::string& error_text);
 
-    // A mailbox is gone. Takes no lock.
-    void look() const noexcept { wake_.signal(); }
+    // Wakes the thread, because a subscription has expired. Takes no lock.
+    void wake() const noexcept { wake_.signal(); }
 
 private:
-    // With the lock, all of them.
-    std::error_code subscribe(const std::string& channel, deadline end, std::string& words);
-    std::error_code confirm(const std::string& channel, deadline end, std::string& words);
+    // These, except run(), require the lock.
+    std::error_code subscribe(const std::string& channel, deadline end, std::string& error_text);
+    std::error_code confirm(const std::string& channel, deadline end, std::string& error_text);
     std::error_code read_one(deadline end, std::string_view& kind, std::string& channel);
     void read_all();
-    void forget_gone();
-    void cut() noexcept;
+    void unsubscribe_gone();
+    void lose_all() noexcept;
 
     static void run(void* self) noexcept;
-    int look_at() noexcept;
+    int serve() noexcept;
 
-    const redis_place place_;
+    const redis_target target_;
     signal_pipe wake_;
     mutex lock_;
-    bool is_over_ = false;                                               // under lock_
-    redis_connection connection_;                                        // under lock_
-    std::map<std::string, std::vector<std::weak_ptr<mailbox>>> channels_; // under lock_
-    redis_reply last_;                                                   // under lock_
-    bool is_running_ = false;                                             // under lock_
+    bool is_over_ = false;                                                     // under lock_
+    redis_connection connection_;                                              // under lock_
+    std::map<std::string, std::vector<std::weak_ptr<subscription>>> channels_; // under lock_
+    redis_reply last_;                                                         // under lock_
+    bool is_running_ = false;                                                  // under lock_
     os_thread thread_; // started under lock_; joined by the destructor
 };
 
 // ---- implementation
 
-inline result<std::shared_ptr<redis_listener::mailbox>, std::error_code>
-redis_listener::listen(const std::string& channel, deadline end, std::string& words) {
-    auto box = std::make_shared<mailbox>();
-    if (!box->told.is_made() || !wake_.is_made()) {
+inline result<std::shared_ptr<redis_listener::subscription>, std::error_code>
+redis_listener::listen(const std::string& channel, deadline end, std::string& error_text) {
+    auto added = std::make_shared<subscription>();
+    if (!added->changed.is_made() || !wake_.is_made()) {
         return unexpected{std::make_error_code(std::errc::too_many_files_open)};
     }
     const auto until =
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end.steady_ns()));
     if (!lock_.try_lock_until(until)) {
-        words = "the connection is in use";
+        error_text = "the connection is in use";
         return unexpected{std::make_error_code(std::errc::timed_out)};
     }
     const std::lock_guard held(lock_, std::adopt_lock);
-    read_all(); // a connection that has ended is found out here
-    if (const std::error_code error = subscribe(channel, end, words)) {
+    read_all(); // finds out whether the connection has ended
+    if (const std::error_code error = subscribe(channel, end, error_text)) {
         return unexpected{error};
     }
-    channels_[channel].push_back(box);
-    read_all(); // what came with the confirmation, and makes no descriptor readable
+    channels_[channel].push_back(added);
+    read_all(); // what arrived with the confirmation: poll() does not report it
     if (!is_running_) {
         if (const std::error_code error = thread_.start(&run, this)) {
             return unexpected{error};
         }
         is_running_ = true;
     }
-    wake_.signal(); // for the thread to look at the connection that there is now
-    return box;
+    wake_.signal(); // the thread polls the new connection
+    return added;
 }
 
 inline std::error_code redis_listener::subscribe(const std::string& channel, deadline end,
-                                                 std::string& words) {
+                                                 std::string& error_text) {
     if (connection_.is_open() && channels_.contains(channel)) {
         return {};
     }
@@ -184,12 +143,12 @@ inline std::error_code redis_listener::subscribe(const std::string& channel, dea
     }
     if (!connection_.is_open()) {
         std::vector<redis_reply> replies;
-        if (const std::error_code error = connection_.open(place_, {*request}, replies, end)) {
-            words = connection_.words();
+        if (const std::error_code error = connection_.open(target_, {*request}, replies, end)) {
+            error_text = connection_.error_text();
             return error;
         }
         if (replies[0]->type == REDIS_REPLY_ERROR) {
-            words = without_secret(one_line(redis_text(*replies[0])), place_.password);
+            error_text = without_secret(one_line(redis_text(*replies[0])), target_.password);
             const std::error_code error = redis_error(*replies[0]);
             connection_.drop();
             return error;
@@ -198,14 +157,14 @@ inline std::error_code redis_listener::subscribe(const std::string& channel, dea
     }
     std::error_code error = connection_.send(*request, end);
     if (!error) {
-        error = confirm(channel, end, words);
+        error = confirm(channel, end, error_text);
     }
     return error;
 }
 
-// Reads on until it is confirmed. A connection on which that fails is given up by all.
+// Reads until the server confirms the subscription. If reading fails, ends all subscriptions.
 inline std::error_code redis_listener::confirm(const std::string& channel, deadline end,
-                                               std::string& words) {
+                                               std::string& error_text) {
     for (;;) {
         std::string_view kind;
         std::string of;
@@ -214,18 +173,18 @@ inline std::error_code redis_listener::confirm(const std::string& channel, deadl
             return {};
         }
         if (!error && kind == "error") {
-            words = without_secret(one_line(redis_text(*last_)), place_.password);
-            return redis_error(*last_); // the other channels are as they were
+            error_text = without_secret(one_line(redis_text(*last_)), target_.password);
+            return redis_error(*last_); // the subscriptions of other channels continue
         }
         if (error) {
-            words = connection_.words();
-            cut();
+            error_text = connection_.error_text();
+            lose_all();
             return error;
         }
     }
 }
 
-// Reads one reply, and tells the watches where it is a message. timed_out: there is none.
+// Reads one reply. If it is a message, signals the watches of its channel. timed_out: no reply.
 inline std::error_code redis_listener::read_one(deadline end, std::string_view& kind,
                                                 std::string& channel) {
     auto reply = connection_.receive(end);
@@ -244,9 +203,9 @@ inline std::error_code redis_listener::read_one(deadline end, std::string_view& 
     channel = redis_text(*last_->element[1]);
     const auto found = channels_.find(channel);
     if (kind == "message" && found != channels_.end()) {
-        for (const std::weak_ptr<mailbox>& each : found->second) {
-            if (const std::shared_ptr<mailbox> box = each.lock()) {
-                box->told.signal();
+        for (const std::weak_ptr<subscription>& each : found->second) {
+            if (const std::shared_ptr<subscription> it = each.lock()) {
+                it->changed.signal();
             }
         }
     }
@@ -262,55 +221,54 @@ inline void redis_listener::read_all() {
             return;
         }
         if (error) {
-            cut();
+            lose_all();
         }
     }
 }
 
-// Unsubscribes from channels that no watch is left of.
-inline void redis_listener::forget_gone() {
+// Unsubscribes from channels without a watch.
+inline void redis_listener::unsubscribe_gone() {
     for (auto each = channels_.begin(); each != channels_.end();) {
-        std::erase_if(each->second, [](const auto& box) { return box.expired(); });
+        std::erase_if(each->second, [](const auto& each_one) { return each_one.expired(); });
         if (!each->second.empty()) {
             ++each;
             continue;
         }
         const auto request = redis_connection::request({"UNSUBSCRIBE", each->first});
         each = channels_.erase(each);
-        if (connection_.is_open() &&
-            (!request || connection_.send(*request, deadline::poll()))) {
-            cut();
+        if (connection_.is_open() && (!request || connection_.send(*request, deadline::poll()))) {
+            lose_all();
             return;
         }
     }
 }
 
-// All watches hear of it, and none is told anything any more.
-inline void redis_listener::cut() noexcept {
+// Drops the connection and ends all subscriptions.
+inline void redis_listener::lose_all() noexcept {
     connection_.drop();
-    for (const auto& [channel, boxes] : channels_) {
-        for (const std::weak_ptr<mailbox>& each : boxes) {
-            if (const std::shared_ptr<mailbox> box = each.lock()) {
-                // Order: release [RL1]; it is cut when the watch finds that it was told.
-                box->is_cut.store(true, std::memory_order_release);
-                box->told.signal();
+    for (const auto& [channel, subscriptions] : channels_) {
+        for (const std::weak_ptr<subscription>& each : subscriptions) {
+            if (const std::shared_ptr<subscription> it = each.lock()) {
+                // Order: release [redis_listener.lost]; the watch is signalled after it.
+                it->is_lost.store(true, std::memory_order_release);
+                it->changed.signal();
             }
         }
     }
     channels_.clear();
 }
 
-// What has come. The descriptor to look at next, or -1.
-inline int redis_listener::look_at() noexcept {
+// Handles what has arrived. Returns the descriptor to poll, or -1.
+inline int redis_listener::serve() noexcept {
 #if BIDE_EXCEPTIONS
     try {
-        forget_gone();
+        unsubscribe_gone();
         read_all();
-    } catch (...) { // no memory: the watches look again, and make new ones
-        cut();
+    } catch (...) { // no memory: the watches end, and their users make new ones
+        lose_all();
     }
 #else
-    forget_gone();
+    unsubscribe_gone();
     read_all();
 #endif
     return connection_.is_open() ? connection_.fd() : -1;
@@ -320,16 +278,16 @@ inline void redis_listener::run(void* self) noexcept {
     redis_listener& mine = *static_cast<redis_listener*>(self);
     os_thread::name_this("bide-listen", "", 0);
     for (;;) {
-        pollfd looked[2] = {{mine.wake_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
+        pollfd polled[2] = {{mine.wake_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
         {
             const std::lock_guard held(mine.lock_);
             if (mine.is_over_) {
                 return;
             }
             mine.wake_.drain();
-            looked[1].fd = mine.look_at();
+            polled[1].fd = mine.serve();
         }
-        ::poll(looked, 2, -1);
+        ::poll(polled, 2, -1);
     }
 }
 

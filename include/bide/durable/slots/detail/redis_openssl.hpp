@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_OPENSSL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_OPENSSL_HPP
 
-// A TLS session by OpenSSL 1.1.1 or later, where the build has it: the component
-// bide::durable_redis says so with the macro BIDE_DURABLE_OPENSSL, in all files of a program.
-// OpenSSL reads and writes memory only, and the bytes go through our own socket: OpenSSL's raises
-// SIGPIPE, and knows no deadline.
+// A TLS session by OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis
+// then defines the macro BIDE_DURABLE_OPENSSL in all files of a program. OpenSSL reads and writes
+// memory only, and store_socket carries the bytes: OpenSSL's own socket raises SIGPIPE and has no
+// deadline.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
-#include <bide/durable/slots/detail/store_socket.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/redis_tls.hpp>
+#include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -35,7 +36,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Makes a session with the server of this name, or address.
+// Makes a session with the server of this name or address.
 redis_tls_made make_redis_tls(const std::string& host, const redis_trust& trust);
 
 #if defined(BIDE_DURABLE_OPENSSL)
@@ -75,7 +76,7 @@ public:
         return static_cast<std::size_t>(n);
     }
 
-    // The server's session tickets come when nobody asked for them, and are read here.
+    // The server sends session tickets without a request. They are read here.
     bool is_quiet(store_socket& over) override {
         for (char some[4096];;) {
             const auto n = over.receive(some, sizeof some, deadline::poll());
@@ -105,11 +106,11 @@ private:
     };
     using context = std::unique_ptr<SSL_CTX, freer>;
 
-    // Nobody is asked for the password of a key.
+    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
     static int no_password(char*, int, int, void*) noexcept { return -1; }
 
     static redis_tls_made prepare(SSL_CTX* to, const redis_trust& trust);
-    static std::string queued_words();
+    static std::string queued_error_text();
     static redis_tls_made no_memory() {
         return {nullptr, std::make_error_code(std::errc::not_enough_memory), {}};
     }
@@ -121,8 +122,8 @@ private:
     std::error_code failure(int kind);
     std::error_code reason_of(store_socket& over, std::error_code unsent);
 
-    // Repeats one step of OpenSSL's, which answers more than 0 when it is done, and carries bytes
-    // between it and the socket.
+    // Repeats a step of OpenSSL until it returns more than 0, and carries bytes between OpenSSL and
+    // the socket.
     template <class Step> std::error_code until_done(store_socket& over, deadline end, Step step) {
         for (;;) {
             ::ERR_clear_error();
@@ -130,7 +131,7 @@ private:
             const int kind = done > 0 ? SSL_ERROR_NONE : ::SSL_get_error(ssl_.get(), done);
             if (kind != SSL_ERROR_NONE && kind != SSL_ERROR_WANT_READ) {
                 const std::error_code why = failure(kind);
-                static_cast<void>(flush(over, end)); // an alert
+                static_cast<void>(flush(over, end)); // sends an alert
                 return why;
             }
             if (const std::error_code unsent = flush(over, end)) {
@@ -146,8 +147,8 @@ private:
     }
 
     std::unique_ptr<SSL, freer> ssl_;
-    borrowed from_; // what the socket gave; the session's
-    borrowed to_;   // what the socket is to send; the session's
+    borrowed from_; // bytes received from the socket; owned by ssl_
+    borrowed to_;   // bytes to send to the socket; owned by ssl_
 };
 
 // ---- implementation
@@ -176,14 +177,14 @@ inline redis_tls_made openssl_session::prepare(SSL_CTX* to, const redis_trust& t
         const std::error_code error(number != 0 ? number : EINVAL, std::generic_category());
         return redis_tls_made{nullptr, error,
                               what + " " + file + ": " +
-                                  (number != 0 ? error.message() : queued_words())};
+                                  (number != 0 ? error.message() : queued_error_text())};
     };
     ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
     ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
     ::SSL_CTX_set_default_passwd_cb(to, &no_password);
     if (trust.ca_file.empty()) {
-        ::SSL_CTX_set_default_verify_paths(to); // without them no certificate is trusted
+        ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
     } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
         return wrong("the authorities in", trust.ca_file);
     }
@@ -252,7 +253,7 @@ inline std::error_code openssl_session::fill(store_socket& over, deadline end) {
     return {};
 }
 
-inline std::string openssl_session::queued_words() {
+inline std::string openssl_session::queued_error_text() {
     const unsigned long code = ::ERR_peek_error();
     const char* const reason = ::ERR_reason_error_string(code);
     if (reason != nullptr) {
@@ -263,7 +264,7 @@ inline std::string openssl_session::queued_words() {
     return text;
 }
 
-// What a server answers to a client without a certificate, or with one that it does not trust.
+// Whether the alert refuses the client's certificate, or the lack of one.
 inline bool openssl_session::is_refusal(int reason) noexcept {
     switch (reason) {
     case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
@@ -279,25 +280,26 @@ inline bool openssl_session::is_refusal(int reason) noexcept {
     }
 }
 
-// What lasts is permission_denied or protocol_error.
+// Returns the code of a failed step. Errors that last until an operator acts are permission_denied
+// and protocol_error.
 inline std::error_code openssl_session::failure(int kind) {
-    if (kind == SSL_ERROR_ZERO_RETURN) { // the server has said goodbye
+    if (kind == SSL_ERROR_ZERO_RETURN) { // the server closed the session
         return std::make_error_code(std::errc::connection_reset);
     }
     const long verdict = ::SSL_get_verify_result(ssl_.get());
     const int reason = ERR_GET_REASON(::ERR_peek_error());
     if (verdict != X509_V_OK) {
-        words_ = "TLS: the server's certificate is not trusted: ";
-        words_ += ::X509_verify_cert_error_string(verdict);
+        error_text_ = "TLS: the server's certificate is not trusted: ";
+        error_text_ += ::X509_verify_cert_error_string(verdict);
         return std::make_error_code(std::errc::permission_denied);
     }
-    words_ = "TLS: " + queued_words();
+    error_text_ = "TLS: " + queued_error_text();
     if (is_refusal(reason)) {
-        words_ += " (the server wants a certificate of the client that it trusts)";
+        error_text_ += " (the server requires a client certificate that it trusts)";
         return std::make_error_code(std::errc::permission_denied);
     }
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
-        words_ += " (the server does not speak TLS at this port)";
+        error_text_ += " (the server does not speak TLS at this port)";
     }
     if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
         return std::make_error_code(std::errc::resource_unavailable_try_again);
@@ -305,7 +307,7 @@ inline std::error_code openssl_session::failure(int kind) {
     return std::make_error_code(std::errc::protocol_error);
 }
 
-// A server that hangs up may have said before why it does.
+// Returns why the socket cannot send: a server that closes the connection may have sent an alert.
 inline std::error_code openssl_session::reason_of(store_socket& over, std::error_code unsent) {
     while (unsent != std::errc::timed_out && !fill(over, deadline::poll())) {
     }

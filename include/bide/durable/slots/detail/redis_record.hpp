@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_RECORD_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_RECORD_HPP
 
-// What the script of a slot, and TIME, answered.
+// Reads the replies to a slot's script and to TIME.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -19,7 +20,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Digits that make a version.
+// Reads a version: decimal digits, from 1 to 2^53 - 1.
 inline std::optional<slot_version> redis_version(const redisReply& text) noexcept {
     constexpr slot_version last = (slot_version{1} << 53) - 1;
     const std::string_view digits = redis_text(text);
@@ -33,7 +34,7 @@ inline std::optional<slot_version> redis_version(const redisReply& text) noexcep
     return version;
 }
 
-// Milliseconds since 1970.
+// Reads the reply to TIME, in milliseconds since 1970.
 inline std::optional<std::int64_t> redis_time(const redisReply& reply) noexcept {
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) {
         return std::nullopt;
@@ -50,21 +51,23 @@ inline std::optional<std::int64_t> redis_time(const redisReply& reply) noexcept 
 
 struct redis_record {
     redis_found found = redis_found::nothing;
-    slot_snapshot seen{}; // stored: the new version
+    slot_snapshot seen{}; // if it was stored: the new version
     std::error_code error{};
-    std::string words{};  // where there is an error
+    std::string error_text{}; // with an error: its text
 };
 
-// An error: not what our script answers, or not what a slot stores.
+// Reads the script's reply. protocol_error: it is not a reply of this script. corrupt_record: the
+// key holds what no slot stores.
 inline redis_record read_redis_record(const redisReply& reply) {
     redis_record read;
-    const auto fails = [&read](std::error_code error, std::string words) {
+    const auto fails = [&read](std::error_code error, std::string error_text) {
         read.error = error;
-        read.words = std::move(words);
+        read.error_text = std::move(error_text);
         return std::move(read);
     };
     const auto is_strange = [&] {
-        return fails(std::make_error_code(std::errc::protocol_error), "not our script's answer");
+        return fails(std::make_error_code(std::errc::protocol_error),
+                     "not a reply of the slot's script");
     };
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements < 2 ||
         reply.element[0]->type != REDIS_REPLY_INTEGER ||
@@ -90,7 +93,8 @@ inline redis_record read_redis_record(const redisReply& reply) {
     }
     const std::optional<slot_version> version = redis_version(*reply.element[2]);
     if (!version) {
-        return fails(durable_errc::corrupt_record, "the key's version is none of a slot");
+        return fails(durable_errc::corrupt_record,
+                     "the key's version is not a number that a slot stores");
     }
     read.seen.version = *version;
     if (has_value) {

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_REPLY_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_REPLY_HPP
 
-// What a Redis server answers, and what its errors mean.
+// The replies of a Redis server, and the meaning of its errors.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -27,11 +28,11 @@ inline bool is_redis_text(const redisReply& reply) noexcept {
     return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
 }
 
-// The code of an error reply. What a new try cannot change is permission_denied, invalid_argument
-// or operation_not_supported.
+// Returns the code of an error reply. Errors that last until an operator acts are
+// permission_denied, invalid_argument and operation_not_supported.
 inline std::error_code redis_error(const redisReply& reply) noexcept {
     const std::string_view text = redis_text(reply);
-    const auto is = [text](auto... words) { return (text.starts_with(words) || ...); };
+    const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
     if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
            "ERR Client sent AUTH") ||
         text.find("ACL failure in script") != text.npos ||
@@ -51,15 +52,15 @@ inline std::error_code redis_error(const redisReply& reply) noexcept {
     return make_error_code(durable_errc::storage_error);
 }
 
-// It was said to whoever connected, whatever was asked, and the server has hung up.
-inline bool is_redis_farewell(const redisReply& reply) noexcept {
+// Whether the server refused the connection, for any request, and closed it.
+inline bool is_redis_refusal(const redisReply& reply) noexcept {
     const std::string_view text = redis_text(reply);
     return reply.type == REDIS_REPLY_ERROR &&
            (text.starts_with("DENIED ") || text.starts_with("ERR max number of clients"));
 }
 
-// The server itself says it, before the script or out of it. Others say "ERR", and may stand
-// between us and a server that has done what it was asked for.
+// Whether the server itself reports the error, so that the script stored nothing. A proxy reports
+// its errors as "ERR"; the server behind it may have run the script.
 inline bool is_certain_redis_error(const redisReply& reply) noexcept {
     const std::string_view text = redis_text(reply);
     const std::string_view word = text.substr(0, text.find(' '));

@@ -1,28 +1,30 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_SCRIPT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_SCRIPT_HPP
 
-// What the server runs, undivided, for a slot: all of both its operations.
+// The script that the server runs atomically for a slot: both the load and the compare-and-swap.
 
 #include <bide/core/config.hpp>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// First in the answer; the server's milliseconds follow, and then what it says here.
+// The first element of the script's reply. The second one is the server's time in milliseconds. The
+// remaining ones are:
 enum class redis_found : long long {
     nothing = 0, // "0" and ""
     record = 1,  // the version and the value
-    garbage = 2, // its kind: something that no slot has written, or the last version there is
+    garbage = 2, // the key's type; no slot has written it, or its version is the last possible one
     stored = 3   // the new version
 };
 
-// KEYS: the key. ARGV: nothing, to load; or the version that it must have, the value to store, and
-// the channel to tell or "". A new version is the server's time in microseconds, or one more than
-// the last where that is not less. A number of Lua's counts to 2^53 exactly. Once something is
-// stored nothing fails any more.
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
+// channel to publish on or "". A new version is the server's time in microseconds. If that is not
+// greater than the previous version, the new version is the previous one plus one. A number of Lua
+// is exact up to 2^53. After HSET the script cannot fail.
 //
-// PERSIST is there for a replica to refuse: what it would load may be old. (Not before HSET, which
-// is refused for want of memory only where nothing was written before it.)
+// PERSIST makes a replica refuse the load, because its value may be old. It must not precede HSET:
+// for lack of memory the server refuses HSET only if the script has written nothing before.
 inline constexpr const char* redis_script =
     "local t = redis.call('TIME')\n"
     "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"

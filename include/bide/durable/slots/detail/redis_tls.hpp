@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_TLS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_TLS_HPP
 
-// TLS over a socket, as an interface: the connection does not depend on what speaks it.
+// The interface of TLS over a socket. The connection does not depend on the library behind it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/store_socket.hpp>
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// One session. Destroying it sends nothing: a child process may do that.
+// One TLS session. The destructor sends nothing, so that a child of fork() may run it.
 class redis_tls {
 public:
     redis_tls() = default;
@@ -26,32 +27,32 @@ public:
     redis_tls& operator=(const redis_tls&) = delete;
     virtual ~redis_tls() = default;
 
-    // Verifies the server's certificate and its name. After timed_out the caller may call it again,
-    // and the handshake goes on.
+    // Shakes hands, and verifies the server's certificate and name. After timed_out, another call
+    // continues the handshake.
     virtual std::error_code shake_hands(store_socket& over, deadline end) = 0;
 
-    // As those of the socket.
+    // Like the socket's.
     virtual std::error_code send(store_socket& over, std::string_view bytes, deadline end) = 0;
     virtual result<std::size_t, std::error_code> receive(store_socket& over, char* to,
                                                          std::size_t room, deadline end) = 0;
     virtual bool is_quiet(store_socket& over) = 0;
 
-    // The server has sent at least one byte.
+    // Whether the server has sent at least one byte.
     bool has_heard() const noexcept { return has_heard_; }
 
-    // What went wrong, or empty.
-    const std::string& words() const noexcept { return words_; }
+    // The text of the last error, or empty.
+    const std::string& error_text() const noexcept { return error_text_; }
 
 protected:
     bool has_heard_ = false;
-    std::string words_;
+    std::string error_text_;
 };
 
-// What makes a session, or why it cannot.
+// A session, or the error.
 struct redis_tls_made {
     std::unique_ptr<redis_tls> session{};
     std::error_code error{};
-    std::string words{};
+    std::string error_text{};
 };
 
 } // namespace detail

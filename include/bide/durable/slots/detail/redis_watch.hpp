@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_WATCH_HPP
 
-// A watch of one channel, over the connection that all watches of a place share.
+// A watch of one channel, on the connection that all watches of a target share.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/redis_listener.hpp>
-#include <bide/durable/slots/detail/redis_place.hpp>
+#include <bide/durable/slots/detail/redis_target.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 
 #include <memory>
@@ -25,49 +26,49 @@ class redis_watch final : public slot_watch {
 public:
     using listener = shared_in_process<redis_listener>;
 
-    redis_watch(listener from, std::shared_ptr<redis_listener::mailbox> box) noexcept
-        : from_(std::move(from)), box_(std::move(box)) {}
+    redis_watch(listener from, std::shared_ptr<redis_listener::subscription> subscription) noexcept
+        : from_(std::move(from)), subscription_(std::move(subscription)) {}
     ~redis_watch() override {
-        box_.reset();
+        subscription_.reset();
         if (owner_ == ::getpid()) {
-            from_.get().look();
+            from_.get().wake();
         }
     }
 
-    int fd() const noexcept override { return box_->told.fd(); }
+    int fd() const noexcept override { return subscription_->changed.fd(); }
 
     std::error_code drain() noexcept override {
         if (owner_ != ::getpid()) {
             return std::make_error_code(std::errc::operation_not_permitted);
         }
-        box_->told.drain();
-        // Order: acquire [RL1]; the pipe was readable for this, or will be.
-        return box_->is_cut.load(std::memory_order_acquire)
+        subscription_->changed.drain();
+        // Order: acquire [redis_listener.lost]; the listener signals the pipe after the change.
+        return subscription_->is_lost.load(std::memory_order_acquire)
                    ? std::make_error_code(std::errc::connection_reset)
                    : std::error_code();
     }
 
 private:
-    listener from_; // held: get() finds the one that was there
-    std::shared_ptr<redis_listener::mailbox> box_;
+    listener from_; // keeps the listener alive, so that get() returns it
+    std::shared_ptr<redis_listener::subscription> subscription_;
     const pid_t owner_ = ::getpid();
 };
 
 struct redis_watch_made {
     std::unique_ptr<slot_watch> watch{};
     std::error_code error{};
-    std::string words{};
+    std::string error_text{};
 };
 
-inline redis_watch_made make_redis_watch(const redis_place& place, const std::string& channel,
+inline redis_watch_made make_redis_watch(const redis_target& target, const std::string& channel,
                                          deadline end) {
-    redis_watch::listener from(place);
+    redis_watch::listener from(target);
     redis_watch_made made;
-    auto box = from.get().listen(channel, end, made.words);
-    if (box) {
-        made.watch = std::make_unique<redis_watch>(std::move(from), *std::move(box));
+    auto made_one = from.get().listen(channel, end, made.error_text);
+    if (made_one) {
+        made.watch = std::make_unique<redis_watch>(std::move(from), *std::move(made_one));
     } else {
-        made.error = box.error();
+        made.error = made_one.error();
     }
     return made;
 }

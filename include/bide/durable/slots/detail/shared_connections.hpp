@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SHARED_CONNECTIONS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SHARED_CONNECTIONS_HPP
 
-// What all slots of a process share: one object for each key, which goes with its last user.
+// Objects that all slots of a process share: one object for each key. Its last user destroys it.
 //
-// A child of fork() gets objects of its own. Another thread of the parent may have been changing an
-// object when the process was forked, so the child never runs the destructor of what it inherited.
-// The child calls leave() on it, which closes descriptors at most, and keeps its memory.
+// A child of fork() makes objects of its own. At the fork, another thread of the parent may have
+// been changing an object. Therefore the child never runs the destructor of an inherited object. It
+// calls leave(), which closes descriptors at most, and keeps the object's memory.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -25,9 +26,9 @@ namespace detail {
 
 // A reference to this process's T for a key. A T has
 //
-//   using key = ...;            ordered, with everything by which two of them differ
-//   explicit T(const key&);     with the table locked: it neither blocks nor connects
-//   void leave() noexcept;      in a child of fork(): instead of the destructor
+//   using key = ...;            ordered; objects with equal keys are interchangeable
+//   explicit T(const key&);     runs with the table locked: it must not block or connect
+//   void leave() noexcept;      in a child of fork(): called instead of the destructor
 template <class T> class shared_in_process {
 public:
     using key = typename T::key;
@@ -36,7 +37,7 @@ public:
 
     const key& of() const noexcept { return key_; }
 
-    // Makes it where this process has none.
+    // Returns the object. Makes it if this process has none.
     // Throws: std::bad_alloc.
     T& get() {
         if (held_ == nullptr || held_->process != ::getpid()) {
@@ -45,7 +46,7 @@ public:
         return held_->object;
     }
 
-    // This user needs it no more, until the next get().
+    // Drops the reference, until the next get().
     void reset() noexcept { held_.reset(); }
 
 private:
@@ -58,12 +59,11 @@ private:
     struct table {
         mutex lock;
         std::map<key, std::weak_ptr<entry>> entries; // under lock
-        entry* inherited = nullptr;                  // under lock: kept, as nothing can destroy it
+        entry* inherited = nullptr;                  // under lock: objects that are never destroyed
     };
 
     static table& here() {
-        table* const found =
-            process_wide<table, native_platform>::get([] { return new table; });
+        table* const found = process_wide<table, native_platform>::get([] { return new table; });
         if (found == nullptr) {
             BIDE_THROW(std::bad_alloc());
         }
@@ -85,7 +85,7 @@ private:
 
     static void let_go(entry* last) noexcept {
         if (last->process == ::getpid()) {
-            delete last; // its place in the table goes with the next find()
+            delete last; // the next find() erases its expired entry in the table
             return;
         }
         last->object.leave();

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_STORE_SOCKET_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_STORE_SOCKET_HPP
 
-// A stream socket on which nothing waits beyond a deadline. The client library's own one raises
-// SIGPIPE, is inherited by programs that are started, and begins its time limit anew with each part
-// of a reply.
+// A stream socket on which every operation ends at a deadline. The socket of hiredis raises
+// SIGPIPE, is inherited by programs that are started, and restarts its time limit with each part of
+// a reply.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -46,26 +47,30 @@ public:
 
     int fd() const noexcept { return fd_; }
 
-    // A child process that closes its copy takes nothing from its parent: nothing is sent.
+    // Closes the socket without sending anything. If a child of fork() closes its copy, the
+    // parent's connection is not affected.
     void close() noexcept {
         if (fd_ >= 0) {
             ::close(std::exchange(fd_, -1));
         }
     }
 
-    // Requires, both: it is closed. The name is looked up for as long as the system likes to; why
-    // that fails goes to `words`.
+    // Looks the name up and connects. The deadline does not bound the look-up. If the look-up
+    // fails, `error_text` has the reason.
+    // Requires: the socket is closed.
     std::error_code connect_tcp(const std::string& host, int port, deadline end,
-                                std::string& words);
+                                std::string& error_text);
+    // Connects to a Unix socket.
+    // Requires: the socket is closed.
     std::error_code connect_unix(const std::string& path, deadline end) noexcept;
 
-    // An error: not all of it was handed to the system.
+    // Sends all bytes. After an error the system did not accept all of them.
     std::error_code send(std::string_view bytes, deadline end) noexcept;
 
-    // At least one byte, or why not.
+    // Receives at least one byte, or fails.
     result<std::size_t, std::error_code> receive(char* to, std::size_t room, deadline end) noexcept;
 
-    // The other end has neither hung up nor said what nobody asked for.
+    // Whether the server has neither closed the connection nor sent bytes that are unread.
     bool is_quiet() const noexcept {
         char one;
         return ::recv(fd_, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
@@ -156,7 +161,7 @@ inline std::error_code store_socket::connect(const sockaddr* to, socklen_t size,
 }
 
 inline std::error_code store_socket::connect_tcp(const std::string& host, int port, deadline end,
-                                                 std::string& words) {
+                                                 std::string& error_text) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     addrinfo* answer = nullptr;
@@ -165,8 +170,8 @@ inline std::error_code store_socket::connect_tcp(const std::string& host, int po
         return detail::last_system_error();
     }
     if (n != 0) {
-        words = "the host's name: ";
-        words += ::gai_strerror(n);
+        error_text = "the host's name: ";
+        error_text += ::gai_strerror(n);
         return std::make_error_code(n == EAI_AGAIN    ? std::errc::resource_unavailable_try_again
                                     : n == EAI_MEMORY ? std::errc::not_enough_memory
                                                       : std::errc::host_unreachable);
@@ -179,7 +184,8 @@ inline std::error_code store_socket::connect_tcp(const std::string& host, int po
     }
     std::error_code error = std::make_error_code(std::errc::host_unreachable);
     for (const addrinfo* each = answer; each != nullptr; each = each->ai_next, --left) {
-        // One that swallows what is sent to it leaves time for the others.
+        // An equal share of the time: an address that does not answer leaves time for the next
+        // ones.
         const std::int64_t now = native_platform::now();
         const std::int64_t share = (end.steady_ns() - now) / left;
         error = connect(each->ai_addr, each->ai_addrlen, deadline::at_ns(now + share));

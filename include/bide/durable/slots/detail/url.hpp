@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_URL_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_URL_HPP
 
@@ -5,9 +6,9 @@
 //
 //   scheme://[user][:password@]host[:port][/path]
 //
-// User, password and path are percent-encoded. It is strict, because two readers of a doubtful URL
-// may find two hosts in it: a second '@', a port that is empty or a byte that has to be encoded is
-// refused. The words that say what is wrong quote nothing of the URL, which may hold a password.
+// User, password and path are percent-encoded. The reader is strict, because two readers of an
+// ambiguous URL may find different hosts in it. It refuses a second '@', an empty port, and a byte
+// that must be encoded. Error texts quote no part of the URL, which may hold a password.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -26,21 +27,21 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct server_url {
-    std::string scheme{}; // in small letters
+    std::string scheme{}; // in lower case
     std::string user{};
     std::string password{};
-    std::string host{}; // an IPv6 address stands without its brackets
+    std::string host{}; // an IPv6 address has no brackets
     int port = 0;       // 0: the URL names none
     std::string path{}; // without the '/' before it
 };
 
-// Answers what is wrong with the URL.
+// What is wrong with a URL.
 struct url_fault {
-    const char* words;
+    const char* error_text;
 };
 
-// Decodes %41. Empty and false: a '%' without two hexadecimal digits, a NUL byte, or a byte that an
-// URL has only in encoded form.
+// Decodes a percent-encoded part: "%41" is "A". Returns false and an empty string for a '%' without
+// two hexadecimal digits, for a NUL byte, and for a byte that must be encoded.
 inline bool decode_url_part(std::string_view text, std::string& to) {
     const auto digit = [](char c) noexcept {
         return c >= '0' && c <= '9'   ? c - '0'
@@ -69,11 +70,12 @@ inline bool decode_url_part(std::string_view text, std::string& to) {
     return true;
 }
 
-// An IPv6 address, with or without "%eth0", as getaddrinfo() takes it.
+// Whether the text is an IPv6 address that getaddrinfo() accepts, with or without a zone ("%eth0").
 inline bool is_ipv6_address(const std::string& text) {
     in6_addr read{};
     const std::size_t zone = text.find('%');
-    return zone + 1 != text.size() && ::inet_pton(AF_INET6, text.substr(0, zone).c_str(), &read) == 1;
+    return zone + 1 != text.size() &&
+           ::inet_pton(AF_INET6, text.substr(0, zone).c_str(), &read) == 1;
 }
 
 inline bool is_host_name(std::string_view text) noexcept {
@@ -87,7 +89,7 @@ inline bool is_host_name(std::string_view text) noexcept {
     return !text.empty() && text.front() != '-' && text.front() != '.';
 }
 
-// A number without a sign or a zero before it, from 0 to `most`; -1: anything else.
+// Reads a number from 0 to `most`, without a sign or leading zeros. Returns -1 for anything else.
 inline int url_number(std::string_view digits, int most) noexcept {
     int number = -1;
     const char* const last = digits.data() + digits.size();
@@ -97,7 +99,7 @@ inline int url_number(std::string_view digits, int most) noexcept {
     return fits && number <= most ? number : -1;
 }
 
-// user:password, which stands before the '@'. What is wrong with it, or nullptr.
+// Reads user:password, the part before the '@'. Returns what is wrong with it, or nullptr.
 inline const char* read_url_login(std::string_view login, server_url& to) {
     const std::size_t middle = login.find(':');
     const bool has_password = middle != login.npos;
@@ -108,30 +110,31 @@ inline const char* read_url_login(std::string_view login, server_url& to) {
                : "the URL's user or password is not percent-encoded";
 }
 
-// host:port or [address]:port. What is wrong with it, or nullptr.
-inline const char* read_url_host(std::string_view place, server_url& to) {
-    std::size_t end = place.find(':');
-    if (place.substr(0, 1) == "[") {
-        end = place.find(']');
-        if (end == place.npos || !decode_url_part(place.substr(1, end - 1), to.host) ||
+// Reads host:port or [address]:port. Returns what is wrong with it, or nullptr.
+inline const char* read_url_host(std::string_view address, server_url& to) {
+    std::size_t end = address.find(':');
+    if (address.substr(0, 1) == "[") {
+        end = address.find(']');
+        if (end == address.npos || !decode_url_part(address.substr(1, end - 1), to.host) ||
             !is_ipv6_address(to.host)) {
             return "the URL's host is not an IPv6 address in brackets";
         }
         ++end;
-    } else if (place.empty() || end == 0) {
+    } else if (address.empty() || end == 0) {
         return "the URL names no host";
-    } else if (!decode_url_part(place.substr(0, end), to.host) || !is_host_name(to.host)) {
+    } else if (!decode_url_part(address.substr(0, end), to.host) || !is_host_name(to.host)) {
         return "the URL's host is not the name of a host";
     }
-    if (end >= place.size()) {
+    if (end >= address.size()) {
         return nullptr;
     }
-    to.port = place[end] == ':' ? url_number(place.substr(end + 1), 65'535) : 0;
+    to.port = address[end] == ':' ? url_number(address.substr(end + 1), 65'535) : 0;
     return to.port < 1 ? "the URL's port is not a number from 1 to 65535" : nullptr;
 }
 
+// Reads a URL. Fails with what is wrong with it.
 inline result<server_url, url_fault> read_server_url(std::string_view url) {
-    const auto wrong = [](const char* words) { return unexpected{url_fault{words}}; };
+    const auto wrong = [](const char* error_text) { return unexpected{url_fault{error_text}}; };
     server_url read;
     const std::size_t colon = url.find("://");
     if (colon == url.npos || colon == 0) {
@@ -161,13 +164,13 @@ inline result<server_url, url_fault> read_server_url(std::string_view url) {
         if (rest.find('@', at + 1) != rest.npos) {
             return wrong("the URL has more than one '@'; in a password it is written %40");
         }
-        if (const char* const words = read_url_login(rest.substr(0, at), read)) {
-            return wrong(words);
+        if (const char* const error_text = read_url_login(rest.substr(0, at), read)) {
+            return wrong(error_text);
         }
         rest = rest.substr(at + 1);
     }
-    if (const char* const words = read_url_host(rest, read)) {
-        return wrong(words);
+    if (const char* const error_text = read_url_host(rest, read)) {
+        return wrong(error_text);
     }
     return read;
 }

@@ -1,11 +1,14 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_OTHER_LANGUAGE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_OTHER_LANGUAGE_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_OTHER_PROTOCOL_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_OTHER_PROTOCOL_HPP
 
-// Finds out that only one side uses TLS, or that the server is one of another kind. A server that
-// speaks TLS hangs up on a client that does not, and many a server without it hangs up on a client
-// that does, or says nothing. PostgreSQL hangs up on a length that is too large, which the first
-// bytes of other protocols are, and Redis on HTTP. All of this looks like trouble that passes. So
-// another connection greets the server in the other language.
+// Finds out whether only one side uses TLS, or whether the server speaks another protocol.
+//
+// In these cases a server closes the connection or sends nothing, which looks like an error that
+// passes: a TLS server closes it for a client without TLS; a server without TLS closes it, or
+// waits, for a client with TLS; PostgreSQL closes it if the first bytes, read as a length, are too
+// large; Redis closes it for HTTP. Therefore the client opens another connection and sends a
+// request of the other protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -19,7 +22,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Whether the server answers this greeting, within a second, with one of these bytes.
+// Whether the server answers this request within one second, with one of these bytes first.
 inline bool answers_with(const std::string& host, int port, std::string_view greeting,
                          std::string_view firsts, deadline end) {
     const std::int64_t soon = native_platform::now() + 1'000'000'000;
@@ -31,18 +34,20 @@ inline bool answers_with(const std::string& host, int port, std::string_view gre
            other.receive(&first, 1, until) && firsts.find(first) != firsts.npos;
 }
 
-// The greeting is too short to be one. A server that speaks TLS answers with an alert.
+// Whether the server speaks TLS: it answers a client hello that is too short with an alert.
 inline bool answers_tls(const std::string& host, int port, deadline end) {
     constexpr std::string_view greeting("\x16\x03\x01\x00\x04\x01\x00\x00\x00", 9);
     return answers_with(host, port, greeting, "\x15\x16", end);
 }
 
-// A request for encryption, which PostgreSQL answers with yes or no before it asks for a login.
+// Whether the server speaks PostgreSQL's protocol: it answers a request for encryption with S (yes)
+// or N (no) before the login.
 inline bool answers_postgres(const std::string& host, int port, deadline end) {
     constexpr std::string_view greeting("\x00\x00\x00\x08\x04\xd2\x16\x2f", 8);
     return answers_with(host, port, greeting, "SN", end);
 }
 
+// Whether the server speaks Redis's protocol: it answers PING with '+' or an error.
 inline bool answers_redis(const std::string& host, int port, deadline end) {
     return answers_with(host, port, "PING\r\n", "+-", end);
 }

@@ -1,7 +1,8 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_WORDS_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERROR_TEXT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ERROR_TEXT_HPP
 
-// What PostgreSQL and libpq say, as one line for people.
+// The error texts of PostgreSQL and libpq, as one line.
 
 #include <bide/core/config.hpp>
 
@@ -13,7 +14,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Printable characters as they are, each run of others as one blank.
+// Replaces each run of blanks and control characters by one blank.
 inline std::string postgres_one_line(std::string_view text) {
     std::string line;
     for (const char c : text) {
@@ -30,21 +31,21 @@ inline std::string postgres_one_line(std::string_view text) {
     return line;
 }
 
-// Of a statement that failed: "ERROR: permission denied for table locks".
-inline std::string postgres_words_of(const PGresult* result) {
+// Returns the text of a failed statement: "ERROR: permission denied for table locks".
+inline std::string postgres_error_text(const PGresult* result) {
     const auto field = [result](int code) {
         const char* const text = ::PQresultErrorField(result, code);
         return std::string(text == nullptr ? "" : text);
     };
-    std::string words = field(PG_DIAG_MESSAGE_PRIMARY);
-    if (words.empty()) { // libpq's own
+    std::string error_text = field(PG_DIAG_MESSAGE_PRIMARY);
+    if (error_text.empty()) { // an error of libpq, not of the server
         return postgres_one_line(::PQresultErrorMessage(result));
     }
-    words = field(PG_DIAG_SEVERITY) + ": " + words;
+    error_text = field(PG_DIAG_SEVERITY) + ": " + error_text;
     for (const int more : {PG_DIAG_MESSAGE_DETAIL, PG_DIAG_MESSAGE_HINT}) {
-        words += field(more).empty() ? "" : ". " + field(more);
+        error_text += field(more).empty() ? "" : ". " + field(more);
     }
-    return postgres_one_line(words);
+    return postgres_one_line(error_text);
 }
 
 } // namespace detail

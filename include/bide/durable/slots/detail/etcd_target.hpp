@@ -1,7 +1,8 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_PLACE_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_ETCD_TARGET_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_ETCD_TARGET_HPP
 
-// Where a cluster is, and how a client presents itself there: all that makes a connection.
+// What identifies a connection to an etcd cluster: its endpoints, the login, TLS and the path.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/etcd_http.hpp>
@@ -18,14 +19,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct etcd_place {
-    std::vector<std::string> endpoints{}; // without user and password, and '/' at the end
+struct etcd_target {
+    std::vector<std::string> endpoints{}; // URLs without a login and without a '/' at the end
     std::string user{};
     std::string password{};
     etcd_tls tls{};
     std::string path{};
 
-    // For people, without the password.
+    // Returns a text for messages, without the password.
     std::string name() const {
         std::string text = "etcd at ";
         for (const std::string& each : endpoints) {
@@ -34,8 +35,8 @@ struct etcd_place {
         return text + (user.empty() ? "" : ", user " + user);
     }
 
-    friend bool operator<(const etcd_place& a, const etcd_place& b) noexcept {
-        const auto all = [](const etcd_place& p) {
+    friend bool operator<(const etcd_target& a, const etcd_target& b) noexcept {
+        const auto all = [](const etcd_target& p) {
             return std::tie(p.endpoints, p.user, p.password, p.tls.ca_file, p.tls.cert_file,
                             p.tls.key_file, p.path);
         };
@@ -43,15 +44,15 @@ struct etcd_place {
     }
 };
 
-// The URL of an endpoint as libcurl, which connects by it, reads it. The words of its methods quote
-// nothing of the URL.
+// The URL of an endpoint. libcurl reads it, because libcurl connects to it. Error texts quote no
+// part of the URL.
 class etcd_endpoint {
 public:
-    // What is wrong with it, or nullptr.
+    // Reads the URL. Returns what is wrong with it, or nullptr.
     const char* read(const std::string& text) {
         url_.reset(::curl_url());
         if (url_ == nullptr) {
-            return "there is no memory for the URL";
+            return "out of memory for the URL";
         }
         if (text.find("://") == text.npos) {
             return "the URL of an endpoint begins with neither http:// nor https://";
@@ -78,17 +79,17 @@ public:
         return nullptr;
     }
 
-    // Of the URL that was read.
+    // Parts of the URL that was read.
     const std::string& user() const noexcept { return user_; }
     const std::string& password() const noexcept { return password_; }
-    bool is_secret() const { return part(CURLUPART_SCHEME) == "https"; }
-    std::string host() const { // an IPv6 address stands without its brackets
+    bool uses_tls() const { return part(CURLUPART_SCHEME) == "https"; }
+    std::string host() const { // an IPv6 address has no brackets
         const std::string text = part(CURLUPART_HOST);
         return text.substr(0, 1) == "[" ? text.substr(1, text.size() - 2) : text;
     }
     int port() const {
         const std::string digits = part(CURLUPART_PORT);
-        return digits.empty() ? (is_secret() ? 443 : 80) : url_number(digits, 65'535);
+        return digits.empty() ? (uses_tls() ? 443 : 80) : url_number(digits, 65'535);
     }
     std::string without_login() {
         ::curl_url_set(url_.get(), CURLUPART_USER, nullptr, 0);
@@ -119,32 +120,32 @@ private:
     std::string password_;
 };
 
-// Takes users and passwords out of the endpoints; what they say goes before the place's own. What is
-// wrong with them, or nullptr.
-inline const char* read_etcd_endpoints(etcd_place& place) {
-    if (place.endpoints.empty()) {
+// Removes users and passwords from the endpoints' URLs; they override those of the target. Returns
+// what is wrong with the endpoints, or nullptr.
+inline const char* read_etcd_endpoints(etcd_target& target) {
+    if (target.endpoints.empty()) {
         return "there is no endpoint";
     }
     bool has_login = false;
-    for (std::string& each : place.endpoints) {
+    for (std::string& each : target.endpoints) {
         etcd_endpoint read;
-        if (const char* const words = read.read(each)) {
-            return words;
+        if (const char* const error_text = read.read(each)) {
+            return error_text;
         }
         if (!read.user().empty() || !read.password().empty()) {
-            if (has_login && (read.user() != place.user || read.password() != place.password)) {
+            if (has_login && (read.user() != target.user || read.password() != target.password)) {
                 return "the URLs of two endpoints have different users or passwords";
             }
             has_login = true;
-            place.user = read.user();
+            target.user = read.user();
             if (!read.password().empty()) {
-                place.password = read.password();
+                target.password = read.password();
             }
         }
         each = read.without_login();
     }
-    return place.user.empty() && !place.password.empty() ? "there is a password and no user"
-                                                         : nullptr;
+    return target.user.empty() && !target.password.empty() ? "there is a password and no user"
+                                                           : nullptr;
 }
 
 } // namespace detail

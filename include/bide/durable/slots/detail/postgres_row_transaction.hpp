@@ -1,13 +1,14 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_LOCKED_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ROW_TRANSACTION_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_POSTGRES_ROW_TRANSACTION_HPP
 
-// A row that is locked between its read and its change, in two round trips:
+// Locks a row, reads it and changes it in one transaction, in two round trips:
 //
 //   BEGIN; (settings); SELECT ... FOR UPDATE
 //   UPDATE ...; COMMIT
 //
-// and one more to place the row where there is none: others who place it at the same time wait for
-// this transaction, as those wait who lock it.
+// If there is no row, one more round trip inserts one of version 0. Other transactions that insert
+// or lock the same row wait for this transaction.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -30,25 +31,25 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class postgres_locked_row {
+class postgres_row_transaction {
 public:
-    postgres_locked_row(postgres_connection& link, const postgres_sql& sql, const std::string& key,
-                        postgres_deadline until)
+    postgres_row_transaction(postgres_connection& link, const postgres_sql& sql,
+                             const std::string& key, postgres_deadline until)
         : link_(link), sql_(sql), key_(quoted(key)), until_(until) {}
-    postgres_locked_row(const postgres_locked_row&) = delete;
-    postgres_locked_row& operator=(const postgres_locked_row&) = delete;
-    // Whatever happened in between, the row does not stay locked.
-    ~postgres_locked_row() {
+    postgres_row_transaction(const postgres_row_transaction&) = delete;
+    postgres_row_transaction& operator=(const postgres_row_transaction&) = delete;
+    // Drops the connection if the transaction is still open, so that the row does not stay locked.
+    ~postgres_row_transaction() {
         if (link_.is_in_transaction()) {
             link_.drop();
         }
     }
 
-    // Nothing was done if this fails.
+    // Begins the transaction, locks the row and reads it. If it fails, nothing was stored.
     postgres_reply lock() {
         postgres_reply row = link_.run_script(sql_.begin + sql_.locked(key_), until_);
         if (!row.error && row.count() == 0) {
-            row = link_.run_script(sql_.place(key_), until_);
+            row = link_.run_script(sql_.insert_and_lock(key_), until_);
             is_new_ = true;
         }
         if (row.error) {
@@ -56,16 +57,18 @@ public:
             roll_back();
         } else if (row.count() == 1) {
             read(row);
-        } else { // nothing was placed
+        } else { // the condition on the oid was false: it is another table
             error_ = postgres_error("ZB001");
         }
         return row;
     }
 
-    // What is there: version 0 if there is nothing. Or what is wrong with it.
+    // The value before the change; version 0 if there was none.
     const slot_snapshot& before() const noexcept { return before_; }
+    // What is wrong with that value, if anything is.
     std::error_code error() const noexcept { return error_; }
 
+    // Stores the value and commits.
     cas_result commit(std::string_view value) {
         const postgres_reply done =
             link_.run_script(sql_.commit(key_, next_, quoted_bytes(value)), until_);
@@ -112,8 +115,8 @@ private:
         }
     }
 
-    // As a literal. Of no memory, or of bytes that are no text, comes nothing, which is a syntax
-    // error to the server.
+    // Returns the text as an SQL literal. If memory runs out or the bytes are not text, returns an
+    // empty string, which the server rejects as a syntax error.
     std::string quoted(std::string_view text) const {
         const std::unique_ptr<char, postgres_free> literal(
             ::PQescapeLiteral(link_.native(), text.data(), text.size()));
