@@ -7,7 +7,7 @@
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
 #include <support/jitter.hpp>
 
@@ -214,7 +214,7 @@ public:
         facts.st_size = static_cast<off_t>(of(fd).cached.size());
         return 0;
     }
-    void distrust(int fd) {
+    void drop_cache(int fd) {
         if (!is_dead) {
             of(fd).cached = of(fd).durable;
             for (const piece& p : of(fd).unsynced) {
@@ -349,8 +349,8 @@ struct disk_io {
     void unclaim(int) { on->has_claim = false; }
     bool is_claimed(int) { return on->is_claimed; }
     bool is_reliable(int) { return true; }
-    int take_after(int, const struct stat&) { return 0; }
-    void distrust(int fd) { on->distrust(fd); }
+    int copy_owner_and_mode(int, const struct stat&) { return 0; }
+    void drop_cache(int fd) { on->drop_cache(fd); }
     long process() { return on->pid; }
     std::int64_t steady_ns() { return on->slept; }
     std::uint64_t clock_ns() { return on->clock; }
@@ -494,7 +494,7 @@ newest_page newest_on(disk& d) {
             break;
         }
         const file_page page = bide::detail::decode_header(bytes.data() + at);
-        if (!page.is_plausible(half) || !bide::detail::sums_up(bytes.data() + at, page)) {
+        if (!page.is_plausible(half) || !bide::detail::checksum_matches(bytes.data() + at, page)) {
             continue;
         }
         if (page.version > newest.version) {
@@ -660,9 +660,9 @@ TEST_CASE("file_slot: a page is these bytes on every machine") {
     REQUIRE(page.version == 0x0102030405060708);
     REQUIRE(page.is_plausible(0x14000));
     REQUIRE(!page.is_plausible(0x4000));
-    REQUIRE(bide::detail::sums_up(bytes, page));
+    REQUIRE(bide::detail::checksum_matches(bytes, page));
     bytes[35] ^= 1;
-    REQUIRE(!bide::detail::sums_up(bytes, page));
+    REQUIRE(!bide::detail::checksum_matches(bytes, page));
 }
 
 TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") {

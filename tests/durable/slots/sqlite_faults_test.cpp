@@ -750,26 +750,26 @@ TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
 }
 
 TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
-    using bide::detail::sqlite_marks;
+    using bide::detail::sqlite_version_file;
     directory dir;
     write_bytes(dir / "a.db", "");
     constexpr unsigned rows = 3'000;
-    std::vector<std::unique_ptr<sqlite_marks>> all;
+    std::vector<std::unique_ptr<sqlite_version_file>> all;
     for (unsigned i = 0; i < 30; ++i) { // each with its own descriptor
-        all.push_back(std::make_unique<sqlite_marks>("t", "key " + std::to_string(i)));
+        all.push_back(std::make_unique<sqlite_version_file>("t", "key " + std::to_string(i)));
         all.back()->open(dir / "a.db");
         CHECK(all.back()->get().version == 0);
         all.back()->set({100 + i, i});
     }
     for (unsigned i = 30; i < rows; ++i) {
-        sqlite_marks row("t", "key " + std::to_string(i));
+        sqlite_version_file row("t", "key " + std::to_string(i));
         row.open(dir / "a.db");
         static_cast<void>(row.get());
         row.set({100 + i, i});
     }
     unsigned kept = 0;
     for (unsigned i = 0; i < rows; ++i) {
-        sqlite_marks row("T", "key " + std::to_string(i));
+        sqlite_version_file row("T", "key " + std::to_string(i));
         row.open(dir / "a.db");
         const auto found = row.get();
         REQUIRE((found.version == 0 || (found.version == 100 + i && found.sum == i)));
@@ -777,8 +777,8 @@ TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
     }
     CHECK(kept > rows * 8 / 10);
     CHECK(std::filesystem::file_size(dir / "a.db-bide") <=
-          sqlite_marks::buckets * sqlite_marks::bucket_size);
-    sqlite_marks other("u", "key 1");
+          sqlite_version_file::buckets * sqlite_version_file::bucket_size);
+    sqlite_version_file other("u", "key 1");
     other.open(dir / "a.db");
     CHECK(other.get().version == 0);
 }

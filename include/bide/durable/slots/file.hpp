@@ -37,13 +37,13 @@
 // durable_errc::corrupt_record until a repair. What is absent is a file that is not there, and
 // nothing else.
 //
-// The pages are described in detail/file_pages.hpp; files move between machines of any kind.
+// The pages are described in detail/page_format.hpp; files move between machines of any kind.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
 #include <bide/durable/slots/detail/file_watch.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>

@@ -24,7 +24,7 @@
 // or one that is mounted without its directory, is refused.
 //
 // Beside the database is `<path>-bide`, with marks of what was acknowledged and of which holders are
-// there; see detail/sqlite_marks.hpp. Delete it only while no lock is held. If a row is earlier than
+// there; see detail/sqlite_version_file.hpp. Delete it only while no lock is held. If a row is earlier than
 // its mark, it fell back: the end of a log was dropped, or a copy of the database was put in its
 // place. If a row is missing and has a mark, it was deleted or it fell back: the slot sets
 // lost_acknowledged only. If a value differs from its mark, it is durable_errc::corrupt_record. A
@@ -42,13 +42,13 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
-#include <bide/durable/slots/detail/sqlite_guest.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_caller_transaction.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_presence.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
-#include <bide/durable/slots/detail/sqlite_witness.hpp>
+#include <bide/durable/slots/detail/sqlite_loss_detector.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -125,23 +125,23 @@ public:
     // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
     // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_guest(own_->link, own_->witness, in).look();
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).look();
     }
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
         if (value.size() > options_.max_value) {
             return too_large();
         }
-        return detail::sqlite_guest(own_->link, own_->witness, in).exchange(version, value);
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).exchange(version, value);
     }
 
 private:
     // It stays where it is when the slot moves.
     struct own {
         explicit own(detail::sqlite_connection::settings s)
-            : link(std::move(s)), witness(link.of().table, link.of().key, Synced) {}
+            : link(std::move(s)), detector(link.of().table, link.of().key, Synced) {}
 
         detail::sqlite_connection link;
-        detail::sqlite_witness witness;
+        detail::sqlite_loss_detector detector;
     };
 
     // An operation on the own connection; what it has begun and not committed is taken back.
@@ -191,7 +191,7 @@ public:
         if (const std::error_code error = on_.link.begin()) {
             return error;
         }
-        on_.witness.attend(on_.link.of().path, on_.link.generation());
+        on_.detector.open(on_.link.of().path, on_.link.generation());
         return {};
     }
 
@@ -202,9 +202,9 @@ public:
     }
 
     std::error_code read(detail::sqlite_row& row) {
-        on_.witness.recall();
+        on_.detector.load_known();
         const std::error_code error = on_.link.read(row, code);
-        return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
+        return error || on_.detector.check(row) ? error : on_.link.corrupt(row);
     }
 
     // begin(), lock() and read().
@@ -219,8 +219,8 @@ public:
     }
 
     cas_result write(slot_version version, std::string_view value) {
-        on_.witness.recall(version);
-        return on_.link.write(version, on_.witness.known(), value, code);
+        on_.detector.load_known(version);
+        return on_.link.write(version, on_.detector.known(), value, code);
     }
 
     // What was written under lock().
@@ -241,7 +241,7 @@ public:
 
     cas_result acknowledge(cas_result written, std::string_view value) {
         if (written.status == cas_status::stored) {
-            on_.witness.acknowledge(written.version, value);
+            on_.detector.acknowledge(written.version, value);
         }
         return written;
     }
@@ -343,7 +343,7 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
         return detail::sqlite_failed(error);
     }
     own_->link.renew_patience();
-    return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
+    return now.commit(own_->link.repair(row, own_->detector.known(), value, now.code), value);
 }
 
 } // namespace bide::inline BIDE_ABI

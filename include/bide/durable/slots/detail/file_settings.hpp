@@ -4,7 +4,7 @@
 // How a file slot is kept: its options, in the units of those who carry them out.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/file_settings.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/page_file.hpp>
@@ -67,11 +67,11 @@ private:
         file_store& of_;
     };
 
-    bool is_quiet();
+    bool can_read_unlocked();
     void adopt() noexcept;
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept;
-    void distrust() noexcept;
+    void drop_cache() noexcept;
 
     // Under the lock:
     std::error_code read(bool to_write);
@@ -87,8 +87,8 @@ private:
         return !file_.found().is_absent && lost_after_ == file_.found().version();
     }
     bool fell_back() const noexcept { return file_.found().fell_back() || lost_acknowledged(); }
-    held_file<Io> open_directory() noexcept {
-        return held_file<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
+    file_descriptor<Io> open_directory() noexcept {
+        return file_descriptor<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
     }
 
     // Errors are about the part that an operation has come to.
@@ -117,7 +117,7 @@ private:
 };
 
 template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
-    if (is_quiet()) {
+    if (can_read_unlocked()) {
         return snapshot();
     }
     const hold held(*this, false);
@@ -179,8 +179,8 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
 
 // It belongs to the open file description, which a fork shares: a child opens one of its own.
 template <class Io> void file_store<Io>::adopt() noexcept {
-    file_.leave_strange();
-    lock_.leave_strange();
+    file_.release_if_not_ours();
+    lock_.release_if_not_ours();
     if (const long process = io_.process(); process != owner_) {
         file_.close();
         lock_.abandon();
@@ -208,8 +208,8 @@ template <class Io> void file_store<Io>::leave() noexcept {
 
 // After an error of the disk's: what the system remembers of the file may not be on the disk, and
 // an open file may not be told again.
-template <class Io> void file_store<Io>::distrust() noexcept {
-    file_.distrust();
+template <class Io> void file_store<Io>::drop_cache() noexcept {
+    file_.drop_cache();
     file_.close();
     settled_ = 0;
 }
@@ -220,7 +220,7 @@ template <class Io> void file_store<Io>::distrust() noexcept {
 // it would with the lock. Both pages are good, so no write of one was under way; the newer one is
 // known to be on the disk, so no sync was. A file that is not there may be in a directory that is
 // not there any more either, and one that went back may have lost something: the lock file tells.
-template <class Io> bool file_store<Io>::is_quiet() {
+template <class Io> bool file_store<Io>::can_read_unlocked() {
     adopt();
     if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
         return false;
@@ -274,10 +274,10 @@ template <class Io> std::error_code file_store<Io>::settle() noexcept {
     }
     if (mark != version) {
         if (const std::error_code error = file_.sync()) {
-            distrust();
+            drop_cache();
             return error;
         }
-        const held_file<Io> directory = open_directory();
+        const file_descriptor<Io> directory = open_directory();
         if (!directory || io_.sync_all(directory.get()) != 0) {
             part_ = file_part::directory;
             return system_error_code();
@@ -323,7 +323,7 @@ template <class Io> cas_result file_store<Io>::store(std::string_view value) {
 }
 
 template <class Io> slot_version file_store<Io>::next_version() noexcept {
-    const page_finding& found = file_.found();
+    const page_contents& found = file_.found();
     if (found.is_absent) {
         find_loss(lock_.mark()); // what there was before it was deleted
     }
@@ -342,15 +342,15 @@ template <class Io> cas_result file_store<Io>::stored(slot_version version) noex
 template <class Io>
 cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) {
     seen_ = next;
-    const page_finding before = file_.found();
+    const page_contents before = file_.found();
     if (const std::error_code error = file_.overwrite(value, next)) {
         const bool is_unchanged = !file_.examine() && file_.found().is_same(before);
-        distrust();
+        drop_cache();
         return is_unchanged ? failed(error) : unsure(error);
     }
     if (set_.is_synced) {
         if (const std::error_code error = file_.sync()) {
-            distrust();
+            drop_cache();
             return unsure(error);
         }
     }
@@ -366,7 +366,7 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
         return failed(system_error_code());
     }
     part_ = file_part::directory;
-    const held_file<Io> directory = open_directory();
+    const file_descriptor<Io> directory = open_directory();
     if (!directory) {
         return failed(system_error_code());
     }

@@ -41,7 +41,7 @@ namespace detail {
 // Instances that nobody uses, of this process. What a child of fork() has of its parent's is not for
 // it, nor for it to close: by then it may have closed it, and opened another file by that number. No
 // lock, which a child could find locked for ever.
-class idle_instances {
+class inotify_pool {
 public:
     // One, or -1: there is none.
     static int take() noexcept {
@@ -85,7 +85,7 @@ public:
     static result<std::unique_ptr<slot_watch>, std::error_code> of(const char* path,
                                                                    const struct stat& facts) {
         constexpr std::uint32_t all = changed | lost;
-        held_file<posix_io> events(posix_io(), idle_instances::take());
+        file_descriptor<posix_io> events(posix_io(), inotify_pool::take());
         int watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
         if (watch < 0 && events && (errno == EBADF || errno == EINVAL)) {
             events.leave(); // somebody has closed it, and what has its number now is not ours
@@ -112,7 +112,7 @@ public:
         if (posix_io().process() == owner_) {
             ::inotify_rm_watch(events_.get(), watch_); // an error: the file is gone, and so is this
             static_cast<void>(drain());                // else the next watch would begin readable
-            idle_instances::give(events_.leave());
+            inotify_pool::give(events_.leave());
         }
     }
 
@@ -140,7 +140,7 @@ private:
     static constexpr std::uint32_t changed = IN_MODIFY | IN_CLOSE_WRITE;
     static constexpr std::uint32_t lost = IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
 
-    file_watch(held_file<posix_io> events, int watch) noexcept
+    file_watch(file_descriptor<posix_io> events, int watch) noexcept
         : events_(std::move(events)), watch_(watch), owner_(posix_io().process()) {}
 
     // The file has another name or none: others make and lock a new one. What is told of a watch
@@ -157,7 +157,7 @@ private:
         return false;
     }
 
-    held_file<posix_io> events_;
+    file_descriptor<posix_io> events_;
     int watch_;
     long owner_;
 };

@@ -15,7 +15,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -35,7 +35,7 @@ public:
 
     lock_file(lock_file&&) noexcept = default;
     lock_file& operator=(lock_file&&) noexcept = default;
-    ~lock_file() { leave_strange(); }
+    ~lock_file() { release_if_not_ours(); }
 
     // Blocks: until the lock is held, as long as the patience lasts.
     std::error_code enter(bool exclusive) noexcept;
@@ -46,7 +46,7 @@ public:
     }
 
     bool is_open() const noexcept { return static_cast<bool>(file_); }
-    void leave_strange() noexcept { file_.leave_unless(facts_); }
+    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
 
     // What another process shares is closed, and stays locked.
     void abandon() noexcept { file_.reset(); }
@@ -80,7 +80,7 @@ private:
     unsigned mode_;
     bool any_filesystem_;
     std::int64_t patience_ns_;
-    held_file<Io> file_;
+    file_descriptor<Io> file_;
     struct stat facts_ {};
     std::uint64_t chance_ = 0;
 };
@@ -130,7 +130,7 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
             errno = why;
         }
     }
-    held_file<Io> opened(io_, fd);
+    file_descriptor<Io> opened(io_, fd);
     if (!opened || io_.look_at(fd, facts_) != 0) {
         return system_error_code();
     }

@@ -7,7 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
@@ -25,11 +25,11 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // What was read.
-struct page_finding {
+struct page_contents {
     bool is_absent = true;
     std::uint32_t page_size = 0;
     file_page pages[2];
-    file_choice choice;
+    page_choice choice;
 
     const file_page& page() const noexcept { return pages[choice.index]; }
     std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
@@ -38,7 +38,7 @@ struct page_finding {
     std::uint64_t claimed() const noexcept {
         return is_absent ? 0 : pages[1 - choice.index].version;
     }
-    bool is_same(const page_finding& other) const noexcept {
+    bool is_same(const page_contents& other) const noexcept {
         return choice.index == other.choice.index && fell_back() == other.fell_back() &&
                pages[0].sum == other.pages[0].sum && pages[1].sum == other.pages[1].sum;
     }
@@ -50,13 +50,13 @@ public:
         : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
     page_file(page_file&&) noexcept = default;
     page_file& operator=(page_file&&) noexcept = default;
-    ~page_file() { leave_strange(); }
+    ~page_file() { release_if_not_ours(); }
 
     // Opens what the path names by now, for writing as well where that is asked for or can be had.
     // A file on another device than the lock file's was mounted from where it has another lock.
     // No file is no error: found().is_absent.
     std::error_code attach(bool to_write, dev_t device) noexcept;
-    void leave_strange() noexcept { file_.leave_unless(facts_); }
+    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
     void close() noexcept {
         file_.reset();
         replaced_.reset();
@@ -77,7 +77,7 @@ public:
 
     // Reads both pages of a file that is there. An error: neither holds a value, or the system's.
     std::error_code examine();
-    const page_finding& found() const noexcept { return found_; }
+    const page_contents& found() const noexcept { return found_; }
     std::string_view value() const noexcept {
         return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
     }
@@ -111,7 +111,7 @@ public:
     std::error_code sync() noexcept {
         return io_.sync_data(file_.get()) != 0 ? system_error_code() : std::error_code();
     }
-    void distrust() noexcept { io_.distrust(file_.get()); }
+    void drop_cache() noexcept { io_.drop_cache(file_.get()); }
 
 private:
     std::error_code open(bool to_write, dev_t device) noexcept;
@@ -126,12 +126,12 @@ private:
 
     [[no_unique_address]] Io io_;
     std::string path_;
-    held_file<Io> file_;
-    held_file<Io> replaced_; // by that one, in this change; still locked
+    file_descriptor<Io> file_;
+    file_descriptor<Io> replaced_; // by that one, in this change; still locked
     struct stat facts_ {};
     bool is_writable_ = false;
     bool is_locked_ = false;
-    page_finding found_;
+    page_contents found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
     std::vector<char> image_;    // of what is written
 };
@@ -140,7 +140,7 @@ private:
 
 template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t device) noexcept {
     struct stat now;
-    found_ = page_finding();
+    found_ = page_contents();
     if (io_.look_at(path_.c_str(), now) != 0) {
         const std::error_code error = system_error_code();
         close();
@@ -191,7 +191,7 @@ template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t dev
         is_writable_ = false;
         fd = io_.open_file(path_.c_str(), how | O_RDONLY);
     }
-    held_file<Io> opened(io_, fd);
+    file_descriptor<Io> opened(io_, fd);
     if (!opened || io_.look_at(fd, facts_) != 0) {
         return system_error_code();
     }
@@ -218,9 +218,9 @@ template <class Io> std::error_code page_file<Io>::examine() {
     }
     found_.choice = choose_page(found_.pages, good);
     switch (found_.choice.what) {
-    case file_choice::kind::value: return {};
-    case file_choice::kind::later_format: return durable_errc::unsupported_record_version;
-    case file_choice::kind::corrupt: break;
+    case page_choice::kind::value: return {};
+    case page_choice::kind::later_format: return durable_errc::unsupported_record_version;
+    case page_choice::kind::corrupt: break;
     }
     return durable_errc::corrupt_record;
 }
@@ -245,7 +245,7 @@ template <class Io> std::error_code page_file<Io>::read_page(unsigned index, boo
             return error;
         }
     }
-    good = sums_up(bytes.data(), page);
+    good = checksum_matches(bytes.data(), page);
     return {};
 }
 
@@ -294,7 +294,7 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
     const std::size_t needed = file_page::header_size + value.size();
     const bool has_owner = !found_.is_absent;
     if (is_damaged) {
-        found_ = page_finding();
+        found_ = page_contents();
     }
     std::size_t page_size = std::max(least_page_size, found_.page_size);
     if (needed > page_size) { // and half as much again, so that a growing value is not moved often
@@ -306,12 +306,12 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
         return system_error_code();
     }
     constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-    held_file<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
+    file_descriptor<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
     if (!file) {
         return system_error_code();
     }
     std::error_code error;
-    if (has_owner && io_.take_after(file.get(), facts_) != 0) {
+    if (has_owner && io_.copy_owner_and_mode(file.get(), facts_) != 0) {
         error = system_error_code();
     }
     if (!error) {

@@ -228,7 +228,7 @@ public:
     }
 
     // Gives a file that takes another's place the other's mode, and its owner as far as we may.
-    int take_after(int fd, const struct stat& other) noexcept {
+    int copy_owner_and_mode(int fd, const struct stat& other) noexcept {
         if (::fchown(fd, other.st_uid, other.st_gid) != 0 &&
             ::fchown(fd, static_cast<uid_t>(-1), other.st_gid) != 0 && errno != EPERM) {
             return -1;
@@ -237,7 +237,7 @@ public:
     }
 
     // After an error: what is read next comes from the disk.
-    void distrust(int fd) noexcept {
+    void drop_cache(int fd) noexcept {
 #if defined(POSIX_FADV_DONTNEED)
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 #else
@@ -260,22 +260,22 @@ public:
 };
 
 // An open file, closed with this.
-template <class Io> class held_file {
+template <class Io> class file_descriptor {
 public:
-    explicit held_file(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
-    held_file(held_file&& other) noexcept : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
-    held_file& operator=(held_file&& other) noexcept {
+    explicit file_descriptor(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
+    file_descriptor(file_descriptor&& other) noexcept : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+    file_descriptor& operator=(file_descriptor&& other) noexcept {
         reset(std::exchange(other.fd_, -1));
         io_ = other.io_;
         return *this;
     }
-    ~held_file() { reset(); }
+    ~file_descriptor() { reset(); }
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
     int leave() noexcept { return std::exchange(fd_, -1); } // open
     // Other hands may have closed it, and the number be another file's by now: that is left alone.
-    void leave_unless(const struct stat& facts) noexcept {
+    void release_unless(const struct stat& facts) noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
             fd_ = -1;

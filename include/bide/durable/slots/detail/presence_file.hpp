@@ -148,14 +148,14 @@ struct presence_bytes {
 
 class file_presence final : public slot_presence {
 public:
-    file_presence(held_file<posix_io> file, std::int64_t mark) noexcept
+    file_presence(file_descriptor<posix_io> file, std::int64_t mark) noexcept
         : file_(std::move(file)), mark_(mark) {}
 
     std::int64_t mark() const noexcept override { return mark_; }
     int fd() const noexcept override { return file_.get(); }
 
 private:
-    held_file<posix_io> file_; // closed, never unlocked: a child may have it open
+    file_descriptor<posix_io> file_; // closed, never unlocked: a child may have it open
     std::int64_t mark_;
 };
 
@@ -173,7 +173,7 @@ public:
         constexpr int most_tries = 100;
         for (int i = 0; i < most_tries; ++i) {
             std::error_code error;
-            held_file<posix_io> opened = open(error);
+            file_descriptor<posix_io> opened = open(error);
             const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
             if (opened && mark == 0) {
                 error = system_error_code();
@@ -205,7 +205,7 @@ public:
         if (!S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        const held_file<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
         if (!opened) {
             return not_asked();
         }
@@ -222,9 +222,9 @@ private:
     static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
     // None, and no error: it comes and goes.
-    held_file<posix_io> open(std::error_code& error) const noexcept {
+    file_descriptor<posix_io> open(std::error_code& error) const noexcept {
         posix_io io;
-        held_file<posix_io> opened(io);
+        file_descriptor<posix_io> opened(io);
         struct stat facts;
         if (io.look_at(path_.c_str(), facts) == 0) { // to open a device may do something
             error = check_kind(facts);

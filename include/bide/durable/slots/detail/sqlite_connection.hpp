@@ -8,7 +8,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
 #include <bide/durable/slots/detail/sqlite_journal.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
@@ -144,8 +144,8 @@ inline std::error_code sqlite_connection::open() {
     if (::sqlite3_threadsafe() == 0) {
         return failed(SQLITE_MISUSE);
     }
-    if (const std::error_code error = check_sqlite_place(settings_.path.c_str())) {
-        const char* const words = sqlite_place_words(error);
+    if (const std::error_code error = check_sqlite_path(settings_.path.c_str())) {
+        const char* const words = sqlite_path_error_text(error);
         said_ = words != nullptr ? words : error.message();
         return error;
     }

@@ -9,8 +9,8 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/presence_file.hpp>
-#include <bide/durable/slots/detail/sqlite_marks.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_version_file.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
@@ -27,9 +27,9 @@ namespace detail {
 inline result<std::shared_ptr<slot_presence>, std::error_code>
 be_present_beside(const std::string& database) {
     const std::string path = sqlite_resolved(database);
-    sqlite_marks("", "").open(path); // for those that the database is for
+    sqlite_version_file("", "").open(path); // for those that the database is for
     constexpr unsigned mode = 0644; // as SQLite makes a database
-    auto taken = presence_file(sqlite_marks::path_beside(path), mode).be_present();
+    auto taken = presence_file(sqlite_version_file::path_beside(path), mode).be_present();
     if (!taken) {
         for (const std::errc e : {std::errc::permission_denied, std::errc::read_only_file_system,
                                   std::errc::operation_not_permitted}) {
@@ -43,7 +43,7 @@ be_present_beside(const std::string& database) {
 
 // Throws: std::bad_alloc.
 inline presence is_present_beside(const std::string& database, std::int64_t mark) {
-    return presence_file(sqlite_marks::path_beside(sqlite_resolved(database)), 0).is_present(mark);
+    return presence_file(sqlite_version_file::path_beside(sqlite_resolved(database)), 0).is_present(mark);
 }
 
 } // namespace detail

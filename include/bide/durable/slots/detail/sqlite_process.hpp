@@ -57,7 +57,7 @@ public:
     bool enter() noexcept {
         const std::lock_guard lock(mutex_);
         notice_fork();
-        if (is_spoilt_) {
+        if (is_unusable_) {
             return false;
         }
         for (member* m = has_inherited_ ? first_ : nullptr; m != nullptr; m = m->next_) {
@@ -78,7 +78,7 @@ public:
     bool is_still_here() noexcept {
         const std::lock_guard lock(mutex_);
         notice_fork();
-        return !is_spoilt_;
+        return !is_unusable_;
     }
 
 private:
@@ -100,7 +100,7 @@ private:
     void notice_fork() noexcept {
         if (pid_ != current()) {
             pid_ = current();
-            is_spoilt_ = is_spoilt_ || busy_ != 0;
+            is_unusable_ = is_unusable_ || busy_ != 0;
             has_inherited_ = true;
         }
     }
@@ -121,17 +121,17 @@ private:
         if (m.next_ != nullptr) {
             m.next_->before_ = m.before_;
         }
-        if (has_inherited_ && !is_spoilt_) {
+        if (has_inherited_ && !is_unusable_) {
             m.close_inherited();
         }
-        return is_spoilt_;
+        return is_unusable_;
     }
 
     std::mutex mutex_;
     // Under the mutex:
     id pid_ = current();
     unsigned busy_ = 0; // operations that are going on; in a child, first those of its parent
-    bool is_spoilt_ = false;
+    bool is_unusable_ = false;
     bool has_inherited_ = false;
     member* first_ = nullptr;
 };

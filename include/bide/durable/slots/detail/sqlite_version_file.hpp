@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
 
 // The file beside a database, `<database>-bide`. SQLite makes other names there (-journal, -wal, -shm
 // and -mj...), and copies none of them with a database.
@@ -29,7 +29,7 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #include <cstddef>
@@ -46,7 +46,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct sqlite_mark {
+struct sqlite_known_version {
     slot_version version = 0; // 0: none
     std::uint32_t sum = 0;    // of the value
 };
@@ -56,7 +56,7 @@ inline std::uint32_t sqlite_sum(std::string_view value) noexcept {
 }
 
 // FNV-1a (Fowler, Noll, Vo), and a finalizer by Steele, Lea and Flood.
-constexpr std::uint64_t sqlite_mark_hash(std::string_view table, std::string_view key) noexcept {
+constexpr std::uint64_t sqlite_entry_hash(std::string_view table, std::string_view key) noexcept {
     std::uint64_t hash = 0xcbf29ce484222325;
     const auto add = [&hash](char c) {
         hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -75,15 +75,15 @@ constexpr std::uint64_t sqlite_mark_hash(std::string_view table, std::string_vie
 }
 
 // The marks of one row. Whatever fails, there are none.
-class sqlite_marks {
+class sqlite_version_file {
 public:
-    static constexpr std::size_t mark_size = 32;
-    static constexpr std::size_t marks_per_bucket = 4;
-    static constexpr std::size_t bucket_size = mark_size * marks_per_bucket;
+    static constexpr std::size_t entry_size = 32;
+    static constexpr std::size_t entries_per_bucket = 4;
+    static constexpr std::size_t bucket_size = entry_size * entries_per_bucket;
     static constexpr std::uint64_t buckets = 1'024;
 
-    sqlite_marks(std::string_view table, std::string_view key) noexcept
-        : hash_(sqlite_mark_hash(table, key)) {}
+    sqlite_version_file(std::string_view table, std::string_view key) noexcept
+        : hash_(sqlite_entry_hash(table, key)) {}
 
     // Throws: std::bad_alloc.
     static std::string path_beside(const std::string& database) { return database + "-bide"; }
@@ -101,7 +101,7 @@ public:
         constexpr int how = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         file_.reset();
         struct ::stat facts;
-        held_file<posix_io> opened(io, io.open_file(path.c_str(), how));
+        file_descriptor<posix_io> opened(io, io.open_file(path.c_str(), how));
         if (!opened && errno == ENOENT && io.look_at(database.c_str(), facts) == 0) {
             opened.reset(io.open_file(path.c_str(), how | O_CREAT | O_EXCL, facts.st_mode & 0666));
             if (opened && ::geteuid() == 0 && // as SQLite does with what it makes
@@ -120,8 +120,8 @@ public:
         }
     }
 
-    sqlite_mark get() noexcept {
-        sqlite_mark found;
+    sqlite_known_version get() noexcept {
+        sqlite_known_version found;
         place_ = 0;
         if (!file_) {
             return found;
@@ -132,8 +132,8 @@ public:
             return found;
         }
         slot_version earliest = ~slot_version(0);
-        for (std::size_t i = 0; i < marks_per_bucket; ++i) {
-            const char* const at = bytes + i * mark_size;
+        for (std::size_t i = 0; i < entries_per_bucket; ++i) {
+            const char* const at = bytes + i * entry_size;
             const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c(at, 24);
             const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
             const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
@@ -149,18 +149,18 @@ public:
     }
 
     // After a get().
-    void set(sqlite_mark mark) noexcept {
+    void set(sqlite_known_version mark) noexcept {
         if (!file_) {
             return;
         }
-        char bytes[mark_size] = {};
+        char bytes[entry_size] = {};
         store_little(bytes, hash_);
         store_little(bytes + 8, std::uint64_t{mark.version});
         store_little(bytes + 16, mark.sum);
         store_little(bytes + 24, crc32c(bytes, 24));
         posix_io io;
         static_cast<void>(
-            io.write_at(file_.get(), bytes, mark_size, bucket() + place_ * mark_size));
+            io.write_at(file_.get(), bytes, entry_size, bucket() + place_ * entry_size));
     }
 
 private:
@@ -170,13 +170,13 @@ private:
 
     std::uint64_t hash_;
     std::size_t place_ = 0;
-    held_file<posix_io> file_{posix_io()};
+    file_descriptor<posix_io> file_{posix_io()};
 #else
     bool is_open() const noexcept { return false; }
     void close() noexcept {}
     void open(const std::string&) {}
-    sqlite_mark get() noexcept { return {}; }
-    void set(sqlite_mark) noexcept {}
+    sqlite_known_version get() noexcept { return {}; }
+    void set(sqlite_known_version) noexcept {}
 
 private:
     std::uint64_t hash_;

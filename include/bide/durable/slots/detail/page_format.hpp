@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGES_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGES_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_PAGE_FORMAT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_PAGE_FORMAT_HPP
 
 // What is in a file slot's file: two pages of the same size, each
 //
@@ -76,7 +76,7 @@ inline file_page decode_header(const char* bytes) noexcept {
 }
 
 // Header and value, as one.
-inline bool sums_up(const char* bytes, const file_page& page) noexcept {
+inline bool checksum_matches(const char* bytes, const file_page& page) noexcept {
     const std::uint32_t header = crc32c(bytes, file_page::summed_size);
     return crc32c(bytes + file_page::header_size, page.length, header) == page.sum;
 }
@@ -94,7 +94,7 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
 }
 
 // What two pages say.
-struct file_choice {
+struct page_choice {
     enum class kind {
         value,        // in the page `index`
         corrupt,      // neither holds one
@@ -105,19 +105,19 @@ struct file_choice {
     bool fell_back = false; // the other one is bad
 };
 
-inline file_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
-    file_choice choice;
+inline page_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
+    page_choice choice;
     if (good[0] && good[1] && pages[0].version == pages[1].version &&
         pages[0].sum != pages[1].sum) {
         return choice; // one version, two values
     }
     choice.index = good[1] && (!good[0] || pages[1].version > pages[0].version) ? 1 : 0;
     if (good[choice.index] && pages[choice.index].version != 0) {
-        choice.what = file_choice::kind::value;
+        choice.what = page_choice::kind::value;
         choice.fell_back = !good[1 - choice.index];
     } else if (pages[0].format > file_page::known_format ||
                pages[1].format > file_page::known_format) {
-        choice.what = file_choice::kind::later_format;
+        choice.what = page_choice::kind::later_format;
     }
     return choice;
 }

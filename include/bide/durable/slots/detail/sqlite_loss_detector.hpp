@@ -1,12 +1,12 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_WITNESS_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_LOSS_DETECTOR_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_LOSS_DETECTOR_HPP
 
 // What a slot knows of its row besides the database, from the file beside that: what was
 // acknowledged last.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/sqlite_marks.hpp>
+#include <bide/durable/slots/detail/sqlite_version_file.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
 #include <string>
@@ -15,51 +15,51 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class sqlite_witness {
+class sqlite_loss_detector {
 public:
-    // One that recalls nothing serves where what is acknowledged may be forgotten.
-    sqlite_witness(std::string_view table, std::string_view key, bool recalls) noexcept
-        : recalls_(recalls), marks_(table, key) {}
+    // One that enabled nothing serves where what is acknowledged may be forgotten.
+    sqlite_loss_detector(std::string_view table, std::string_view key, bool enabled) noexcept
+        : enabled_(enabled), file_(table, key) {}
 
     // To begin an operation with: the database is this one, opened for so many times.
     // Throws: std::bad_alloc.
-    void attend(const std::string& database, unsigned generation) {
+    void open(const std::string& database, unsigned generation) {
         if (generation_ != generation) {
             generation_ = generation;
             seen_ = 0;
             known_ = {};
-            marks_.close();
-            if (recalls_) {
-                marks_.open(database);
+            file_.close();
+            if (enabled_) {
+                file_.open(database);
             }
         }
     }
 
     // To begin one with that is in a transaction of the caller's.
     // Throws: std::bad_alloc.
-    void attend_as_guest(const char* database) {
-        if (recalls_ && !marks_.is_open()) {
-            marks_.open(database);
+    void open_for_caller(const char* database) {
+        if (enabled_ && !file_.is_open()) {
+            file_.open(database);
         }
     }
 
     // Before the row is read: then no row that has not fallen back is of an earlier version.
-    void recall() noexcept {
+    void load_known() noexcept {
         seen_ = 0;
-        known_ = marks_.get();
+        known_ = file_.get();
     }
     // Before the row is changed if it has this version: then what was recalled when it was read, or
     // acknowledged, is still the latest.
-    void recall(slot_version version) noexcept {
+    void load_known(slot_version version) noexcept {
         if (version == 0 || version != seen_) {
-            recall();
+            load_known();
         }
     }
     slot_version known() const noexcept { return known_.version; }
 
     // Compares what was read with what was known. False: the row is damaged, and says so.
     // Throws: std::bad_alloc.
-    bool judge(sqlite_row& row) {
+    bool check(sqlite_row& row) {
         slot_snapshot& there = row.there;
         if (known_.version > there.version) {
             there.lost_acknowledged = true;
@@ -74,20 +74,20 @@ public:
         return true;
     }
 
-    // After a recall() in the same operation, and after the commit.
+    // After a load_known() in the same operation, and after the commit.
     void acknowledge(slot_version version, std::string_view value) noexcept {
-        if (marks_.is_open()) {
+        if (file_.is_open()) {
             known_ = {version, sqlite_sum(value)};
             seen_ = version;
-            marks_.set(known_);
+            file_.set(known_);
         }
     }
 
 private:
-    bool recalls_;
+    bool enabled_;
     unsigned generation_ = 0;
-    sqlite_marks marks_;
-    sqlite_mark known_{};
+    sqlite_version_file file_;
+    sqlite_known_version known_{};
     slot_version seen_ = 0; // of the row, since it was recalled; 0: none
 };
 

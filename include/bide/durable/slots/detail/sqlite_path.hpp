@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
 
 // What a path may name, asked before SQLite opens it. SQLite reads what is no regular file, and
 // waits there; and it finds the journal, the log and the shared memory of a database by the path of
@@ -77,7 +77,7 @@ inline std::string printable(std::string_view text) {
 // Nothing may be there yet. Errors: EISDIR for a directory, EINVAL for what else is no regular file,
 // EMLINK for a file that has a second name, EXDEV for a file that is mounted alone, without its
 // directory; and what the system says of the path.
-inline std::error_code check_sqlite_place(const char* path) noexcept {
+inline std::error_code check_sqlite_path(const char* path) noexcept {
 #if defined(__unix__) || defined(__APPLE__)
     const auto is = [](int error) { return std::error_code(error, std::generic_category()); };
     struct ::stat facts{};
@@ -103,8 +103,8 @@ inline std::error_code check_sqlite_place(const char* path) noexcept {
     return {};
 }
 
-// What check_sqlite_place() found, in words.
-inline const char* sqlite_place_words(std::error_code error) noexcept {
+// What check_sqlite_path() found, in words.
+inline const char* sqlite_path_error_text(std::error_code error) noexcept {
     if (error == std::errc::too_many_links) {
         return "the file has a second name (a hard link), which has a journal of its own";
     }

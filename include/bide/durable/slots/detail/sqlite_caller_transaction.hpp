@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CALLER_TRANSACTION_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CALLER_TRANSACTION_HPP
 
 // A slot's row inside a transaction of the caller's.
 
@@ -9,10 +9,10 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
-#include <bide/durable/slots/detail/sqlite_witness.hpp>
+#include <bide/durable/slots/detail/sqlite_loss_detector.hpp>
 
 #include <string>
 #include <string_view>
@@ -35,10 +35,10 @@ struct sqlite_transaction {
 
 namespace detail {
 
-class sqlite_guest {
+class sqlite_caller_transaction {
 public:
-    sqlite_guest(sqlite_connection& link, sqlite_witness& witness, const sqlite_transaction& in)
-        : link_(link), witness_(witness), in_(in) {}
+    sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector, const sqlite_transaction& in)
+        : link_(link), detector_(detector), in_(in) {}
 
     result<slot_snapshot, std::error_code> look() {
         if (const std::error_code error = begin()) {
@@ -47,7 +47,7 @@ public:
         bool is_absent = false;
         int code = look_for_table(is_absent);
         if (is_absent) {
-            return judged({});
+            return checked({});
         }
         sqlite_statement select;
         if (code == SQLITE_OK) {
@@ -61,7 +61,7 @@ public:
         if (code != SQLITE_ROW && code != SQLITE_DONE) {
             return unexpected{failed(code)};
         }
-        return row.defect.empty() ? judged(std::move(row)) : unexpected{link_.corrupt(row)};
+        return row.defect.empty() ? checked(std::move(row)) : unexpected{link_.corrupt(row)};
     }
 
     cas_result exchange(slot_version version, std::string_view value) {
@@ -88,7 +88,7 @@ public:
         if (code != SQLITE_OK) {
             return sqlite_failed(failed(code));
         }
-        cas_result r = sqlite_write(change, link_.of().key, version, witness_.known(), value,
+        cas_result r = sqlite_write(change, link_.of().key, version, detector_.known(), value,
                                     nullptr, code);
         if (r.status == cas_status::indeterminate) {
             r.status = cas_status::failed; // nothing is, before he commits
@@ -123,19 +123,19 @@ private:
             return bad;
         }
 #endif
-        witness_.attend_as_guest(name);
-        witness_.recall();
+        detector_.open_for_caller(name);
+        detector_.load_known();
         return {};
     }
 
     // What is known may be later than an old snapshot of the caller's. One that may write is of now.
-    result<slot_snapshot, std::error_code> judged(sqlite_row row) {
+    result<slot_snapshot, std::error_code> checked(sqlite_row row) {
         bool is_current = false;
 #if SQLITE_VERSION_NUMBER >= 3034000
         is_current =
             ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
 #endif
-        if (!witness_.judge(row)) {
+        if (!detector_.check(row)) {
             return unexpected{link_.corrupt(row)};
         }
         if (!is_current) {
@@ -164,7 +164,7 @@ private:
     }
 
     sqlite_connection& link_;
-    sqlite_witness& witness_;
+    sqlite_loss_detector& detector_;
     const sqlite_transaction& in_;
 };
 
