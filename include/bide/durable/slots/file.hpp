@@ -106,7 +106,7 @@ public:
     explicit basic_file_slot(std::string path, file_slot_options options = {})
         : is_valid_(is_file_name(path)), any_filesystem_(options.any_filesystem),
           path_(absolute(std::move(path))), store_(path_, settings(options)),
-          marks_(path_ + ".lock", options.mode) {}
+          presences_(path_ + ".lock", options.mode) {}
 
     // Blocks: for a writer's sync, as long as the patience lasts.
     // Throws: std::bad_alloc, as all that follows.
@@ -114,7 +114,7 @@ public:
         if (!is_valid_) {
             return unexpected{invalid()};
         }
-        return store_.look();
+        return store_.load();
     }
 
     // Blocks: for the lock, as long as the patience lasts, and for one sync.
@@ -148,7 +148,7 @@ public:
         if (!is_valid_) {
             return unexpected{invalid()};
         }
-        if (const std::error_code error = store_.touch()) {
+        if (const std::error_code error = store_.create_lock_file()) {
             return unexpected{error};
         }
         return detail::file_watch::of(store_.lock().path().c_str(), store_.lock().facts());
@@ -161,7 +161,7 @@ public:
 
     // Never waits for the lock. Unknown: the lock file is not the one that has the mark.
     presence is_present(std::int64_t mark) const noexcept {
-        return is_valid_ && !any_filesystem_ ? marks_.is_present(mark) : presence::unknown;
+        return is_valid_ && !any_filesystem_ ? presences_.is_present(mark) : presence::unknown;
     }
 
 private:
@@ -180,7 +180,7 @@ private:
     bool any_filesystem_;
     std::string path_;
     detail::file_store<detail::posix_io> store_;
-    detail::presence_file marks_;
+    detail::presence_file presences_;
 };
 
 using file_slot = basic_file_slot<true>;
@@ -209,7 +209,7 @@ result<std::shared_ptr<slot_presence>, std::error_code> basic_file_slot<Synced>:
     if (any_filesystem_) {
         return unexpected{std::make_error_code(std::errc::operation_not_supported)};
     }
-    auto mark = marks_.be_present();
+    auto mark = presences_.be_present();
     if (!mark) {
         store_.failure = {mark.error(), detail::file_part::lock};
     }

@@ -103,7 +103,7 @@ public:
     std::error_code drain() noexcept override;
 
     // Under the memory's mutex.
-    void ring() noexcept;
+    void notify() noexcept;
     memory_watch* next() const noexcept { return next_; }
 
 private:
@@ -169,7 +169,7 @@ inline memory_watch::~memory_watch() {
     }
 }
 
-inline void memory_watch::ring() noexcept {
+inline void memory_watch::notify() noexcept {
     if (::getpid() != maker_) {
         return;
     }
@@ -214,7 +214,7 @@ inline void memory_slot::put(std::string&& value) noexcept {
     ++memory_->version;
 #if BIDE_DURABLE_SLOTS_MEMORY_WATCHES
     for (auto* watch = memory_->watches; watch != nullptr; watch = watch->next()) {
-        watch->ring();
+        watch->notify();
     }
 #endif
 }

@@ -125,7 +125,7 @@ public:
     // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
     // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).look();
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).load();
     }
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
         if (value.size() > options_.max_value) {

@@ -34,15 +34,15 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
-    result<slot_snapshot, std::error_code> look();
+    result<slot_snapshot, std::error_code> load();
     cas_result compare_exchange(slot_version version, std::string_view value);
     // update(snapshot) answers an optional<string>. It does not use this slot.
     template <class Update> cas_result update_locked(const Update& update);
-    // Puts a file with the value in the place of one that look() finds corrupt.
+    // Puts a file with the value in the place of one that load() finds corrupt.
     cas_result replace_damaged(std::string_view value);
 
     // Makes the lock file, which is what a watch looks at.
-    std::error_code touch() noexcept { return note(hold(*this, false).error); }
+    std::error_code create_lock_file() noexcept { return note(lock_scope(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
 
     // Of the last operation that failed; of its user's with the lock file, too.
@@ -50,12 +50,12 @@ public:
 
 private:
     // The lock file's lock.
-    class hold {
+    class lock_scope {
     public:
-        hold(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
-        hold(const hold&) = delete;
-        hold& operator=(const hold&) = delete;
-        ~hold() {
+        lock_scope(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
+        lock_scope(const lock_scope&) = delete;
+        lock_scope& operator=(const lock_scope&) = delete;
+        ~lock_scope() {
             if (!error) {
                 of_.leave();
             }
@@ -68,14 +68,14 @@ private:
     };
 
     bool can_read_unlocked();
-    void adopt() noexcept;
+    void forget_stale_files() noexcept;
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept;
     void drop_cache() noexcept;
 
     // Under the lock:
     std::error_code read(bool to_write);
-    std::error_code settle() noexcept;
+    std::error_code confirm_synced() noexcept;
     void find_loss(slot_version mark) noexcept;
     cas_result store(std::string_view value);
     cas_result overwrite(std::string_view value, slot_version next);
@@ -110,17 +110,17 @@ private:
     page_file<Io> file_;
     long owner_; // the process that opened the files
     bool is_held_ = false;
-    slot_version settled_ = 0;    // known to be on the disk
+    slot_version synced_ = 0;    // known to be on the disk
     slot_version seen_ = 0;       // the latest
     slot_version lost_after_ = 0; // a later one was acknowledged; 0: of none is that known
     file_part part_ = file_part::lock;
 };
 
-template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
+template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::load() {
     if (can_read_unlocked()) {
         return snapshot();
     }
-    const hold held(*this, false);
+    const lock_scope held(*this, false);
     const std::error_code error = held.error ? held.error : read(false);
     if (error) {
         return unexpected{note(error)};
@@ -130,7 +130,7 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
 
 template <class Io>
 cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     const std::error_code error = held.error ? held.error : read(true);
     if (error) {
         return failed(error);
@@ -144,7 +144,7 @@ cas_result file_store<Io>::compare_exchange(slot_version version, std::string_vi
 template <class Io>
 template <class Update>
 cas_result file_store<Io>::update_locked(const Update& update) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     if (const std::error_code error = held.error ? held.error : read(true)) {
         return failed(error);
     }
@@ -157,7 +157,7 @@ cas_result file_store<Io>::update_locked(const Update& update) {
 
 // Over nothing that can be read, and nothing that a later format may read.
 template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     const std::error_code error = held.error ? held.error : read(true);
     if (!error) {
         return {cas_status::conflict, 0, snapshot(), {}};
@@ -169,7 +169,7 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
         return failed(durable_errc::too_large);
     }
     slot_version last = file_.claimed_by_any();
-    if (const slot_version mark = lock_.mark(); mark < file_versions::most_believed) {
+    if (const slot_version mark = lock_.synced_version(); mark < file_versions::most_believed) {
         last = std::max(last, mark);
     }
     return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
@@ -178,7 +178,7 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
 // ---- the lock
 
 // It belongs to the open file description, which a fork shares: a child opens one of its own.
-template <class Io> void file_store<Io>::adopt() noexcept {
+template <class Io> void file_store<Io>::forget_stale_files() noexcept {
     file_.release_if_not_ours();
     lock_.release_if_not_ours();
     if (const long process = io_.process(); process != owner_) {
@@ -190,7 +190,7 @@ template <class Io> void file_store<Io>::adopt() noexcept {
 }
 
 template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexcept {
-    adopt();
+    forget_stale_files();
     part_ = file_part::lock;
     if (is_held_) {
         return std::make_error_code(std::errc::resource_deadlock_would_occur);
@@ -211,7 +211,7 @@ template <class Io> void file_store<Io>::leave() noexcept {
 template <class Io> void file_store<Io>::drop_cache() noexcept {
     file_.drop_cache();
     file_.close();
-    settled_ = 0;
+    synced_ = 0;
 }
 
 // ---- reading
@@ -221,7 +221,7 @@ template <class Io> void file_store<Io>::drop_cache() noexcept {
 // known to be on the disk, so no sync was. A file that is not there may be in a directory that is
 // not there any more either, and one that went back may have lost something: the lock file tells.
 template <class Io> bool file_store<Io>::can_read_unlocked() {
-    adopt();
+    forget_stale_files();
     if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
         return false;
     }
@@ -232,10 +232,10 @@ template <class Io> bool file_store<Io>::can_read_unlocked() {
     if (version < seen_ || lost_after_ == version) {
         return false;
     }
-    if (set_.is_synced && settled_ != version && lock_.mark() != version) {
+    if (set_.is_synced && synced_ != version && lock_.synced_version() != version) {
         return false;
     }
-    settled_ = version;
+    synced_ = version;
     seen_ = version;
     return true;
 }
@@ -245,7 +245,7 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     // On a filesystem of any kind a lock more may be the one that is held already.
     const dev_t device = lock_.facts().st_dev;
     if (const std::error_code error = to_write && !set_.any_filesystem
-                                          ? file_.seize(device, set_.patience_ns)
+                                          ? file_.attach_locked(device, set_.patience_ns)
                                           : file_.attach(to_write, device)) {
         return error;
     }
@@ -256,20 +256,20 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
         return error;
     }
     seen_ = std::max(seen_, file_.found().version());
-    return settle();
+    return confirm_synced();
 }
 
 // What was found may be what a crash would take back, if its writer came to an end before its sync.
 // So it is neither told, nor is the other page, which may be all that is on the disk, written over.
-template <class Io> std::error_code file_store<Io>::settle() noexcept {
+template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
     const slot_version version = file_.found().version();
-    const bool is_settled = !set_.is_synced || settled_ == version;
-    if (is_settled && !file_.found().fell_back()) {
+    const bool is_known_synced = !set_.is_synced || synced_ == version;
+    if (is_known_synced && !file_.found().fell_back()) {
         return {};
     }
-    const slot_version mark = lock_.mark();
+    const slot_version mark = lock_.synced_version();
     find_loss(mark);
-    if (is_settled) {
+    if (is_known_synced) {
         return {};
     }
     if (mark != version) {
@@ -283,10 +283,10 @@ template <class Io> std::error_code file_store<Io>::settle() noexcept {
             return system_error_code();
         }
         if (!lost_acknowledged()) { // else the next reader has to find it too
-            lock_.set_mark(version);
+            lock_.set_synced_version(version);
         }
     }
-    settled_ = version;
+    synced_ = version;
     return {};
 }
 
@@ -294,7 +294,7 @@ template <class Io> std::error_code file_store<Io>::settle() noexcept {
 // had it is bad, or the file is an earlier copy. One that no clock will come to is no mark.
 template <class Io> void file_store<Io>::find_loss(slot_version mark) noexcept {
     if (mark > file_.found().version() && mark < file_versions::most_believed &&
-        mark == lock_.mark()) {
+        mark == lock_.synced_version()) {
         lost_after_ = file_.found().version();
         seen_ = std::max(seen_, mark);
     }
@@ -325,7 +325,7 @@ template <class Io> cas_result file_store<Io>::store(std::string_view value) {
 template <class Io> slot_version file_store<Io>::next_version() noexcept {
     const page_contents& found = file_.found();
     if (found.is_absent) {
-        find_loss(lock_.mark()); // what there was before it was deleted
+        find_loss(lock_.synced_version()); // what there was before it was deleted
     }
     return file_versions::next(found.version(), fell_back(), found.claimed(), seen_,
                                io_.clock_ns());
@@ -333,8 +333,8 @@ template <class Io> slot_version file_store<Io>::next_version() noexcept {
 
 template <class Io> cas_result file_store<Io>::stored(slot_version version) noexcept {
     // Without a sync the mark says nothing, to those who want one; it wakes all the same.
-    lock_.set_mark(set_.is_synced ? version : 0);
-    settled_ = version;
+    lock_.set_synced_version(set_.is_synced ? version : 0);
+    synced_ = version;
     return {cas_status::stored, version, {}, {}};
 }
 
@@ -362,7 +362,7 @@ template <class Io>
 cas_result file_store<Io>::replace(std::string_view value, slot_version next, bool is_damaged) {
     // The mark gets its room while a failure still changes nothing.
     part_ = file_part::lock;
-    if (file_.found().is_absent && !lock_.set_mark(lock_.mark())) {
+    if (file_.found().is_absent && !lock_.set_synced_version(lock_.synced_version())) {
         return failed(system_error_code());
     }
     part_ = file_part::directory;
@@ -377,7 +377,7 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
     }
     seen_ = next;
     bool is_unsure = false;
-    if (const auto error = file_.take_place(is_unsure, is_damaged)) {
+    if (const auto error = file_.replace_original(is_unsure, is_damaged)) {
         file_.close();
         return is_unsure ? unsure(error) : failed(error);
     }

@@ -55,11 +55,11 @@ public:
     const struct stat& facts() const noexcept { return facts_; }
 
     // 0: none. Without the lock it may be one that never was.
-    std::uint64_t mark() noexcept {
+    std::uint64_t synced_version() noexcept {
         char bytes[8];
         return io_.read_at(file_.get(), bytes, 8, 0) == 8 ? load_little<std::uint64_t>(bytes) : 0;
     }
-    bool set_mark(std::uint64_t version) noexcept {
+    bool set_synced_version(std::uint64_t version) noexcept {
         char bytes[8];
         store_little(bytes, version);
         return io_.write_at(file_.get(), bytes, 8, 0) == 8;

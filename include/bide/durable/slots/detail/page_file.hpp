@@ -67,7 +67,7 @@ public:
     // where that was removed, a writer may not know yet that others lock another one. Unless it is
     // absent.
     // Blocks: for another writer, as long as the patience lasts.
-    std::error_code seize(dev_t device, std::int64_t patience_ns) noexcept;
+    std::error_code attach_locked(dev_t device, std::int64_t patience_ns) noexcept;
     void release() noexcept {
         replaced_.reset();
         if (std::exchange(is_locked_, false)) {
@@ -105,7 +105,7 @@ public:
                             std::uint32_t least_page_size, unsigned mode, bool is_damaged);
     // Gives it the path of this one; what is damaged is kept beside it, in the place of what was kept
     // before. `unsure`: it may have the path although there is an error.
-    std::error_code take_place(bool& is_unsure, bool is_damaged);
+    std::error_code replace_original(bool& is_unsure, bool is_damaged);
 
     // Until all that was written is on the disk.
     std::error_code sync() noexcept {
@@ -160,7 +160,7 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
 // The lock comes first, as what has the path by then is not replaced by another writer. It is hardly
 // ever waited for.
 template <class Io>
-std::error_code page_file<Io>::seize(dev_t device, std::int64_t patience_ns) noexcept {
+std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t patience_ns) noexcept {
     constexpr std::int64_t rest_ns = 100'000;
     std::int64_t begin = 0;
     for (;;) {
@@ -346,7 +346,7 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
 
 // Where two files can change places what was damaged is never without a name. Elsewhere a crash may
 // leave it with the other name only, and this one absent.
-template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
+template <class Io> std::error_code page_file<Io>::replace_original(bool& is_unsure, bool is_damaged) {
     const std::string fresh = fresh_path();
     if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
         io_.rename_file(fresh.c_str(), damaged_path().c_str()); // else the next change removes it

@@ -40,7 +40,7 @@ public:
     sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector, const sqlite_transaction& in)
         : link_(link), detector_(detector), in_(in) {}
 
-    result<slot_snapshot, std::error_code> look() {
+    result<slot_snapshot, std::error_code> load() {
         if (const std::error_code error = begin()) {
             return unexpected{error};
         }
