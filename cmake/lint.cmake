@@ -4,7 +4,7 @@
 #
 #   seam      atomics, fences, pauses, system calls and thread-local state only in the platform
 #   order     a memory order is explained at most six lines further up, and never left to the default
-#   label     a label such as [S1] names a pair: it stands in two places
+#   label     a label such as [semaphore.handoff] names a pair: it stands in two places
 #   left      no TODO and its kin, no #if 0, no #pragma once
 #   guard     BIDE_<ROOM>_<NAME>_HPP
 #   rooms     a lower room never includes a higher one
@@ -101,7 +101,7 @@ macro(check_line)
         set(in_order FALSE)
     endif()
     if(in_order)
-        string(REGEX MATCHALL "${open}[A-Z][A-Z]*[0-9]+${close}" labels "${line}")
+        string(REGEX MATCHALL "${open}([A-Z]+[0-9]+|[a-z_]+[.][a-z_]+)${close}" labels "${line}")
         foreach(label IN LISTS labels)
             list(APPEND places_of_${label} ${at})
             list(APPEND all_labels ${label})

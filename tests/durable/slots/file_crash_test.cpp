@@ -456,7 +456,7 @@ struct tally {
 
 // The next value; false: it was not stored.
 bool put(store& s, history& h, std::size_t size) {
-    const auto read = s.load();
+    const auto read = s.load_snapshot();
     if (!read) {
         return false;
     }
@@ -519,7 +519,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     flip(d, before.at * 8 + bit % (before.size * 8));
     d.clock += 10'000'000; // a page of which nothing is known may have had any version until now
     for (int reader = 0; reader < 2; ++reader) {
-        const auto read = on(d, settings).load();
+        const auto read = on(d, settings).load_snapshot();
         if (before.other == 0) { // nothing is left
             if (read || read.error().category() != bide::durable_category()) {
                 return false;
@@ -536,8 +536,8 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     }
     store s = on(d, settings);
     const bide::cas_result r = s.compare_exchange(before.other, "and on");
-    const auto mine = s.load();
-    const auto others = on(d, settings).load();
+    const auto mine = s.load_snapshot();
+    const auto others = on(d, settings).load_snapshot();
     return r.status == cas_status::stored && r.version > before.version && mine && others &&
            !mine->fell_back && !mine->lost_acknowledged && others->value == "and on" &&
            !others->fell_back && !others->lost_acknowledged;
@@ -551,7 +551,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             left.clock = clock;
             disk rotten = left;
             store s = on(left, settings);
-            const auto read = s.load();
+            const auto read = s.load_snapshot();
             const long found = h.judge(read);
             if (found < 0) {
                 t.note(false, when + ", state " + std::to_string(state));
@@ -565,7 +565,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             }
             if (found >= 0 && read && state % 61 == 0) {
                 const bide::cas_result r = s.compare_exchange(read->version, "and on");
-                const auto after = on(left, settings).load();
+                const auto after = on(left, settings).load_snapshot();
                 bool good = r.status == cas_status::stored && after && after->value == "and on" &&
                             !after->fell_back && after->version == r.version;
                 for (const history::entry& e : h.all) {
@@ -600,7 +600,7 @@ void crash_everywhere(const file_settings& settings, const std::vector<std::size
         history seen = h;
         {
             store s = on(d, settings);
-            const long found = seen.judge(s.load());
+            const long found = seen.judge(s.load_snapshot());
             t.note(found >= 0, when + ", next process");
             seen.least = found < 0 ? 0 : static_cast<std::uint32_t>(found);
         }
@@ -732,7 +732,7 @@ TEST_CASE("file_slot: what was stored without a sync is on the disk when one tha
     for (const std::size_t size :
          std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
         REQUIRE(put(careless, h, size));
-        REQUIRE(careful.load().has_value());
+        REQUIRE(careful.load_snapshot().has_value());
         lose_power(d, h, pages_of(4096), t, "after " + std::to_string(size));
     }
     INFO(t.first_bad);
@@ -753,7 +753,7 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
             store s = on(d, pages_of(4096));
             for (const std::size_t size :
                  std::vector<std::size_t>{100, 3'000, 2'000, 6'000, 3'000}) {
-                const auto read = s.load();
+                const auto read = s.load_snapshot();
                 t.note(h.judge(read) >= 0, "load before");
                 if (!read) {
                     continue;
@@ -771,8 +771,8 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
                     h.all.back().value.clear(); // never to be seen
                 }
                 // This process and another one read the same, and a crash leaves it.
-                const auto mine = s.load();
-                const auto other = on(d, pages_of(4096)).load();
+                const auto mine = s.load_snapshot();
+                const auto other = on(d, pages_of(4096)).load_snapshot();
                 const long found = h.judge(mine);
                 t.note(found >= 0 && h.judge(other) == found, "load after");
                 kept += found == static_cast<long>(h.all.size());
@@ -797,16 +797,16 @@ TEST_CASE("file_slot: a reader that comes in the middle of a change waits for it
         store s = on(d, settings);
         REQUIRE(put(s, h, 3'000));
         REQUIRE(put(s, h, 3'000));
-        const auto before = s.load();
+        const auto before = s.load_snapshot();
         store old = on(d, settings); // one that knows what was there
-        REQUIRE(old.load()->version == before->version);
+        REQUIRE(old.load_snapshot()->version == before->version);
         int looks = 0;
         int waited = 0;
         bool good = true;
         d.meanwhile = [&] {
             store fresh = on(d, settings);
             for (store* const reader : {&old, &fresh}) {
-                const auto read = reader->load();
+                const auto read = reader->load_snapshot();
                 ++looks;
                 waited += !read && read.error() == std::errc::timed_out;
                 // The new value may be told when it is on the disk, or without syncs whole.
@@ -823,7 +823,7 @@ TEST_CASE("file_slot: a reader that comes in the middle of a change waits for it
         REQUIRE(good);
         REQUIRE(looks == (synced ? 6 : 4));
         REQUIRE(waited >= (synced ? 4 : 2)); // in the page's write, and in its sync
-        REQUIRE(old.load()->version == made.version);
+        REQUIRE(old.load_snapshot()->version == made.version);
     }
 }
 
@@ -835,7 +835,7 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
         store s = on(d, pages_of(4096));
         REQUIRE(put(s, h, 1'000));
         REQUIRE(put(s, h, 3'000));
-        const auto before = s.load();
+        const auto before = s.load_snapshot();
         REQUIRE(before.has_value());
         d.writes_before_error = 0;
         d.writes_before_failing = part;
@@ -844,7 +844,7 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
         REQUIRE(r.status == (is_half ? cas_status::indeterminate : cas_status::failed));
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
-        const auto after = s.load();
+        const auto after = s.load_snapshot();
         REQUIRE(after.has_value());
         REQUIRE(after->version == before->version);
         REQUIRE(after->value == before->value);
@@ -852,7 +852,7 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
         const bide::cas_result healed = s.compare_exchange(after->version, "whole");
         REQUIRE(healed.status == cas_status::stored);
         REQUIRE(healed.version >= before->version + (is_half ? file_versions::jump : 1));
-        REQUIRE(!s.load()->fell_back);
+        REQUIRE(!s.load_snapshot()->fell_back);
     }
 }
 
@@ -866,18 +866,18 @@ TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") 
         REQUIRE(r.status == cas_status::failed);
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
-        REQUIRE(s.load()->version == 0);
+        REQUIRE(s.load_snapshot()->version == 0);
         REQUIRE(put(s, h, 100));
         if (writes == 2) {
             break; // moving takes no room for a mark
         }
         d.writes_before_error = writes;
-        const auto before = s.load();
+        const auto before = s.load_snapshot();
         const bide::cas_result moved = s.compare_exchange(before->version, std::string(5'000, 'x'));
         REQUIRE(moved.status == cas_status::failed);
         d.writes_before_error = -1;
-        REQUIRE(s.load()->version == before->version);
-        REQUIRE(s.load()->value == before->value);
+        REQUIRE(s.load_snapshot()->version == before->version);
+        REQUIRE(s.load_snapshot()->value == before->value);
         REQUIRE(put(s, h, 5'000));
     }
 }
@@ -890,7 +890,7 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
     REQUIRE(put(s, h, 900));
     REQUIRE(put(s, h, 2'000));
     REQUIRE(put(s, h, 1'500));
-    const bide::slot_version last = s.load()->version;
+    const bide::slot_version last = s.load_snapshot()->version;
     const std::string clean = d.data().cached;
     long intact = 0;
     long fell_back = 0;
@@ -911,7 +911,7 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
             case 3: bytes.replace(at / 4096 * 4096, 4096, clean, chance.below(4096), 4096); break;
             }
         }
-        const auto read = on(d, pages_of(4096)).load();
+        const auto read = on(d, pages_of(4096)).load_snapshot();
         if (!read) {
             corrupt += read.error() == durable_errc::corrupt_record ||
                        read.error() == durable_errc::unsupported_record_version;
@@ -960,13 +960,13 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
         flip(unmarked, newest.at * 8 + 300);
-        REQUIRE(on(unmarked, pages_of(4096)).load()->fell_back);
-        REQUIRE(!on(unmarked, pages_of(4096)).load()->lost_acknowledged);
+        REQUIRE(on(unmarked, pages_of(4096)).load_snapshot()->fell_back);
+        REQUIRE(!on(unmarked, pages_of(4096)).load_snapshot()->lost_acknowledged);
 
         // Rot in the page that does not count loses nothing.
         disk older = d;
         flip(older, (newest.at == 0 ? older.data().cached.size() / 2 : 0) * 8 + 300);
-        const auto read = on(older, pages_of(4096)).load();
+        const auto read = on(older, pages_of(4096)).load_snapshot();
         REQUIRE(read.has_value());
         REQUIRE(read->version == newest.version);
         REQUIRE(read->fell_back);
@@ -987,7 +987,7 @@ TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss
     d.data().cached = copy;
     store other = on(d, pages_of(4096));
     for (store* const reader : {&s, &other, &other, &s}) {
-        const auto read = reader->load();
+        const auto read = reader->load_snapshot();
         REQUIRE(read.has_value());
         REQUIRE(read->version == h.all[1].version);
         REQUIRE(read->fell_back);
@@ -996,7 +996,7 @@ TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss
     const bide::cas_result r = other.compare_exchange(h.all[1].version, "and on");
     REQUIRE(r.status == cas_status::stored);
     REQUIRE(r.version > h.all[3].version);
-    REQUIRE(!s.load()->lost_acknowledged);
+    REQUIRE(!s.load_snapshot()->lost_acknowledged);
 }
 
 TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has no loss") {
@@ -1008,7 +1008,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
     disk_io io{&d};
     const int lock = io.open_file(lock_path, O_RDWR);
     REQUIRE(io.write_at(lock, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 0) == 8);
-    const auto read = on(d, pages_of(4096)).load();
+    const auto read = on(d, pages_of(4096)).load_snapshot();
     REQUIRE(read.has_value());
     REQUIRE(read->version == h.all[1].version);
     REQUIRE(!read->lost_acknowledged);
@@ -1017,7 +1017,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
     // Its versions go on all the same, though the clock stands, for one that never saw it.
     d.forget(data_path);
     store fresh = on(d, pages_of(4096));
-    const auto absent = fresh.load();
+    const auto absent = fresh.load_snapshot();
     REQUIRE(absent->version == 0);
     REQUIRE(!absent->lost_acknowledged);
     for (int life = 0;; ++life) {
@@ -1027,7 +1027,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
         store maker = on(dying, pages_of(4096));
         const bool is_made = put(maker, none, 100);
         dying.revive();
-        const auto after = on(dying, pages_of(4096)).load();
+        const auto after = on(dying, pages_of(4096)).load_snapshot();
         REQUIRE(after.has_value());
         REQUIRE(!after->lost_acknowledged);
         REQUIRE((after->version == 0 || after->version > h.all[1].version));
@@ -1071,7 +1071,7 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             const std::string damaged = bytes;
             d.clock = 1'000; // it was set back: the mark knows better
             store by = on(d, pages_of(4096));
-            REQUIRE(by.load().error() == durable_errc::corrupt_record);
+            REQUIRE(by.load_snapshot().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
             const bide::cas_result r = by.replace_damaged("repaired");
             REQUIRE(r.status == cas_status::stored);
@@ -1079,7 +1079,7 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             REQUIRE(d.bytes_of("/d/slot.damaged") == damaged);
             REQUIRE(!d.has("/d/slot.new"));
             for (store* const reader : {&s, &by}) {
-                const auto read = reader->load();
+                const auto read = reader->load_snapshot();
                 REQUIRE(read.has_value());
                 REQUIRE(read->value == "repaired");
                 REQUIRE(read->version == r.version);
@@ -1127,7 +1127,7 @@ TEST_CASE(
             }
             const bool was_killed = d.is_dead;
             const auto judge = [&](disk& left) {
-                const auto read = on(left, settings).load();
+                const auto read = on(left, settings).load_snapshot();
                 ++states;
                 if (!read) {
                     ++damaged;
@@ -1144,7 +1144,7 @@ TEST_CASE(
                 }
                 // The next one has more luck.
                 const bide::cas_result r = on(left, settings).replace_damaged("repaired");
-                const auto after = on(left, settings).load();
+                const auto after = on(left, settings).load_snapshot();
                 wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
                          after->version <= h.all[1].version || left.has("/d/slot.new");
             };
@@ -1179,7 +1179,7 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
         d.data().cached = std::move(bytes);
         const bide::cas_result r = s.compare_exchange(0, "x");
         REQUIRE(r.status == cas_status::failed);
-        const auto read = on(d, pages_of(4096)).load();
+        const auto read = on(d, pages_of(4096)).load_snapshot();
         REQUIRE(!read);
         REQUIRE(r.error == read.error());
         return read.error();
@@ -1193,22 +1193,22 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
     later[8] = later[4096 + 8] = 2;
     REQUIRE(says(later) == durable_errc::unsupported_record_version);
     d.data().cached = clean;
-    REQUIRE(s.load()->value == h.all[1].value);
+    REQUIRE(s.load_snapshot()->value == h.all[1].value);
 
     // Moved, it has what it had before in its other page.
     REQUIRE(put(s, h, 6'000));
     d.data().cached[40] ^= 1;
-    REQUIRE(on(d, pages_of(4096)).load()->value == h.all[1].value);
-    REQUIRE(on(d, pages_of(4096)).load()->fell_back);
+    REQUIRE(on(d, pages_of(4096)).load_snapshot()->value == h.all[1].value);
+    REQUIRE(on(d, pages_of(4096)).load_snapshot()->fell_back);
 
     // Just made, its other page holds nothing, which is nothing to fall back to.
     disk fresh;
     store first = on(fresh, pages_of(4096));
     REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
-    REQUIRE(!on(fresh, pages_of(4096)).load()->fell_back);
+    REQUIRE(!on(fresh, pages_of(4096)).load_snapshot()->fell_back);
     fresh.data().cached[40] ^= 1;
     fresh.data().cached[33] ^= 1;
-    REQUIRE(on(fresh, pages_of(4096)).load().error() == durable_errc::corrupt_record);
+    REQUIRE(on(fresh, pages_of(4096)).load_snapshot().error() == durable_errc::corrupt_record);
 }
 
 TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leaves no claim") {

@@ -45,6 +45,7 @@
 // exist is absent.
 //
 // detail/page_format.hpp describes the pages. A file can be read on a machine of any architecture.
+
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
@@ -134,7 +135,7 @@ public:
         if (!is_valid_) {
             return unexpected{invalid()};
         }
-        return store_.load();
+        return store_.load_snapshot();
     }
 
     /// Stores the value if the version is still the current one.

@@ -7,6 +7,7 @@
 //
 // A memory is one value with its version, a mutex, and a list of the watches. Slot objects and
 // watches share the ownership of a memory. The last of them destroys it.
+
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>

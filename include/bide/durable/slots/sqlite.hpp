@@ -38,6 +38,7 @@
 // back: the slot sets lost_acknowledged only. If a value differs from its checksum, load() fails
 // with durable_errc::corrupt_record. A commit of the caller's own transaction does not update the
 // file.
+
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
@@ -144,7 +145,7 @@ public:
     /// After an error SQLite may have rolled back the transaction; ask sqlite3_get_autocommit().
     /// SQLITE_BUSY returns immediately, unless the caller's connection has a busy handler.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).load();
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).load_snapshot();
     }
     /// Stores the value in a transaction of the caller if the version is still the current one. The
     /// value is stored when the caller commits, and is as durable as the caller's connection makes

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
 
-// What a file slot says of an operation that failed: which file it is about, and in plain words what
-// is wrong with it and what helps.
+// What a file slot reports about a failed operation: which file it concerns, what is wrong with the
+// file, and what helps.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -23,7 +24,8 @@ struct file_failure {
     std::error_code error{};
     file_part part = file_part::data;
 
-    // One line. `path`: of the slot. Looks at the file, which may be another one by now.
+    // Returns one line of text. `path` is the slot's. Looks at the file, which may have been
+    // replaced since.
     // Throws: std::bad_alloc.
     std::string explain(const std::string& path) const;
 

@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 
-// A file slot's three operations, on any Io. slots/file.hpp tells the protocol.
+// The operations of a file slot, on any Io. slots/file.hpp describes the protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/file_settings.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/page_file.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -34,22 +35,22 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load_snapshot();
     cas_result compare_exchange(slot_version version, std::string_view value);
-    // update(snapshot) answers an optional<string>. It does not use this slot.
+    // Requires: update(snapshot) returns an optional<string> and does not use this slot.
     template <class Update> cas_result update_locked(const Update& update);
-    // Puts a file with the value in the place of one that load() finds corrupt.
+    // Replaces a file that load_snapshot() reports as corrupt.
     cas_result replace_damaged(std::string_view value);
 
-    // Makes the lock file, which is what a watch looks at.
+    // Makes the lock file, which a watch needs.
     std::error_code create_lock_file() noexcept { return note(lock_scope(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
 
-    // Of the last operation that failed; of its user's with the lock file, too.
+    // About the last operation that failed, including an operation of the slot on the lock file.
     file_failure failure{};
 
 private:
-    // The lock file's lock.
+    // Holds the lock of the lock file.
     class lock_scope {
     public:
         lock_scope(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
@@ -73,7 +74,7 @@ private:
     void leave() noexcept;
     void drop_cache() noexcept;
 
-    // Under the lock:
+    // These require the lock:
     std::error_code read(bool to_write);
     std::error_code confirm_synced() noexcept;
     void find_loss(slot_version mark) noexcept;
@@ -91,7 +92,7 @@ private:
         return file_descriptor<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
     }
 
-    // Errors are about the part that an operation has come to.
+    // Records the error and the current part.
     std::error_code note(std::error_code error) noexcept {
         if (error) {
             failure = {error, part_};
@@ -110,13 +111,13 @@ private:
     page_file<Io> file_;
     long owner_; // the process that opened the files
     bool is_held_ = false;
-    slot_version synced_ = 0;    // known to be on the disk
-    slot_version seen_ = 0;       // the latest
-    slot_version lost_after_ = 0; // a later one was acknowledged; 0: of none is that known
+    slot_version synced_ = 0;     // a version that is known to be on the disk
+    slot_version seen_ = 0;       // the latest version that this object has seen
+    slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
     file_part part_ = file_part::lock;
 };
 
-template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::load() {
+template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::load_snapshot() {
     if (can_read_unlocked()) {
         return snapshot();
     }
@@ -155,7 +156,7 @@ cas_result file_store<Io>::update_locked(const Update& update) {
     return store(*value);
 }
 
-// Over nothing that can be read, and nothing that a later format may read.
+// Replaces only what neither this format nor a later one can read.
 template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
     const lock_scope held(*this, true);
     const std::error_code error = held.error ? held.error : read(true);
@@ -176,8 +177,8 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
 }
 
 // ---- the lock
-
-// It belongs to the open file description, which a fork shares: a child opens one of its own.
+// Forgets files that other code replaced, and those of the parent after fork(): a lock belongs to
+// the open file description, which a fork shares. So a child opens files of its own.
 template <class Io> void file_store<Io>::forget_stale_files() noexcept {
     file_.release_if_not_ours();
     lock_.release_if_not_ours();
@@ -206,8 +207,8 @@ template <class Io> void file_store<Io>::leave() noexcept {
     is_held_ = false;
 }
 
-// After an error of the disk's: what the system remembers of the file may not be on the disk, and
-// an open file may not be told again.
+// Call it after a disk error: the cache may differ from the disk, and the kernel may report the
+// error only once to an open file.
 template <class Io> void file_store<Io>::drop_cache() noexcept {
     file_.drop_cache();
     file_.close();
@@ -216,10 +217,10 @@ template <class Io> void file_store<Io>::drop_cache() noexcept {
 
 // ---- reading
 
-// Reads without the lock, so that readers do not keep writers out: true where that tells as much as
-// it would with the lock. Both pages are good, so no write of one was under way; the newer one is
-// known to be on the disk, so no sync was. A file that is not there may be in a directory that is
-// not there any more either, and one that went back may have lost something: the lock file tells.
+// Reads without the lock, so that readers do not block writers. Returns true if the lock would not
+// change the result. Both pages are good, so no write of a page was under way. The newer version is
+// known to be synced, so no sync was under way. Returns false if the file is absent or went back:
+// its directory may be gone, or a value may be lost; the lock file tells which.
 template <class Io> bool file_store<Io>::can_read_unlocked() {
     forget_stale_files();
     if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
@@ -242,7 +243,7 @@ template <class Io> bool file_store<Io>::can_read_unlocked() {
 
 template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     part_ = file_part::data;
-    // On a filesystem of any kind a lock more may be the one that is held already.
+    // If any filesystem is allowed, a second lock may conflict with the lock that is held already.
     const dev_t device = lock_.facts().st_dev;
     if (const std::error_code error = to_write && !set_.any_filesystem
                                           ? file_.attach_locked(device, set_.patience_ns)
@@ -259,8 +260,8 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     return confirm_synced();
 }
 
-// What was found may be what a crash would take back, if its writer came to an end before its sync.
-// So it is neither told, nor is the other page, which may be all that is on the disk, written over.
+// If the last writer ended before its sync, a crash could take back the value that was read, and
+// the other page may be the only one on the disk. Syncs before the caller uses either page.
 template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
     const slot_version version = file_.found().version();
     const bool is_known_synced = !set_.is_synced || synced_ == version;
@@ -282,7 +283,7 @@ template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
             part_ = file_part::directory;
             return system_error_code();
         }
-        if (!lost_acknowledged()) { // else the next reader has to find it too
+        if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
             lock_.set_synced_version(version);
         }
     }
@@ -290,8 +291,8 @@ template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
     return {};
 }
 
-// The mark is of a version that was on the disk: where none is there that is as late, the page that
-// had it is bad, or the file is an earlier copy. One that no clock will come to is no mark.
+// The synced version was on the disk. If no page has a version as late, its page is bad or the file
+// is an older copy. Ignores a synced version that no clock will reach: it is not valid.
 template <class Io> void file_store<Io>::find_loss(slot_version mark) noexcept {
     if (mark > file_.found().version() && mark < file_versions::most_believed &&
         mark == lock_.synced_version()) {
@@ -325,20 +326,21 @@ template <class Io> cas_result file_store<Io>::store(std::string_view value) {
 template <class Io> slot_version file_store<Io>::next_version() noexcept {
     const page_contents& found = file_.found();
     if (found.is_absent) {
-        find_loss(lock_.synced_version()); // what there was before it was deleted
+        find_loss(lock_.synced_version()); // of the file that was deleted
     }
     return file_versions::next(found.version(), fell_back(), found.claimed(), seen_,
                                io_.clock_ns());
 }
 
 template <class Io> cas_result file_store<Io>::stored(slot_version version) noexcept {
-    // Without a sync the mark says nothing, to those who want one; it wakes all the same.
+    // Without a sync the version is 0, which means "none" to a slot that syncs. The write still
+    // wakes watches.
     lock_.set_synced_version(set_.is_synced ? version : 0);
     synced_ = version;
     return {cas_status::stored, version, {}, {}};
 }
 
-// One page, one sync.
+// Writes one page and syncs once.
 template <class Io>
 cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) {
     seen_ = next;
@@ -357,10 +359,10 @@ cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) 
     return stored(next);
 }
 
-// A new file, which is whole and on the disk before it gets the path.
+// Writes a new file. It is complete and synced before it is renamed to the path.
 template <class Io>
 cas_result file_store<Io>::replace(std::string_view value, slot_version next, bool is_damaged) {
-    // The mark gets its room while a failure still changes nothing.
+    // Allocates the lock file's space while a failure changes nothing yet.
     part_ = file_part::lock;
     if (file_.found().is_absent && !lock_.set_synced_version(lock_.synced_version())) {
         return failed(system_error_code());

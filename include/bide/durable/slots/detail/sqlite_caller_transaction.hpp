@@ -37,10 +37,11 @@ namespace detail {
 
 class sqlite_caller_transaction {
 public:
-    sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector, const sqlite_transaction& in)
+    sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector,
+                              const sqlite_transaction& in)
         : link_(link), detector_(detector), in_(in) {}
 
-    result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load_snapshot() {
         if (const std::error_code error = begin()) {
             return unexpected{error};
         }
