@@ -146,12 +146,12 @@ TEST_CASE("file_slot: a path that leads nowhere is refused at once, and it says 
     CHECK(words_of(in / "missing/a", ENOENT) == in / "missing/: there is no such directory");
     in.write("file", "x");
     CHECK(words_of(in / "file/a", ENOTDIR) ==
-          in / "file/a.lock: a part of the path is no directory");
+          in / "file/a.lock: a part of the path is not a directory");
     CHECK(begins(words_of(in / std::string(300, 'a'), ENAMETOOLONG), in / "aaa"));
     file_slot none("");
     CHECK(none.load().error() == durable_errc::invalid_argument);
     CHECK(none.replace_damaged("x").error == durable_errc::invalid_argument);
-    CHECK(none.explain() == ": is no path that can name a file");
+    CHECK(none.explain() == ": the path cannot name a file");
     file_slot quiet(in / "quiet");
     CHECK(quiet.explain() == in / "quiet");
 }
@@ -181,7 +181,7 @@ TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and sa
     file_slot slot(path);
     CHECK(slot.load().error() == durable_errc::corrupt_record);
     CHECK(slot.compare_exchange(0, "x").error == durable_errc::corrupt_record);
-    CHECK(begins(slot.explain(), path + ": is no file of a slot, or both of its copies"));
+    CHECK(begins(slot.explain(), path + ": is not a slot's file, or both copies"));
     CHECK(bytes_of(path) == "my diary\n");
 
     file_slot_options small;
@@ -200,7 +200,7 @@ TEST_CASE("file_slot: a lock that is not given up is said to be another process'
     const int lock = ::open((in / "a.lock").c_str(), O_RDWR | O_CLOEXEC);
     REQUIRE(::flock(lock, LOCK_EX) == 0);
     CHECK(slot.compare_exchange(0, "x").error == std::errc::timed_out);
-    CHECK(begins(slot.explain(), in / "a.lock: another process has it locked"));
+    CHECK(begins(slot.explain(), in / "a.lock: another process has held its lock"));
     ::close(lock);
     CHECK(put(slot, "x") != 0);
 }

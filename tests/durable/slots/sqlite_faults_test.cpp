@@ -537,7 +537,7 @@ TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
     CHECK(lasts(error));
     CHECK(error == sqlite_slot_errc::other_table);
     CHECK(has(s.explain(), "table bide_lock"));
-    CHECK(has(s.explain(), "not one of locks"));
+    CHECK(has(s.explain(), "not a table of locks"));
     CHECK(s.compare_exchange(0, "x").error == error);
     CHECK(s.replace_damaged("x").status == cas_status::failed);
     CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).status == cas_status::failed);
@@ -856,7 +856,7 @@ TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, 
     REQUIRE(::mkdir((dir / "directory").c_str(), 0755) == 0);
     refused(dir / "directory", std::errc::is_a_directory, "directory");
     REQUIRE(::mkfifo((dir / "fifo").c_str(), 0666) == 0);
-    refused(dir / "fifo", std::errc::invalid_argument, "no regular file");
+    refused(dir / "fifo", std::errc::invalid_argument, "not a regular file");
     REQUIRE(::symlink((dir / "loop").c_str(), (dir / "loop").c_str()) == 0);
     refused(dir / "loop", std::errc::too_many_symbolic_link_levels, "");
     refused(dir / std::string(300, 'n'), std::errc::filename_too_long, "");

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_LOSS_DETECTOR_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_LOSS_DETECTOR_HPP
 
-// What a slot knows of its row besides the database, from the file beside that: what was
-// acknowledged last.
+// Detects that a database lost an acknowledged version of a slot's row. Compares the row with the
+// last acknowledged version, which the file beside the database holds.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/sqlite_version_file.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
+#include <bide/durable/slots/detail/sqlite_version_file.hpp>
 
 #include <string>
 #include <string_view>
@@ -17,11 +18,12 @@ namespace detail {
 
 class sqlite_loss_detector {
 public:
-    // One that enabled nothing serves where what is acknowledged may be forgotten.
+    // A detector that is not enabled finds nothing; for slots that may lose acknowledged versions.
     sqlite_loss_detector(std::string_view table, std::string_view key, bool enabled) noexcept
         : enabled_(enabled), file_(table, key) {}
 
-    // To begin an operation with: the database is this one, opened for so many times.
+    // Begins an operation on the slot's own connection. `generation` counts how often it was
+    // opened.
     // Throws: std::bad_alloc.
     void open(const std::string& database, unsigned generation) {
         if (generation_ != generation) {
@@ -35,7 +37,7 @@ public:
         }
     }
 
-    // To begin one with that is in a transaction of the caller's.
+    // Begins an operation in a transaction of the caller.
     // Throws: std::bad_alloc.
     void open_for_caller(const char* database) {
         if (enabled_ && !file_.is_open()) {
@@ -43,13 +45,13 @@ public:
         }
     }
 
-    // Before the row is read: then no row that has not fallen back is of an earlier version.
+    // Call it before the row is read. Then a row with an earlier version has fallen back.
     void load_known() noexcept {
         seen_ = 0;
         known_ = file_.get();
     }
-    // Before the row is changed if it has this version: then what was recalled when it was read, or
-    // acknowledged, is still the latest.
+    // Call it before the row with this version is changed. Reads nothing if the known version is
+    // from the read of this row or from its last change, and so is still the latest.
     void load_known(slot_version version) noexcept {
         if (version == 0 || version != seen_) {
             load_known();
@@ -57,13 +59,13 @@ public:
     }
     slot_version known() const noexcept { return known_.version; }
 
-    // Compares what was read with what was known. False: the row is damaged, and says so.
+    // Compares the row with the known version. False: the row is damaged, and row.defect says how.
     // Throws: std::bad_alloc.
     bool check(sqlite_row& row) {
         slot_snapshot& there = row.there;
         if (known_.version > there.version) {
             there.lost_acknowledged = true;
-            there.fell_back = there.version != 0; // what is not there may have been deleted
+            there.fell_back = there.version != 0; // a missing row may have been deleted
         } else if (known_.version != 0 && known_.version == there.version &&
                    known_.sum != sqlite_sum(there.value)) {
             row.defect = "the value is not the one that was stored as version " +
@@ -74,7 +76,7 @@ public:
         return true;
     }
 
-    // After a load_known() in the same operation, and after the commit.
+    // Call it after the commit, and after load_known() in the same operation.
     void acknowledge(slot_version version, std::string_view value) noexcept {
         if (file_.is_open()) {
             known_ = {version, sqlite_sum(value)};
@@ -88,7 +90,7 @@ private:
     unsigned generation_ = 0;
     sqlite_version_file file_;
     sqlite_known_version known_{};
-    slot_version seen_ = 0; // of the row, since it was recalled; 0: none
+    slot_version seen_ = 0; // the row's version since load_known(); 0: none
 };
 
 } // namespace detail
