@@ -450,7 +450,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
     const auto takes_all_threads = [&](std::chrono::milliseconds time) {
         const auto v = std::make_shared<valve>();
         durable_options brief = with_long_lease();
-        brief.patience = 20ms;
+        brief.retry_time = 20ms;
         const memory_slot works;
         durable_mutex of_another(works, brief);
         auto held = bide::sync_wait(of_another.async_acquire());
@@ -573,7 +573,7 @@ TEST_CASE("hung_store: async_release and async_renew answer as release and renew
 
 TEST_CASE("hung_store: a release goes on when its caller has left it") {
     durable_options o = with_long_lease();
-    o.patience = 20ms;
+    o.retry_time = 20ms;
     bench b(place::load, o);
     const auto free_again = [&] {
         REQUIRE(b.v->hangs() == place::load);
@@ -616,7 +616,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
 
 TEST_CASE("hung_store: a look from outside and an administrator wait for their patience only") {
     durable_options o;
-    o.patience = 20ms;
+    o.retry_time = 20ms;
     bench b(place::anywhere, o);
     REQUIRE(b.lock.acquire().has_value());
     b.writes_before = b.v->writes();
@@ -633,7 +633,7 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
 TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
     REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
         durable_options o = test::unhurried(with_long_lease());
-        o.patience = 20ms;
+        o.retry_time = 20ms;
         bench b(place::load, o);
         b.hang();
         std::stop_source source;

@@ -221,7 +221,7 @@ TEST_CASE("lock_faults: what was under way when an acquisition failed does not c
 TEST_CASE("lock_faults: a store that never says what it did is not asked without a pause") {
     const auto calls = std::make_shared<int>(0);
     durable_options o;
-    o.patience = 200ms;
+    o.retry_time = 200ms;
     durable_mutex m(unsure_slot(calls), o);
     durable_ticket t = m.ticket();
     REQUIRE(m.try_acquire(t).error() == durable_errc::indeterminate);
@@ -242,7 +242,7 @@ TEST_CASE("lock_faults: a store that is always slower than the lease is an error
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_options o;
     o.lease = 10ms;
-    o.patience = 100ms;
+    o.retry_time = 100ms;
     durable_mutex m(odd_slot(memory_slot(), habits), o);
     habits->takes_ms = 15;
     bide::acquire_request r;
@@ -298,7 +298,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        return std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+        return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
                                                     got->good_until_ms);
     };
     const auto renewals = [](durable_mutex& seen) {

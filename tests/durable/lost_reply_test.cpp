@@ -394,7 +394,7 @@ TEST_CASE(
     mishaps broken;
     broken.failures = 100;
     bide::durable_options o = with_lease(60s);
-    o.patience = 30ms;
+    o.retry_time = 30ms;
     bide::durable_mutex lock(c.open(broken, 1), o);
     const answer got = lock.acquire();
     REQUIRE_FALSE(got);

@@ -26,10 +26,10 @@ TEST_CASE("record_admin: a hold that is taken away is gone, and its holder learn
     REQUIRE(lock.r == before);
     REQUIRE(force_release(lock.r, a.fence, {1001, "ops", "host lost"}));
     REQUIRE(lock.r.admin == admin_note{1001, "ops", "host lost"});
-    REQUIRE(lock.renew("a", a.fence, 1002).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1002).status == renew_status::lost);
     REQUIRE_FALSE(lock.release("a", a.fence).changed);
     const auto b = lock.acquire("b", 1002);
-    REQUIRE(is(b, standing::granted));
+    REQUIRE(is(b, acquire_status::granted));
     REQUIRE(b.fence > a.fence);
     REQUIRE(lock.r.admin->by == "ops");
 }
@@ -57,10 +57,10 @@ TEST_CASE("record_admin: more permits let more in, for who goes by the new numbe
     REQUIRE(lock.r.permits == 2);
     REQUIRE(lock.r.admin->at == 1001);
     REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
-    REQUIRE(lock.renew("a", 1, 1002).is == renewal::renewed); // who holds it holds it
+    REQUIRE(lock.renew("a", 1, 1002).status == renew_status::renewed); // who holds it holds it
     lock.t.permits = 2;
     const auto b = lock.acquire("b", 1002);
-    REQUIRE(is(b, standing::granted));
+    REQUIRE(is(b, acquire_status::granted));
     REQUIRE(b.lane == 1);
 }
 
@@ -72,14 +72,14 @@ TEST_CASE("record_admin: with fewer permits than are held nobody gets in until e
     REQUIRE(resize(lock.r, 1, {}));
     lock.t.permits = 1;
     REQUIRE(free_permits(lock.r) == -2);
-    REQUIRE(is(lock.acquire("d", 1001), standing::waiting));
+    REQUIRE(is(lock.acquire("d", 1001), acquire_status::waiting));
     lock.release("a", 1);
     lock.release("b", 2);
-    REQUIRE(is(lock.acquire("d", 1002), standing::waiting));
-    REQUIRE(lock.renew("c", 3, 1002).is == renewal::renewed);
+    REQUIRE(is(lock.acquire("d", 1002), acquire_status::waiting));
+    REQUIRE(lock.renew("c", 3, 1002).status == renew_status::renewed);
     lock.release("c", 3);
     const auto d = lock.acquire("d", 1003);
-    REQUIRE(is(d, standing::granted));
+    REQUIRE(is(d, acquire_status::granted));
     REQUIRE(d.lane == 0);
 }
 
@@ -89,9 +89,9 @@ TEST_CASE("record_admin: a waiter that is too heavy since a resize is in nobody'
     lock.acquire(who("writer", 3), 1000);
     resize(lock.r, 2, {});
     lock.t.permits = 2;
-    REQUIRE(is(lock.acquire("b", 1001), standing::waiting)); // the queue is a queue
+    REQUIRE(is(lock.acquire("b", 1001), acquire_status::waiting)); // the queue is a queue
     REQUIRE(is_refused(lock.acquire(who("writer", 3), 1080), durable_errc::too_heavy));
-    REQUIRE(is(lock.acquire("b", 1090), standing::granted));
+    REQUIRE(is(lock.acquire("b", 1090), acquire_status::granted));
 }
 
 TEST_CASE("record_admin: a number of permits that cannot be is not taken") {
@@ -131,11 +131,11 @@ TEST_CASE("record_admin: what was acknowledged and lost is made up for by a hold
     REQUIRE(lock.r.holders[1].lane != lock.r.holders[0].lane);
 
     lock.release("a", a.fence);
-    REQUIRE(is(lock.acquire("b", 1001), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1080), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1160), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1240), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1250), standing::granted));
+    REQUIRE(is(lock.acquire("b", 1001), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1080), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1160), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1240), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1250), acquire_status::granted));
     REQUIRE(lock.r.holders[0].fence == next + fence_leap);
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("record_admin: what is lost twice is made up for with other tokens, as
         lock.t.first_fence = floor_of(1'000'000 + ms);
         make_up_for_lost(lock.r, false, lock.t, 1000 + ms, {});
         const auto b = lock.acquire("b", 1000 + ms);
-        REQUIRE(is(b, standing::granted));
+        REQUIRE(is(b, acquire_status::granted));
         REQUIRE(b.fence > largest);
         largest = b.fence;
     }
@@ -177,18 +177,18 @@ TEST_CASE("record_admin: a lease that is over is not revived past what a lost re
     const auto a = lock.acquire("a", 1000);
     // At 1100 the lock was granted to another contender, and that record was lost.
     make_up_for_lost(lock.r, true, lock.t, 1110, {});
-    REQUIRE(lock.renew("a", a.fence, 1110).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1110).status == renew_status::lost);
 }
 
 TEST_CASE("record_admin: a renewal does not look like one that was lost, to those who observe") {
     table lock;
     const auto a = lock.acquire("a", 5000); // and then the clock is set back
     const record before = lock.r;
-    REQUIRE(lock.renew("a", a.fence, 1010).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1010).status == renew_status::renewed);
     observations seen;
     seen.note(lock.r, 10);
     lock.r = before;
     make_up_for_lost(lock.r, true, lock.t, 1020, {});
-    REQUIRE(lock.renew("a", a.fence, 1020).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1020).status == renew_status::renewed);
     REQUIRE(seen.still_for(lock.r.holders[0], 200) == 0);
 }

@@ -348,8 +348,8 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     t.permits = 3;
     t.clock = lock_clock::boottime;
     const std::int64_t now = 1'717'000'029'000;
-    REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).is == renewal::renewed);
-    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).is == standing::waiting);
+    REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).status == renew_status::renewed);
+    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status == acquire_status::waiting);
 
     json after = json::parse(encode(*r));
     REQUIRE(same(after["x"], unknown));

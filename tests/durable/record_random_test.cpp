@@ -75,7 +75,7 @@ struct model {
 };
 
 // What one contender has seen, by stamps: since when.
-using sightings = std::map<std::int64_t, std::int64_t>;
+using observed_times = std::map<std::int64_t, std::int64_t>;
 
 // ---- one step of a run
 
@@ -258,7 +258,7 @@ private:
             seen.clear();
             seen_[static_cast<std::size_t>(by)] = observations();
         }
-        sightings now;
+        observed_times now;
         for (const model_holder& h : model_.holders) {
             now[h.stamp] = seen.contains(h.stamp) ? seen[h.stamp] : now_;
         }
@@ -386,7 +386,7 @@ private:
     }
 
     struct model_answer {
-        standing is{};
+        acquire_status status{};
         std::int64_t fence = 0;
         std::int64_t lane = 0;
         std::int64_t position = 0;
@@ -395,7 +395,7 @@ private:
     };
 
     model_answer model_refused(durable_errc why, bool changed = false) const {
-        return {standing::refused, 0, 0, 0, changed, make_error_code(why)};
+        return {acquire_status::refused, 0, 0, 0, changed, make_error_code(why)};
     }
 
     std::int64_t free_lane() const {
@@ -428,7 +428,7 @@ private:
             }
             prolong(*mine, s.lease);
             mine->mark = mark_of(s.by);
-            return {standing::held, mine->fence, mine->lane, 0, true, {}};
+            return {acquire_status::held, mine->fence, mine->lane, 0, true, {}};
         }
         // Everybody in line, the newcomer last; who is next while there is room?
         std::deque<model_waiter> line = model_.waiters;
@@ -459,11 +459,11 @@ private:
             model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
                                       boot_of(s.by), mark_of(s.by), 0, {}});
             model_.holders.back().stamp = stamp_of(model_.holders.back());
-            return {standing::granted, fence, lane, 0, true, {}};
+            return {acquire_status::granted, fence, lane, 0, true, {}};
         }
         if (is_new) {
             if (!s.enqueue) {
-                return {standing::waiting, 0, 0, position, model_observe_others(self), {}};
+                return {acquire_status::waiting, 0, 0, position, model_observe_others(self), {}};
             }
             if (model_.waiters.size() >= max_waiters_) {
                 return model_refused(durable_errc::queue_full, model_observe_others(self));
@@ -471,7 +471,7 @@ private:
             line.back().stamp = stamp_of(line.back());
             model_.waiters = line;
             model_observe_others(self);
-            return {standing::waiting, 0, 0, position, true, {}};
+            return {acquire_status::waiting, 0, 0, position, true, {}};
         }
         model_waiter& mine = model_.waiters[static_cast<std::size_t>(position)];
         const std::int64_t rest = mine.ends - now;
@@ -487,7 +487,7 @@ private:
             mine.observed.clear();
             model_observe_others(self);
         }
-        return {standing::waiting, 0, 0, position, is_stale, {}};
+        return {acquire_status::waiting, 0, 0, position, is_stale, {}};
     }
 
     bool model_renew(const step& s, const std::string& nonce, std::int64_t fence) {
@@ -574,15 +574,15 @@ private:
             const auto out = acquire(real_, {"same", self, s.weight, origin_of(s.by)}, on_terms(s),
                                      time_of(s.by), judge(s.by));
             const auto due = model_acquire(s);
-            if (out.is == standing::granted && out.fence <= largest_) {
+            if (out.status == acquire_status::granted && out.fence <= largest_) {
                 return "a token that is not larger than all before";
             }
             largest_ = std::max(largest_, out.fence);
-            if (out.is == standing::granted || out.is == standing::held) {
+            if (out.status == acquire_status::granted || out.status == acquire_status::held) {
                 fence = out.fence;
                 told_ = fence;
             }
-            const bool same = out.is == due.is && out.fence == due.fence && out.lane == due.lane &&
+            const bool same = out.status == due.status && out.fence == due.fence && out.lane == due.lane &&
                               out.position == due.position && out.changed == due.changed &&
                               out.error == due.error;
             if (s.is != what::lose && !due.changed) {
@@ -598,7 +598,7 @@ private:
                                    origin_of(s.by));
             const bool due = model_renew(s, self, with);
             told_ = due ? with : 0;
-            return (out.is == renewal::renewed) == due && out.changed == due
+            return (out.status == renew_status::renewed) == due && out.changed == due
                        ? ""
                        : "renew answers something else";
         }
@@ -735,7 +735,7 @@ private:
     step step_{};
     origin here_{};
     std::vector<std::int64_t> fence_of_ = std::vector<std::int64_t>(most_contenders, 0);
-    std::vector<sightings> stamps_ = std::vector<sightings>(most_contenders);
+    std::vector<observed_times> stamps_ = std::vector<observed_times>(most_contenders);
     std::vector<observations> seen_ = std::vector<observations>(most_contenders);
 };
 

@@ -46,7 +46,7 @@ using bide::lock_clock;
 using durable::contender;
 using durable::holder;
 using durable::record;
-using durable::standing;
+using durable::acquire_status;
 using durable::terms;
 using durable::waiter;
 
@@ -170,8 +170,8 @@ struct client {
 };
 
 // For how long contenders have seen an entry, by what they stored in it: by boots, from 1.
-using stored_sightings = std::array<small, most_boots>;
-constexpr stored_sightings no_sightings{never, never, never};
+using stored_observations = std::array<small, most_boots>;
+constexpr stored_observations no_observations{never, never, never};
 
 struct held {
     small nonce = 0;
@@ -182,7 +182,7 @@ struct held {
     small expires = 0;
     small boot = 0;
     small is_unknown = 0; // entered for who may have been in a record that was lost
-    stored_sightings observed = no_sightings;
+    stored_observations observed = no_observations;
 };
 
 struct place {
@@ -192,7 +192,7 @@ struct place {
     small expires = 0;
     small boot = 0;
     small age = 0; // since it was last stored; up to its ttl
-    stored_sightings observed = no_sightings;
+    stored_observations observed = no_observations;
 };
 
 struct world {
@@ -353,7 +353,7 @@ struct rules {
 };
 
 std::vector<durable::stored_observation> observations_of(const scope& s,
-                                                         const stored_sightings& seen) {
+                                                         const stored_observations& seen) {
     std::vector<durable::stored_observation> all;
     for (int boot = 1; boot <= most_boots; ++boot) {
         const small since = seen[static_cast<std::size_t>(boot - 1)];
@@ -364,8 +364,8 @@ std::vector<durable::stored_observation> observations_of(const scope& s,
     return all;
 }
 template <class Entry>
-stored_sightings sightings_in(const scope& s, const Entry& e, std::int64_t moves) {
-    stored_sightings seen = no_sightings;
+stored_observations observations_in(const scope& s, const Entry& e, std::int64_t moves) {
+    stored_observations seen = no_observations;
     for (const durable::stored_observation& o : e.observed) {
         const int boot = nonce_number(o.boot);
         if (o.moves == moves) {
@@ -785,10 +785,10 @@ private:
         if (q.what == acquiring) {
             const contender self{"same", nonce, q.weight, j.here()};
             const auto is = of_.acquire(after_, self, t, j.now(), j);
-            got.refused = is.is == standing::refused;
+            got.refused = is.status == acquire_status::refused;
             got.changed = is.changed || (w.fell_back == 2 && !got.refused); // as lock_engine does
-            got.granted = is.is == standing::granted;
-            got.had = got.granted || is.is == standing::held;
+            got.granted = is.status == acquire_status::granted;
+            got.had = got.granted || is.status == acquire_status::held;
             got.fence = token_of_world(is.fence);
             if (got.refused) {
                 expect(is.error == bide::durable_errc::permits_mismatch && s_.adopts(),
@@ -810,12 +810,12 @@ private:
         } else if (q.what == releasing) {
             const auto is = of_.release(after_, nonce, q.fence);
             got.changed = is.changed;
-            got.had = is.is != durable::leaving::not_there;
+            got.had = is.status != durable::release_status::not_there;
         } else {
             const auto is = of_.renew(after_, nonce, q.fence, t, j.now(), j);
             got.changed = is.changed;
-            got.refused = is.is == durable::renewal::refused;
-            got.had = is.is == durable::renewal::renewed;
+            got.refused = is.status == durable::renew_status::refused;
+            got.had = is.status == durable::renew_status::renewed;
             expect(!got.had || is.changed, "what is had is not stored");
         }
         expect(!got.refused, "something was refused");
@@ -907,7 +907,7 @@ private:
         const auto grow = [&](small& since, int by, int length) {
             since = since == never ? never : to_small(std::min(length + s_.margin + 1, since + by));
         };
-        const auto grow_stored = [&](stored_sightings& seen, int length) {
+        const auto grow_stored = [&](stored_observations& seen, int length) {
             for (int boot = 1; boot <= most_boots; ++boot) { // a request may have been sent earlier
                 grow(seen[static_cast<std::size_t>(boot - 1)], s_.rate_of_boot(boot),
                      length + s_.patience);
@@ -985,7 +985,7 @@ void machine::put(world& w, const request& q, const answer& got) {
                         to_small(h.expires_at - epoch),
                         to_small(boot_number(h.from)),
                         is_unknown(h) || was_unknown ? small{1} : small{0},
-                        sightings_in(s_, h, h.renewals)};
+                        observations_in(s_, h, h.renewals)};
         const bool same = at >= 0 && h.renewals == 0 &&
                           was.holders[static_cast<std::size_t>(at)].fence == h.fence;
         holder_before[i] = same ? at : -1;
@@ -999,7 +999,7 @@ void machine::put(world& w, const request& q, const answer& got) {
         w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
                        to_small(a.expires_at - epoch), to_small(boot_number(a.from)),
                        at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age,
-                       sightings_in(s_, a, a.refreshes)};
+                       observations_in(s_, a, a.refreshes)};
         place_before[i] = at;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(s_.clients); ++i) {
@@ -1509,7 +1509,7 @@ struct barging final : rules {
         record alone = r;
         std::erase_if(alone.waiters, [&](const waiter& a) { return a.nonce != self.nonce; });
         const auto got = durable::acquire(alone, self, t, now, j);
-        if (got.is != standing::granted) {
+        if (got.status != acquire_status::granted) {
             return durable::acquire(r, self, t, now, j);
         }
         std::erase_if(r.waiters, [&](const waiter& a) { return a.nonce == self.nonce; });
@@ -1545,7 +1545,7 @@ struct tokens_of_the_holders final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
         auto got = durable::acquire(r, self, t, now, j);
-        if (got.is == standing::granted) {
+        if (got.status == acquire_status::granted) {
             got.fence = 1;
             for (const holder& h : r.holders) {
                 got.fence = h.nonce == self.nonce ? got.fence : std::max(got.fence, h.fence + 1);
@@ -1608,7 +1608,7 @@ struct renews_what_is_gone final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, {});
-        if (got.is != durable::renewal::lost || named(r.holders, nonce) != r.holders.end()) {
+        if (got.status != durable::renew_status::lost || named(r.holders, nonce) != r.holders.end()) {
             return got;
         }
         holder& h = r.holders.emplace_back();
@@ -1618,7 +1618,7 @@ struct renews_what_is_gone final : rules {
         h.lane = 0;
         h.lease_ms = t.lease_ms;
         h.expires_at = now + t.lease_ms;
-        return {durable::renewal::renewed, true, {}};
+        return {durable::renew_status::renewed, true, {}};
     }
 };
 
@@ -1627,7 +1627,7 @@ struct renews_for_less final : rules {
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, {});
         const auto mine = named(r.holders, nonce);
-        if (got.is == durable::renewal::renewed) {
+        if (got.status == durable::renew_status::renewed) {
             mine->lease_ms = t.lease_ms;
             mine->expires_at = now + t.lease_ms;
         }
@@ -1682,7 +1682,7 @@ struct keeps_the_boot final : rules {
         const auto mine = named(r.holders, nonce);
         const durable::origin from = mine == r.holders.end() ? durable::origin() : mine->from;
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.is == durable::renewal::renewed) {
+        if (got.status == durable::renew_status::renewed) {
             mine->from = from;
         }
         return got;
@@ -1696,7 +1696,7 @@ struct renews_elsewhere_for_less final : rules {
         const auto mine = named(r.holders, nonce);
         const bool is_other = mine != r.holders.end() && boot_number(mine->from) != j.q->boot;
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.is == durable::renewal::renewed && is_other) {
+        if (got.status == durable::renew_status::renewed && is_other) {
             mine->lease_ms = t.lease_ms;
             mine->expires_at = now + t.lease_ms;
         }
@@ -1711,7 +1711,7 @@ struct keeps_observations final : rules {
         const auto mine = named(r.holders, nonce);
         const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.is == durable::renewal::renewed) {
+        if (got.status == durable::renew_status::renewed) {
             mine->observed = observed;
             for (durable::stored_observation& o : mine->observed) {
                 o.moves = mine->renewals;
@@ -1727,7 +1727,7 @@ struct keeps_what_is_unknown final : rules {
         const auto mine = named(r.holders, nonce);
         const auto observed = mine == r.holders.end() ? decltype(mine->observed)() : mine->observed;
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
-        if (got.is == durable::renewal::renewed) {
+        if (got.status == durable::renew_status::renewed) {
             mine->observed = observed;
         }
         return got;
@@ -1808,11 +1808,11 @@ struct revives_past_the_unknown final : rules {
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
         const auto mine = named(r.holders, nonce);
-        if (got.is != durable::renewal::lost || mine == r.holders.end() || mine->fence != fence) {
+        if (got.status != durable::renew_status::lost || mine == r.holders.end() || mine->fence != fence) {
             return got;
         }
         mine->expires_at = now + t.lease_ms;
-        return {durable::renewal::renewed, true, {}};
+        return {durable::renew_status::renewed, true, {}};
     }
 };
 struct counts_from_one_again final : rules {

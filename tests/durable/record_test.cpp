@@ -30,7 +30,7 @@ using test::who;
 TEST_CASE("record: who is alone gets it at once") {
     table lock;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(is(a, standing::granted));
+    REQUIRE(is(a, acquire_status::granted));
     REQUIRE(a.changed);
     REQUIRE(a.fence == 1);
     REQUIRE(a.lane == 0);
@@ -52,13 +52,13 @@ TEST_CASE("record: the second and the third wait in the order of their coming") 
     table lock;
     lock.acquire("a", 1000);
     const auto b = lock.acquire("b", 1001);
-    REQUIRE(is(b, standing::waiting));
+    REQUIRE(is(b, acquire_status::waiting));
     REQUIRE(b.changed);
     REQUIRE(b.position == 0);
     REQUIRE(b.fence == 0);
     REQUIRE(b.next_ms == 1100);
     const auto c = lock.acquire("c", 1002);
-    REQUIRE(is(c, standing::waiting));
+    REQUIRE(is(c, acquire_status::waiting));
     REQUIRE(c.position == 1);
     REQUIRE(lock.waiters() == "b c");
     REQUIRE(lock.r.waiters[1].expires_at == 1092);
@@ -80,18 +80,18 @@ TEST_CASE("record: when it is free the first in line gets it, and nobody else") 
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1000);
     lock.acquire("c", 1000);
-    REQUIRE(lock.release("a", a.fence).is == leaving::released);
-    REQUIRE(is(lock.acquire("c", 1010), standing::waiting));
-    REQUIRE(is(lock.acquire("d", 1010), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1010), standing::granted));
+    REQUIRE(lock.release("a", a.fence).status == release_status::released);
+    REQUIRE(is(lock.acquire("c", 1010), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("d", 1010), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1010), acquire_status::granted));
     REQUIRE(lock.holders() == "b");
     REQUIRE(lock.waiters() == "c d");
 }
 
 TEST_CASE("record: two of the same name are two") {
     table lock;
-    REQUIRE(is(lock.acquire({"worker", "n1", 1, {}}, 1000), standing::granted));
-    REQUIRE(is(lock.acquire({"worker", "n2", 1, {}}, 1000), standing::waiting));
+    REQUIRE(is(lock.acquire({"worker", "n1", 1, {}}, 1000), acquire_status::granted));
+    REQUIRE(is(lock.acquire({"worker", "n2", 1, {}}, 1000), acquire_status::waiting));
     REQUIRE_FALSE(release(lock.r, "n2", 1).changed);
     REQUIRE(lock.holders() == "worker");
 }
@@ -99,9 +99,9 @@ TEST_CASE("record: two of the same name are two") {
 TEST_CASE("record: a lease is over at its very end, not before") {
     table lock;
     lock.acquire("a", 1000);
-    REQUIRE(is(lock.acquire("b", 1099), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 1099), acquire_status::waiting));
     REQUIRE(lock.holders() == "a");
-    REQUIRE(is(lock.acquire("b", 1100), standing::granted));
+    REQUIRE(is(lock.acquire("b", 1100), acquire_status::granted));
     REQUIRE(lock.holders() == "b");
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("record: who holds it and asks again gets the same answer and a lease 
     table lock;
     const auto first = lock.acquire("a", 1000);
     const auto again = lock.acquire("a", 1050);
-    REQUIRE(is(again, standing::held));
+    REQUIRE(is(again, acquire_status::held));
     REQUIRE(again.changed);
     REQUIRE(again.fence == first.fence);
     REQUIRE(again.lane == first.lane);
@@ -123,13 +123,13 @@ TEST_CASE("record: who comes back after its lease is over has to wait its turn, 
     table lock;
     const auto first = lock.acquire("a", 1000);
     lock.acquire("b", 1090);
-    REQUIRE(is(lock.acquire("a", 1100), standing::waiting));
+    REQUIRE(is(lock.acquire("a", 1100), acquire_status::waiting));
     REQUIRE(lock.waiters() == "b a");
     const auto b = lock.acquire("b", 1101);
-    REQUIRE(is(b, standing::granted));
+    REQUIRE(is(b, acquire_status::granted));
     lock.release("b", b.fence);
     const auto again = lock.acquire("a", 1102);
-    REQUIRE(is(again, standing::granted));
+    REQUIRE(is(again, acquire_status::granted));
     REQUIRE(again.fence > b.fence);
     REQUIRE(b.fence > first.fence);
 }
@@ -139,9 +139,9 @@ TEST_CASE("record: who comes back after its lease is over has to wait its turn, 
 TEST_CASE("record: exactly as many get in as there are permits") {
     table lock(3);
     for (int i = 0; i < 3; ++i) {
-        REQUIRE(is(lock.acquire(std::to_string(i), 1000), standing::granted));
+        REQUIRE(is(lock.acquire(std::to_string(i), 1000), acquire_status::granted));
     }
-    REQUIRE(is(lock.acquire("3", 1000), standing::waiting));
+    REQUIRE(is(lock.acquire("3", 1000), acquire_status::waiting));
     REQUIRE(lock.r.holders.size() == 3);
     REQUIRE(free_permits(lock.r) == 0);
 }
@@ -156,10 +156,10 @@ TEST_CASE("record: free permits do not wait for the first in line to look") {
     lock.release("a", a.fence);
     lock.release("b", b.fence);
     // Two are free: for c and d, whichever comes first; not for e, which would be the third.
-    REQUIRE(is(lock.acquire("e", 1010), standing::waiting));
-    REQUIRE(is(lock.acquire("d", 1010), standing::granted));
-    REQUIRE(is(lock.acquire("e", 1010), standing::waiting));
-    REQUIRE(is(lock.acquire("c", 1010), standing::granted));
+    REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("d", 1010), acquire_status::granted));
+    REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("c", 1010), acquire_status::granted));
     REQUIRE(lock.waiters() == "e");
 }
 
@@ -167,18 +167,18 @@ TEST_CASE("record: who wants all is not overtaken by those who want one") {
     table lock(3);
     const auto a = lock.acquire("a", 1000);
     lock.acquire(who("b"), 1000);
-    REQUIRE(is(lock.acquire(who("writer", 3), 1000), standing::waiting));
+    REQUIRE(is(lock.acquire(who("writer", 3), 1000), acquire_status::waiting));
     // One permit is free, and stays so.
-    REQUIRE(is(lock.acquire("late", 1000), standing::waiting));
+    REQUIRE(is(lock.acquire("late", 1000), acquire_status::waiting));
     lock.release("a", a.fence);
-    REQUIRE(is(lock.acquire("late", 1001), standing::waiting));
-    REQUIRE(is(lock.acquire(who("writer", 3), 1001), standing::waiting));
+    REQUIRE(is(lock.acquire("late", 1001), acquire_status::waiting));
+    REQUIRE(is(lock.acquire(who("writer", 3), 1001), acquire_status::waiting));
     lock.release("b", 2);
-    REQUIRE(is(lock.acquire("late", 1002), standing::waiting));
-    REQUIRE(is(lock.acquire(who("writer", 3), 1002), standing::granted));
+    REQUIRE(is(lock.acquire("late", 1002), acquire_status::waiting));
+    REQUIRE(is(lock.acquire(who("writer", 3), 1002), acquire_status::granted));
     REQUIRE(free_permits(lock.r) == 0);
     lock.release("writer", 3);
-    REQUIRE(is(lock.acquire("late", 1003), standing::granted));
+    REQUIRE(is(lock.acquire("late", 1003), acquire_status::granted));
 }
 
 TEST_CASE("record: a contender fits when those ahead and it fit together") {
@@ -189,11 +189,11 @@ TEST_CASE("record: a contender fits when those ahead and it fit together") {
     lock.acquire(who("d", 2), 1000);
     lock.acquire(who("e", 1), 1000);
     lock.release("a", a.fence);
-    REQUIRE(is(lock.acquire(who("d", 2), 1001), standing::waiting)); // 2 + 2 + 2
-    REQUIRE(is(lock.acquire(who("e", 1), 1001), standing::waiting)); // it would fit, past d
-    REQUIRE(is(lock.acquire(who("c", 2), 1001), standing::granted));
-    REQUIRE(is(lock.acquire(who("b", 2), 1001), standing::granted));
-    REQUIRE(is(lock.acquire(who("e", 1), 1001), standing::waiting));
+    REQUIRE(is(lock.acquire(who("d", 2), 1001), acquire_status::waiting)); // 2 + 2 + 2
+    REQUIRE(is(lock.acquire(who("e", 1), 1001), acquire_status::waiting)); // it would fit, past d
+    REQUIRE(is(lock.acquire(who("c", 2), 1001), acquire_status::granted));
+    REQUIRE(is(lock.acquire(who("b", 2), 1001), acquire_status::granted));
+    REQUIRE(is(lock.acquire(who("e", 1), 1001), acquire_status::waiting));
     REQUIRE(lock.waiters() == "d e");
     REQUIRE(free_permits(lock.r) == 1);
 }
@@ -218,7 +218,7 @@ TEST_CASE("record: tokens grow with every grant, whatever is released, lapses or
     for (std::int64_t round = 0; round < 20; ++round) {
         const std::string name = std::to_string(round);
         const auto out = lock.acquire(name, 1000 + 200 * round);
-        REQUIRE(is(out, standing::granted));
+        REQUIRE(is(out, acquire_status::granted));
         REQUIRE(out.fence > last);
         REQUIRE(lock.r.fence > out.fence);
         last = out.fence;
@@ -234,7 +234,7 @@ TEST_CASE("record: when the tokens are used up nobody gets in any more") {
     table lock;
     lock.r.fence = largest_number - 1;
     const auto last = lock.acquire("a", 1000);
-    REQUIRE(is(last, standing::granted));
+    REQUIRE(is(last, acquire_status::granted));
     REQUIRE(last.fence == largest_number - 1);
     REQUIRE(lock.release("a", last.fence).changed);
     REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::corrupt_record));
@@ -251,7 +251,7 @@ TEST_CASE("record: a waiter that is not heard of loses its place, at the very en
     REQUIRE(lock.acquire("c", 1089).position == 1);
     REQUIRE(lock.acquire("c", 1090).position == 0);
     lock.release("a", a.fence);
-    REQUIRE(is(lock.acquire("c", 1090), standing::granted));
+    REQUIRE(is(lock.acquire("c", 1090), acquire_status::granted));
     REQUIRE(lock.waiters() == "");
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("record: the dead keep nobody waiting for ever, wherever in the queue 
         for (const char* const name : {"b", "c", "d"}) {
             if (std::find(dead.begin(), dead.end(), name) == dead.end()) {
                 const auto out = lock.acquire(name, 1095);
-                REQUIRE(is(out, standing::granted));
+                REQUIRE(is(out, acquire_status::granted));
                 lock.release(name, out.fence);
             }
         }
@@ -301,7 +301,7 @@ TEST_CASE("record: a waiter that looks too late keeps its place if nobody has ta
     lock.acquire("b", 1000);
     lock.acquire("c", 1050);
     const auto b = lock.acquire("b", 1130);
-    REQUIRE(is(b, standing::waiting));
+    REQUIRE(is(b, acquire_status::waiting));
     REQUIRE(b.position == 0);
     REQUIRE(lock.waiters() == "b c");
 }
@@ -326,7 +326,7 @@ TEST_CASE("record: a poll that changes nothing says so, and the record need not 
     const record before = lock.r;
     for (std::int64_t now = 1001; now <= 1030; ++now) {
         const auto out = lock.acquire("b", now);
-        REQUIRE(is(out, standing::waiting));
+        REQUIRE(is(out, acquire_status::waiting));
         REQUIRE_FALSE(out.changed);
         REQUIRE(lock.r == before);
     }
@@ -355,11 +355,11 @@ TEST_CASE("record: what would change nothing but who is gone need not be stored"
     // a's lease is over: c does not fit for all that, and its place is fresh.
     const record stored = lock.r;
     const auto out = lock.acquire(who("c", 2), 1060);
-    REQUIRE(is(out, standing::waiting));
+    REQUIRE(is(out, acquire_status::waiting));
     REQUIRE_FALSE(out.changed);
     lock.r = stored; // nothing is lost
     lock.release("b", 2);
-    REQUIRE(is(lock.acquire(who("c", 2), 1061), standing::granted));
+    REQUIRE(is(lock.acquire(who("c", 2), 1061), acquire_status::granted));
 }
 
 TEST_CASE("record: a waiter's place lasts as long as it says, whatever others would have") {
@@ -389,8 +389,8 @@ TEST_CASE("record: the queue has an end") {
     const record before = lock.r;
     REQUIRE(is_refused(lock.acquire("d", 1000), durable_errc::queue_full));
     REQUIRE(lock.r == before);
-    REQUIRE(is(lock.acquire("c", 1000), standing::waiting)); // it is in
-    REQUIRE(is(lock.acquire("d", 1095), standing::waiting)); // those two are gone
+    REQUIRE(is(lock.acquire("c", 1000), acquire_status::waiting)); // it is in
+    REQUIRE(is(lock.acquire("d", 1095), acquire_status::waiting)); // those two are gone
     lock.t.max_waiters = 0;
     REQUIRE(is_refused(lock.acquire("e", 1095), durable_errc::queue_full));
 }
@@ -399,10 +399,10 @@ TEST_CASE("record: without a queue nobody leaves a trace, and nobody barges") {
     table lock;
     lock.t.enqueue = false;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(is(a, standing::granted));
+    REQUIRE(is(a, acquire_status::granted));
     const record before = lock.r;
     const auto b = lock.acquire("b", 1001);
-    REQUIRE(is(b, standing::waiting));
+    REQUIRE(is(b, acquire_status::waiting));
     REQUIRE_FALSE(b.changed);
     REQUIRE(lock.r == before);
 
@@ -411,11 +411,11 @@ TEST_CASE("record: without a queue nobody leaves a trace, and nobody barges") {
     lock.release("a", a.fence);
     lock.t.enqueue = false;
     const auto again = lock.acquire("b", 1003); // free, but c was there before
-    REQUIRE(is(again, standing::waiting));
+    REQUIRE(is(again, acquire_status::waiting));
     REQUIRE_FALSE(again.changed);
     REQUIRE(again.position == 1);
     REQUIRE(lock.waiters() == "c");
-    REQUIRE(is(lock.acquire("c", 1003), standing::granted));
+    REQUIRE(is(lock.acquire("c", 1003), acquire_status::granted));
 }
 
 TEST_CASE("record: who has a place keeps and refreshes it without a queue, too") {
@@ -448,7 +448,7 @@ TEST_CASE("record: who is first and dead is removed at once, who is further back
     }
     lock.release("a", a.fence);
     lock.dead = {"b's", "c's"};
-    REQUIRE(is(lock.acquire("d", 1001), standing::granted));
+    REQUIRE(is(lock.acquire("d", 1001), acquire_status::granted));
     REQUIRE(lock.waiters() == "");
 
     table other;
@@ -472,7 +472,7 @@ TEST_CASE("record: a contender that is somewhere else now says so in its hold an
     REQUIRE_FALSE(lock.acquire({"b", "nb", 1, old}, 1001).changed);
     REQUIRE(lock.acquire({"b", "nb", 1, now}, 1002).changed);
     REQUIRE(lock.r.waiters[0].from == now);
-    REQUIRE(is(lock.acquire({"a", "na", 1, now}, 1002), standing::held));
+    REQUIRE(is(lock.acquire({"a", "na", 1, now}, 1002), acquire_status::held));
     REQUIRE(lock.r.holders[0].from == now);
 }
 
@@ -485,7 +485,7 @@ TEST_CASE("record: a release removes exactly its grant") {
     const record before = lock.r;
     for (const std::int64_t fence : {b.fence, a.fence + 10, std::int64_t{-1}}) {
         const auto out = lock.release("a", fence);
-        REQUIRE(out.is == leaving::not_there);
+        REQUIRE(out.status == release_status::not_there);
         REQUIRE_FALSE(out.changed);
         REQUIRE(lock.r == before);
     }
@@ -494,7 +494,7 @@ TEST_CASE("record: a release removes exactly its grant") {
     REQUIRE(lock.r == before);
 
     const auto out = lock.release("a", a.fence);
-    REQUIRE(out.is == leaving::released);
+    REQUIRE(out.status == release_status::released);
     REQUIRE(out.changed);
     REQUIRE(lock.holders() == "b");
     REQUIRE_FALSE(lock.release("a", a.fence).changed); // and once only
@@ -504,10 +504,10 @@ TEST_CASE("record: a release that comes late does not touch the same ticket's ne
     table lock;
     const auto first = lock.acquire("a", 1000);
     const auto second = lock.acquire("a", 1100);
-    REQUIRE(is(second, standing::granted));
+    REQUIRE(is(second, acquire_status::granted));
     const record before = lock.r;
     REQUIRE_FALSE(lock.release("a", first.fence).changed);
-    REQUIRE(lock.renew("a", first.fence, 1101).is == renewal::lost);
+    REQUIRE(lock.renew("a", first.fence, 1101).status == renew_status::lost);
     REQUIRE(lock.r == before);
     REQUIRE(lock.release("a", second.fence).changed);
 }
@@ -520,7 +520,7 @@ TEST_CASE("record: who waits withdraws without a token, and with one it does not
     REQUIRE_FALSE(lock.release("b", 1).changed);
     REQUIRE(lock.waiters() == "b c");
     const auto out = lock.release("b", 0);
-    REQUIRE(out.is == leaving::withdrawn);
+    REQUIRE(out.status == release_status::withdrawn);
     REQUIRE(out.changed);
     REQUIRE(lock.waiters() == "c");
     REQUIRE(lock.holders() == "a");
@@ -530,14 +530,14 @@ TEST_CASE("record: who waits withdraws without a token, and with one it does not
 TEST_CASE("record: without a token whatever the nonce has is given up") {
     table lock;
     lock.acquire("a", 1000);
-    REQUIRE(lock.release("a", 0).is == leaving::released);
+    REQUIRE(lock.release("a", 0).status == release_status::released);
     REQUIRE(lock.r.holders.empty());
 }
 
 TEST_CASE("record: a release after the lease, which nobody has taken, is one all the same") {
     table lock;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(lock.release("a", a.fence).is == leaving::released);
+    REQUIRE(lock.release("a", a.fence).status == release_status::released);
     REQUIRE(lock.r.fence == a.fence + 1); // its token does not come again
 }
 
@@ -547,14 +547,14 @@ TEST_CASE("record: a renewal gives a lease from now on") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     const auto out = lock.renew("a", a.fence, 1060);
-    REQUIRE(out.is == renewal::renewed);
+    REQUIRE(out.status == renew_status::renewed);
     REQUIRE(out.changed);
     REQUIRE_FALSE(out.error);
     REQUIRE(lock.r.holders[0].expires_at == 1160);
     REQUIRE(lock.r.holders[0].renewals == 1);
     REQUIRE(lock.r.holders[0].fence == a.fence);
-    REQUIRE(is(lock.acquire("b", 1159), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1160), standing::granted));
+    REQUIRE(is(lock.acquire("b", 1159), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1160), acquire_status::granted));
 }
 
 TEST_CASE("record: only who holds it can renew it") {
@@ -568,7 +568,7 @@ TEST_CASE("record: only who holds it can renew it") {
         {"c", a.fence}, {"d", 0}, {"d", lock.r.fence}};
     for (const auto& [name, fence] : others) {
         const auto out = lock.renew(name, fence, 1001);
-        REQUIRE(out.is == renewal::lost);
+        REQUIRE(out.status == renew_status::lost);
         REQUIRE_FALSE(out.changed);
         REQUIRE(lock.r == before);
     }
@@ -578,9 +578,9 @@ TEST_CASE("record: a lease that is over is lost, even if nobody has taken it") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     const record before = lock.r;
-    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1100).status == renew_status::lost);
     REQUIRE(lock.r == before);
-    REQUIRE(lock.renew("a", a.fence, 1099).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1099).status == renew_status::renewed);
 }
 
 TEST_CASE("record: nothing brings a released hold back") {
@@ -588,7 +588,7 @@ TEST_CASE("record: nothing brings a released hold back") {
     const auto a = lock.acquire("a", 1000);
     lock.release("a", a.fence);
     lock.t.revive = true;
-    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1001).status == renew_status::lost);
     REQUIRE(lock.r.holders.empty());
 }
 
@@ -597,7 +597,7 @@ TEST_CASE("record: with revive, a lease that is over and that nobody waits for i
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
     const auto out = lock.renew("a", a.fence, 5000);
-    REQUIRE(out.is == renewal::renewed);
+    REQUIRE(out.status == renew_status::renewed);
     REQUIRE(out.changed);
     REQUIRE(lock.r.holders[0].expires_at == 5100);
     REQUIRE(lock.r.holders[0].fence == a.fence);
@@ -608,9 +608,9 @@ TEST_CASE("record: with revive, a lease that somebody waits for is lost") {
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1050);
-    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1100).status == renew_status::lost);
     // Not so when that one is gone, too.
-    REQUIRE(lock.renew("a", a.fence, 1140).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1140).status == renew_status::renewed);
 }
 
 TEST_CASE("record: with revive, who waits for more than there is keeps nobody from going on") {
@@ -621,12 +621,12 @@ TEST_CASE("record: with revive, who waits for more than there is keeps nobody fr
     lock.t.lease_ms = 1000;
     lock.acquire("b", 1000);
     lock.acquire(who("both", 2), 1000);
-    REQUIRE(lock.renew("a", a.fence, 1100).is == renewal::renewed); // b has the other one
+    REQUIRE(lock.renew("a", a.fence, 1100).status == renew_status::renewed); // b has the other one
     lock.release("b", 2);
-    REQUIRE(lock.renew("a", a.fence, 1150).is == renewal::renewed); // not over yet
-    REQUIRE(lock.renew("a", a.fence, 2200).is == renewal::renewed); // `both` is gone
+    REQUIRE(lock.renew("a", a.fence, 1150).status == renew_status::renewed); // not over yet
+    REQUIRE(lock.renew("a", a.fence, 2200).status == renew_status::renewed); // `both` is gone
     lock.acquire(who("both", 2), 2300);
-    REQUIRE(lock.renew("a", a.fence, 3250).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 3250).status == renew_status::lost);
 }
 
 TEST_CASE("record: a lease that would be over for others in any case is not taken up again") {
@@ -636,7 +636,7 @@ TEST_CASE("record: a lease that would be over for others in any case is not take
     const auto a = lock.acquire("a", 1000);
     lock.dead = {"a's"};
     const record before = lock.r;
-    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::lost);
+    REQUIRE(lock.renew("a", a.fence, 1001).status == renew_status::lost);
     REQUIRE(lock.r == before);
 }
 
@@ -645,18 +645,18 @@ TEST_CASE("record: no lease is ever shortened") {
     lock.t.lease_ms = 1000;
     const auto a = lock.acquire("a", 1000);
     lock.t.lease_ms = 10;
-    REQUIRE(lock.renew("a", a.fence, 1001).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1001).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2000);
     REQUIRE(lock.r.holders[0].lease_ms >= 999); // who goes by the length does not see it end sooner
-    REQUIRE(is(lock.acquire("a", 1002), standing::held));
+    REQUIRE(is(lock.acquire("a", 1002), acquire_status::held));
     REQUIRE(lock.r.holders[0].expires_at == 2000);
     REQUIRE(lock.r.holders[0].lease_ms >= 998);
     // When the rest is no more than a new one it is as long as asked for.
-    REQUIRE(lock.renew("a", a.fence, 1995).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 1995).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
     // Nor by a clock that was set back.
-    REQUIRE(lock.renew("a", a.fence, 500).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 500).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
 }
@@ -680,13 +680,13 @@ TEST_CASE("record: a lease that is over is taken over after the delay, a release
     table lock;
     lock.t.reclaim_delay_ms = 50;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(is(lock.acquire("b", 1100), standing::waiting));
-    REQUIRE(is(lock.acquire("b", 1149), standing::waiting));
-    REQUIRE(lock.renew("a", a.fence, 1149).is == renewal::lost); // the delay is not the holder's
+    REQUIRE(is(lock.acquire("b", 1100), acquire_status::waiting));
+    REQUIRE(is(lock.acquire("b", 1149), acquire_status::waiting));
+    REQUIRE(lock.renew("a", a.fence, 1149).status == renew_status::lost); // the delay is not the holder's
     const auto b = lock.acquire("b", 1150);
-    REQUIRE(is(b, standing::granted));
+    REQUIRE(is(b, acquire_status::granted));
     lock.release("b", b.fence);
-    REQUIRE(is(lock.acquire("c", 1150), standing::granted));
+    REQUIRE(is(lock.acquire("c", 1150), acquire_status::granted));
 }
 
 TEST_CASE("record: within the delay the same ticket takes its hold up again, with the same token") {
@@ -694,7 +694,7 @@ TEST_CASE("record: within the delay the same ticket takes its hold up again, wit
     lock.t.reclaim_delay_ms = 50;
     const auto a = lock.acquire("a", 1000);
     const auto again = lock.acquire("a", 1120);
-    REQUIRE(is(again, standing::held));
+    REQUIRE(is(again, acquire_status::held));
     REQUIRE(again.fence == a.fence);
     REQUIRE(lock.r.holders[0].expires_at == 1220);
 }
@@ -720,7 +720,7 @@ TEST_CASE("record: another clock is refused, for who acquires and for who renews
         lock.t.clock = other;
         REQUIRE(is_refused(lock.acquire("b", 1000), durable_errc::clock_mismatch));
         const auto out = lock.renew("a", a.fence, 1000);
-        REQUIRE(out.is == renewal::refused);
+        REQUIRE(out.status == renew_status::refused);
         REQUIRE(out.error == durable_errc::clock_mismatch);
         REQUIRE_FALSE(out.changed);
     }
@@ -754,7 +754,7 @@ TEST_CASE("record: what cannot be meant is refused before anything is looked at"
         change(lock.t);
         const bool acquired = !is_refused(lock.acquire("b", now), durable_errc::invalid_argument);
         const auto renewed = lock.renew("a", 1, now);
-        return !acquired && renewed.is == renewal::refused && !renewed.changed &&
+        return !acquired && renewed.status == renew_status::refused && !renewed.changed &&
                renewed.error == durable_errc::invalid_argument && lock.r == before;
     };
     const auto nothing = [](terms&) {};
@@ -791,16 +791,16 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     lock.t.waiter_ttl_ms = largest_duration;
     lock.t.reclaim_delay_ms = largest_duration;
     const auto a = lock.acquire("a", largest_time);
-    REQUIRE(is(a, standing::granted));
+    REQUIRE(is(a, acquire_status::granted));
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
-    REQUIRE(is(lock.acquire("b", largest_time), standing::waiting));
-    REQUIRE(lock.renew("a", a.fence, largest_time).is == renewal::renewed);
+    REQUIRE(is(lock.acquire("b", largest_time), acquire_status::waiting));
+    REQUIRE(lock.renew("a", a.fence, largest_time).status == renew_status::renewed);
     // As they may be found in a record.
     lock.r.holders[0].expires_at = largest_number;
     lock.r.waiters[0].expires_at = largest_number;
-    REQUIRE(lock.renew("a", a.fence, 0).is == renewal::renewed);
+    REQUIRE(lock.renew("a", a.fence, 0).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == largest_number);
-    REQUIRE(is(lock.acquire("b", 0), standing::waiting));
+    REQUIRE(is(lock.acquire("b", 0), acquire_status::waiting));
     REQUIRE(lock.r.waiters[0].expires_at == largest_duration);
 }
 
@@ -880,7 +880,7 @@ TEST_CASE("record: an adopter's number of permits is taken where nobody holds an
     REQUIRE(is_refused(lock.acquire("a", 1000), durable_errc::permits_mismatch));
     lock.t.adopt_permits = true;
     const auto a = lock.acquire(who("a", 4), 1000);
-    REQUIRE(is(a, standing::granted));
+    REQUIRE(is(a, acquire_status::granted));
     REQUIRE(a.changed);
     REQUIRE(lock.r.permits == 5);
 
@@ -889,11 +889,11 @@ TEST_CASE("record: an adopter's number of permits is taken where nobody holds an
     REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::permits_mismatch));
     REQUIRE(lock.r == before);
     lock.t.permits = 5;
-    REQUIRE(is(lock.acquire(who("w", 5), 1001), standing::waiting));
+    REQUIRE(is(lock.acquire(who("w", 5), 1001), acquire_status::waiting));
     lock.release("a", a.fence);
     lock.t.permits = 2; // the waiter has asked for more than these
     REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
-    REQUIRE(is(lock.acquire("b", 1091), standing::granted)); // it is gone
+    REQUIRE(is(lock.acquire("b", 1091), acquire_status::granted)); // it is gone
     REQUIRE(lock.r.permits == 2);
     REQUIRE(lock.r.fence == a.fence + 2); // the tokens go on
 }
@@ -912,12 +912,12 @@ TEST_CASE("record: a lease that was begun on another boot goes on in full on thi
     } nobody;
 
     SECTION("by its renewal") {
-        REQUIRE(renew(lock.r, self.nonce, a.fence, lock.t, 10, nobody, self.from).is ==
-                renewal::renewed);
+        REQUIRE(renew(lock.r, self.nonce, a.fence, lock.t, 10, nobody, self.from).status ==
+                renew_status::renewed);
     }
     SECTION("by its ticket") {
         const auto again = acquire(lock.r, self, lock.t, 10, nobody);
-        REQUIRE(again.is == standing::held);
+        REQUIRE(again.status == acquire_status::held);
         REQUIRE(again.fence == a.fence);
     }
     REQUIRE(lock.r.holders[0].from.boot == "now");
@@ -969,7 +969,7 @@ TEST_CASE("record: the first contender of a boot stores since when it sees what 
     table_of_boots lock;
     REQUIRE(lock.observed().empty());
     const auto b = lock.by("b", "this", 50);
-    REQUIRE(is(b, standing::waiting));
+    REQUIRE(is(b, acquire_status::waiting));
     REQUIRE(b.changed);
     REQUIRE(lock.r.waiters.empty());
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
@@ -1012,16 +1012,16 @@ TEST_CASE("record: what was observed of a hold is cleared by its renewal") {
     origin from;
     SECTION("on its boot") {
         from.boot = "before";
-        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, from).is ==
-                renewal::renewed);
+        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, from).status ==
+                renew_status::renewed);
     }
     SECTION("on another one") {
         from.boot = "this";
-        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 60, lock.nobody_is_gone, from).is ==
-                renewal::renewed);
+        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 60, lock.nobody_is_gone, from).status ==
+                renew_status::renewed);
     }
     SECTION("by its ticket") {
-        REQUIRE(is(lock.by("a", "before", 900'010), standing::held));
+        REQUIRE(is(lock.by("a", "before", 900'010), acquire_status::held));
     }
     REQUIRE(lock.observed().empty());
 }
@@ -1092,7 +1092,7 @@ TEST_CASE("record: who is refused by what may be gone stores what it observes") 
         lock.t.max_waiters = 1;
         lock.by("b", "before", 900'000);
         const auto out = lock.by("c", "this", 50);
-        REQUIRE(out.is == standing::refused);
+        REQUIRE(out.status == acquire_status::refused);
         REQUIRE(out.error == durable_errc::queue_full);
         REQUIRE(out.changed);
         REQUIRE(lock.r.waiters[0].observed == lock.observed());
@@ -1121,7 +1121,7 @@ TEST_CASE("record: a renewal from where no boot is known leaves a hold to its ma
     origin renewer; // the process
     renewer.pid = 12;
     renewer.mark = 8;
-    REQUIRE(renew(r, "a's", a.fence, t, 1010, judge, renewer).is == renewal::renewed);
+    REQUIRE(renew(r, "a's", a.fence, t, 1010, judge, renewer).status == renew_status::renewed);
     REQUIRE(r.holders[0].from.mark == 7);
     REQUIRE(r.holders[0].from.pid == 0);
 }
@@ -1129,9 +1129,9 @@ TEST_CASE("record: a renewal from where no boot is known leaves a hold to its ma
 TEST_CASE("record: a release may leave one grant of its ticket alone") {
     table lock;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(release(lock.r, "a's", 0, a.fence).is == leaving::not_there);
+    REQUIRE(release(lock.r, "a's", 0, a.fence).status == release_status::not_there);
     REQUIRE(lock.holders() == "a");
     lock.acquire("b", 1001);
-    REQUIRE(release(lock.r, "b's", 0, a.fence).is == leaving::withdrawn);
-    REQUIRE(release(lock.r, "a's", 0, a.fence + 7).is == leaving::released);
+    REQUIRE(release(lock.r, "b's", 0, a.fence).status == release_status::withdrawn);
+    REQUIRE(release(lock.r, "a's", 0, a.fence + 7).status == release_status::released);
 }

@@ -83,8 +83,8 @@ private:
     ::pthread_attr_t usual_;
 };
 
-// The vigil has its thread.
-void start_vigil() {
+// The lease_monitor has its thread.
+void start_lease_monitor() {
     durable_mutex m(memory_slot{}, with_lease(1h));
     const auto g = m.acquire();
 }
@@ -130,7 +130,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        auto made = std::make_shared<bide::detail::hold>(engine, t, got->outcome.lane,
+        auto made = std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
                                                          got->good_until_ms);
         made->begin();
         return made;
@@ -150,7 +150,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
 TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
         return in_child([&] {
-                   start_vigil();
+                   start_lease_monitor();
                    durable_mutex m(memory_slot{}, with_lease(lease));
                    auto refused = std::make_unique<no_new_threads>();
                    const auto g = m.acquire();
@@ -170,7 +170,7 @@ TEST_CASE("renewer: where its thread cannot be started the renewal is tried agai
 
 TEST_CASE("renewer: where its thread can never be started the holder is told at the end of the lease") {
     REQUIRE(in_child([] {
-                start_vigil();
+                start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
                 const no_new_threads refused;
                 const auto g = m.acquire();

@@ -58,7 +58,7 @@ struct kernel {
             epoll.release();
         }
     }
-    // What the vigil does when epoll_wait(2) returns.
+    // What the lease_monitor does when epoll_wait(2) returns.
     void tell() {
         {
             const std::lock_guard held(lock);
@@ -89,14 +89,14 @@ struct ears {
             of->is_armed = false;
         }
     };
-    static listener& vigil() {
+    static listener& lease_monitor() {
         static listener one;
         return one;
     }
     static constexpr bool sees_files = true;
     static bool is_silent(int) {
-        const std::lock_guard held(vigil().of->lock);
-        return !vigil().of->is_readable;
+        const std::lock_guard held(lease_monitor().of->lock);
+        return !lease_monitor().of->is_readable;
     }
 };
 
@@ -104,7 +104,7 @@ struct watched_slot {
     struct watch_of final : bide::slot_watch {
         int fd() const noexcept override { return 0; }
         std::error_code drain() noexcept override {
-            kernel& k = *ears::vigil().of;
+            kernel& k = *ears::lease_monitor().of;
             const std::lock_guard held(k.lock);
             k.is_readable = false;
             return {};
@@ -130,7 +130,7 @@ struct process {
     bide::detail::basic_change_watch<ears> watch{changes};
 
     process() {
-        ears::vigil().of = &file;
+        ears::lease_monitor().of = &file;
         watch.open(slot);
     }
     ~process() { watch.close(); }
@@ -163,7 +163,7 @@ struct process {
 void listen(int others, int changes) {
     process p;
     platform::atomic<bool> over{false};
-    model::thread vigil([&] {
+    model::thread lease_monitor([&] {
         for (p.file.epoll.acquire(); !over.load(std::memory_order_acquire);
              p.file.epoll.acquire()) {
             p.file.tell();
@@ -185,7 +185,7 @@ void listen(int others, int changes) {
     looking.join();
     over.store(true, std::memory_order_release);
     p.file.epoll.release();
-    vigil.join();
+    lease_monitor.join();
 }
 
 } // namespace

@@ -78,9 +78,9 @@ struct table {
     std::vector<std::string> dead{};
 };
 
-inline bool is(const acquire_outcome& out, standing as) { return out.is == as && !out.error; }
+inline bool is(const acquire_outcome& out, acquire_status as) { return out.status == as && !out.error; }
 inline bool is_refused(const acquire_outcome& out, durable_errc why) {
-    return out.is == standing::refused && !out.changed && out.error == why && out.fence == 0;
+    return out.status == acquire_status::refused && !out.changed && out.error == why && out.fence == 0;
 }
 
 } // namespace test

@@ -60,7 +60,7 @@ private:
 
 inline bide::sqlite_slot_options soon() {
     bide::sqlite_slot_options options;
-    options.patience = std::chrono::milliseconds(30);
+    options.retry_time = std::chrono::milliseconds(30);
     return options;
 }
 

@@ -25,7 +25,7 @@ class durable_lock;
 // What somebody may do to a durable lock from outside. The last of it is noted in the record: when,
 // by whom, what and why.
 // Blocks, all of them: for the store, on a store thread, and no longer than
-// durable_options::patience and attempt_limit. Errors: durable_errc, errno's, the store's;
+// durable_options::retry_time and attempt_limit. Errors: durable_errc, errno's, the store's;
 // durable_errc::indeterminate where the time is up and it may still be done.
 class durable_admin {
 public:
@@ -94,7 +94,7 @@ private:
     template <class What> result<bool, std::error_code> call(What what) {
         const auto engine = engine_;
         auto answer = detail::call_store<result<bool, std::error_code>>(
-            [engine, what] { return what(*engine); }, engine->patience());
+            [engine, what] { return what(*engine); }, engine->retry_time());
         if (!answer && answer.error() == errc::timeout) {
             return unexpected{make_error_code(durable_errc::indeterminate)};
         }

@@ -52,7 +52,7 @@ public:
     }
 
     // Waits for its turn. Errors: errc::timeout, errc::stopped, and then it has left the queue;
-    // durable_errc; the store's, when it has failed for longer than durable_options::patience.
+    // durable_errc; the store's, when it has failed for longer than durable_options::retry_time.
     // Blocks: until then. With a timeout or a stop token it calls the store on a store thread, and
     // returns durable_options::attempt_limit after its time or the stop at the latest. A call to
     // the store that is under way then leaves the queue when it ends. Without either it calls the

@@ -78,7 +78,7 @@ private:
 
         friend bool operator==(const state&, const state&) = default;
     };
-    struct sighting {
+    struct seen_entry {
         state of;
         std::int64_t since;
         std::uint64_t round; // in which it was seen last
@@ -92,7 +92,7 @@ private:
     }
 
     void note(const std::string& nonce, const state& of, std::int64_t boottime) {
-        const auto [known, is_new] = seen_.try_emplace(nonce, sighting{of, boottime, round_});
+        const auto [known, is_new] = seen_.try_emplace(nonce, seen_entry{of, boottime, round_});
         if (!is_new && known->second.of != of) {
             known->second = {of, boottime, round_};
         }
@@ -104,7 +104,7 @@ private:
     }
 
     std::uint64_t round_ = 0;
-    std::unordered_map<std::string, sighting> seen_;
+    std::unordered_map<std::string, seen_entry> seen_;
 };
 
 // Who knows of processes without asking the system for each again.

@@ -73,7 +73,7 @@ struct durable_options {
     // (durable_errc::store_busy); also how long a waiting acquire() puts up with a store that
     // fails. inspect() and the calls of durable_admin return after this time and attempt_limit at
     // the latest.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // How long a call waits for the store beyond the caller's own time. try_acquire() has no time
     // of its own, so this is its limit. acquire() with a timeout, or with a stop that was

@@ -43,7 +43,7 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
-enum class standing {
+enum class acquire_status {
     granted, // holds it, since now
     held,    // holds it, since earlier; the lease is extended
     waiting, // is in the queue; or, without `enqueue`, would have to be
@@ -51,7 +51,7 @@ enum class standing {
 };
 
 struct acquire_outcome {
-    standing is = standing::refused;
+    acquire_status status = acquire_status::refused;
     bool changed = false;      // the record is another one, and has to be stored to be true
     std::int64_t fence = 0;    // granted, held
     std::int64_t lane = 0;     // granted, held
@@ -60,16 +60,16 @@ struct acquire_outcome {
     std::error_code error{};
 };
 
-enum class renewal { renewed, lost, refused };
+enum class renew_status { renewed, lost, refused };
 struct renew_outcome {
-    renewal is = renewal::refused;
+    renew_status status = renew_status::refused;
     bool changed = false;
     std::error_code error{};
 };
 
-enum class leaving { released, withdrawn, not_there };
+enum class release_status { released, withdrawn, not_there };
 struct release_outcome {
-    leaving is = leaving::not_there;
+    release_status status = release_status::not_there;
     bool changed = false;
 };
 
@@ -182,7 +182,7 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
     extend(r, mine, t.lease_ms, now, self.from);
     mine.from = self.from;
     acquire_outcome out;
-    out.is = standing::held;
+    out.status = acquire_status::held;
     out.changed = true;
     out.fence = mine.fence;
     out.lane = mine.lane;
@@ -227,7 +227,7 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     mine.expires_at = now + t.lease_ms;
     mine.from = self.from;
     acquire_outcome out;
-    out.is = standing::granted;
+    out.status = acquire_status::granted;
     out.changed = true;
     out.fence = mine.fence;
     out.lane = mine.lane;
@@ -256,7 +256,7 @@ inline bool refresh(waiter& mine, const contender& self, const terms& t, std::in
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
-    out.is = standing::waiting;
+    out.status = acquire_status::waiting;
     out.position = static_cast<std::int64_t>(place.index);
     out.next_ms = next_expiry(r, t.reclaim_delay_ms, self.from);
     if (place.is_taken) {
@@ -328,7 +328,7 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
         out.error = make_error_code(durable_errc::clock_mismatch);
         return out;
     }
-    out.is = renewal::lost;
+    out.status = renew_status::lost;
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
     if (mine == nullptr) {
         return out;
@@ -348,7 +348,7 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
         return out; // bound to a process that is gone: over for other contenders all the same
     }
     *mine = std::move(longer);
-    out.is = renewal::renewed;
+    out.status = renew_status::renewed;
     out.changed = true;
     return out;
 }
@@ -362,12 +362,12 @@ inline release_outcome release(record& r, std::string_view nonce, std::int64_t f
         return h.nonce == nonce && h.fence != but && (fence == 0 || h.fence == fence);
     });
     if (left != 0) {
-        return {leaving::released, true};
+        return {release_status::released, true};
     }
     const auto gone =
         fence != 0 ? 0
                    : std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; });
-    return gone != 0 ? release_outcome{leaving::withdrawn, true} : release_outcome{};
+    return gone != 0 ? release_outcome{release_status::withdrawn, true} : release_outcome{};
 }
 
 // Who holds it and who waits, as the judge sees it now.

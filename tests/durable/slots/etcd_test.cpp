@@ -66,7 +66,7 @@ std::string url(std::uint16_t port) { return "http://127.0.0.1:" + std::to_strin
 
 etcd_slot_options within(std::chrono::milliseconds patience) {
     etcd_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 
@@ -560,7 +560,7 @@ TEST_CASE("etcd_slot: TLS that cannot be trusted, and TLS on one side only, last
 
     const auto fails = [&](const std::string& to, const etcd_slot_options& options, std::errc error) {
         etcd_slot_options patient = options;
-        patient.patience = 1h; // so it returns in the test's time for no other reason
+        patient.retry_time = 1h; // so it returns in the test's time for no other reason
         etcd_slot one(to, "key", patient);
         const cas_result stored = one.compare_exchange(0, "x");
         const std::string said = one.explain();

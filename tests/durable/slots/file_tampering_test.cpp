@@ -194,7 +194,7 @@ TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and sa
 TEST_CASE("file_slot: a lock that is not given up is said to be another process's") {
     const auto in = fresh_directory();
     file_slot_options hasty;
-    hasty.patience = std::chrono::milliseconds(0);
+    hasty.retry_time = std::chrono::milliseconds(0);
     file_slot slot(in / "a", hasty);
     REQUIRE(slot.load().has_value());
     const int lock = ::open((in / "a.lock").c_str(), O_RDWR | O_CLOEXEC);

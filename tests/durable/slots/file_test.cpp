@@ -234,7 +234,7 @@ TEST_CASE("file_slot: when the lock file was removed all take the next one") {
     REQUIRE(put(two, "y") != 0);
     const cas_result r = one.update_locked([&](const slot_snapshot& there) {
         file_slot_options hasty;
-        hasty.patience = milliseconds(0);
+        hasty.retry_time = milliseconds(0);
         file_slot third(in / "a", hasty);
         const cas_result busy = third.compare_exchange(there.version, "z");
         return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
@@ -464,7 +464,7 @@ TEST_CASE("file_slot: a slot that is used inside its own update refuses, and kee
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
     file_slot_options hasty;
-    hasty.patience = milliseconds(1);
+    hasty.retry_time = milliseconds(1);
     file_slot other(in / "a", hasty);
     std::error_code loaded;
     cas_result exchanged;
@@ -488,7 +488,7 @@ TEST_CASE("file_slot: a slot that is used inside its own update refuses, and kee
 TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet needs no lock") {
     directory in;
     file_slot_options hasty;
-    hasty.patience = milliseconds(30);
+    hasty.retry_time = milliseconds(30);
     file_slot slot(in / "a", hasty);
     REQUIRE(put(slot, "x") != 0);
     int ready[2];
@@ -530,7 +530,7 @@ TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet
 TEST_CASE("file_slot: a child has a lock of its own, also when it was forked inside an update") {
     directory in;
     file_slot_options hasty;
-    hasty.patience = milliseconds(20);
+    hasty.retry_time = milliseconds(20);
     file_slot slot(in / "a", hasty);
     REQUIRE(put(slot, "0") != 0);
     std::string said;

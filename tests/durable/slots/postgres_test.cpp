@@ -102,7 +102,7 @@ private:
 
 postgres_slot_options patient_for(std::chrono::milliseconds patience) {
     postgres_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 

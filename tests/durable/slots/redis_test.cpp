@@ -62,7 +62,7 @@ redis_slot slot_at(std::uint16_t port, const std::string& key, redis_slot_option
 
 redis_slot_options within(std::chrono::milliseconds patience) {
     redis_slot_options options;
-    options.patience = patience;
+    options.retry_time = patience;
     return options;
 }
 
@@ -748,7 +748,7 @@ TEST_CASE("redis_slot: trusts whom it is told to, for the name that it asked for
                            std::errc error, const char* words) {
         CAPTURE(words);
         redis_slot_options patient = options;
-        patient.patience = 1h; // so it returns in the test's time for no other reason
+        patient.retry_time = 1h; // so it returns in the test's time for no other reason
         redis_slot one(to, "key", patient);
         const bide::cas_result stored = one.compare_exchange(0, "x");
         CHECK(stored.status == cas_status::failed);
@@ -814,7 +814,7 @@ TEST_CASE("redis_slot: a handshake that hangs ends in time") {
     options.cert_file = mine.cert;
     options.key_file = mine.key;
     const auto ends = [&](std::chrono::milliseconds patience) {
-        options.patience = patience;
+        options.retry_time = patience;
         redis_slot slot("rediss://127.0.0.1:" + std::to_string(proxy.port()), "key", options);
         proxy.hang();
         cas_result stored;

@@ -957,7 +957,7 @@ TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped
     int status = 0;
     ::kill(holder, SIGSTOP);
     ::waitpid(holder, &status, WUNTRACED);
-    options.patience = 50ms;
+    options.retry_time = 50ms;
     sqlite_slot s(dir / "a.db", "k", options);
     if (journal == sqlite_journal::wal) {
         CHECK(value_of(s) == "old");
@@ -1002,7 +1002,7 @@ TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction ha
     database db(dir / "a.db");
     REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
     sqlite_slot_options options;
-    options.patience = 100ms; // what asks the locked database for more than a look comes to nothing
+    options.retry_time = 100ms; // what asks the locked database for more than a look comes to nothing
     const bide::durable_options of_lock = test::unhurried({.lease = 1h});
     bide::durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
     bide::durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);

@@ -239,7 +239,7 @@ TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error")
         REQUIRE(put(s, "x") != 0);
         CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "wal");
         sqlite_slot_options other = in_mode(sqlite_journal::persist);
-        other.patience = 30ms;
+        other.retry_time = 30ms;
         sqlite_slot in_vain(dir / "a.db", "k", other); // as long as somebody has it open
         CHECK(in_vain.load().error() == std::errc::timed_out);
         CHECK(in_vain.compare_exchange(0, "y").status == cas_status::failed);
@@ -298,7 +298,7 @@ TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing
 TEST_CASE("sqlite_slot: a commit that readers keep from ending is taken back") {
     directory dir;
     sqlite_slot_options options = in_mode(sqlite_journal::persist);
-    options.patience = 30ms;
+    options.retry_time = 30ms;
     sqlite_slot s(dir / "a.db", "k", options);
     const auto v = put(s, "old");
     database db(dir / "a.db");

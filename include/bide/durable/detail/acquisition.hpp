@@ -10,7 +10,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/hold.hpp>
+#include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/detail/renewers.hpp>
@@ -77,16 +77,14 @@ public:
     using answer = result<durable_guard, std::error_code>;
 
     acquisition(lock_parts parts, acquire_request request)
-        : parts_(std::move(parts)),
-          limits_{deadline::after(request.timeout), parts_.engine->grace(),
-                  std::move(request.stop)},
+        : parts_(std::move(parts)), limits_{deadline::after(request.timeout),
+                                            parts_.engine->grace(), std::move(request.stop)},
           ticket_(request.ticket
                       ? std::move(*request.ticket)
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
-          has_ticket_(request.ticket.has_value()),
-          may_wait_(!limits_.until.is_poll()), well_ms_(durable::boottime_ms()),
-          moved_ms_(well_ms_),
+          has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
+          well_ms_(durable::boottime_ms()), moved_ms_(well_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
         ticket_.fence = 0; // an earlier grant's: what is to be withdrawn is this one's
         if (!may_wait_) {
@@ -166,7 +164,7 @@ private:
     }
     result<lock_engine::acquired, std::error_code> try_once();
     bool granted(const lock_engine::acquired& got);
-    void plan(std::int64_t position, std::int64_t expiry_in_ms, bool watched);
+    void plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched);
 
     const lock_parts parts_;
     call_limits limits_;
@@ -186,7 +184,7 @@ private:
     bool is_waiting_ = false; // and counts as such
     std::shared_ptr<event> changed_;
     deadline again_ = deadline::poll();
-    std::shared_ptr<hold> held_;
+    std::shared_ptr<grant> held_;
     std::error_code error_;
 };
 
@@ -201,7 +199,7 @@ inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
         return look_for(intent::nothing);
     }
     auto got = look_for(is_waiting_ ? intent::wait : intent::queue);
-    if (got && got->outcome.is == durable::standing::waiting) {
+    if (got && got->outcome.status == durable::acquire_status::waiting) {
         if (!is_waiting_) {
             engine.begin_waiting();
             is_waiting_ = true;
@@ -228,13 +226,13 @@ inline bool acquisition::look() {
     is_unsure_ = true;
     auto got = try_once();
     const bool passes = !got && may_pass(got.error());
-    const bool has_written = got || is_waiting_ ||
-                             (got.error() != durable_errc::conflict_timeout &&
-                              got.error() != durable_errc::store_busy);
+    const bool has_written =
+        got || is_waiting_ ||
+        (got.error() != durable_errc::conflict_timeout && got.error() != durable_errc::store_busy);
     may_be_queued_ = was_queued || has_written;
     is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
-    const bool patient = now - well_ms_ < parts_.engine->options().patience.count();
+    const bool patient = now - well_ms_ < parts_.engine->options().retry_time.count();
     const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
         if (!may_wait_ || !passes || !patient) {
@@ -244,7 +242,7 @@ inline bool acquisition::look() {
         }
         plan(0, 0, false);
     } else {
-        if (got->outcome.is != durable::standing::waiting) {
+        if (got->outcome.status != durable::acquire_status::waiting) {
             if (granted(*got)) {
                 return false;
             }
@@ -274,8 +272,8 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         return false;
     }
     // The mark is the hold's alone: whether a child has it is asked once that has closed it.
-    held_ = std::make_shared<hold>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
-                                   std::exchange(mark_, nullptr));
+    held_ = std::make_shared<grant>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
+                                    std::exchange(mark_, nullptr));
     may_be_queued_ = false;
     const std::exception_ptr thrown = thrown_by([this] {
         held_->begin();
@@ -306,14 +304,14 @@ inline void acquisition::undo() noexcept {
 inline void acquisition::hand_over() noexcept {
     drop_hold();
     if (may_be_queued_ || is_waiting_) {
-        parts_.withdrawals->add({std::move(ticket_), may_be_queued_,
-                                  {is_unsure_, earlier_fence_}, is_waiting_});
+        parts_.withdrawals->add(
+            {std::move(ticket_), may_be_queued_, {is_unsure_, earlier_fence_}, is_waiting_});
         may_be_queued_ = is_waiting_ = false;
     }
 }
 
 // When to look again where nothing signals.
-inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, bool watched) {
+inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched) {
     const durable_options& o = parts_.engine->options();
     const auto limited = [](std::chrono::milliseconds t) { // an hour is as good as never
         return std::min<std::int64_t>(t.count(), 3'600'000) * 1000;
@@ -321,7 +319,7 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
     const std::int64_t least = limited(o.poll_least);
     const std::int64_t most = limited(o.poll_most);
     std::int64_t us = most;
-    if (!watched) {
+    if (!is_watched) {
         // As long as the queue moves the turn may come soon.
         if (position != position_) {
             position_ = position;

@@ -15,7 +15,7 @@
 #include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 
@@ -27,7 +27,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform> class basic_change_signal final : public watched {
+template <class Platform> class basic_change_signal final : public monitor_client {
 public:
     using event = basic_event<Platform>;
 
@@ -59,7 +59,7 @@ public:
         return count_;
     }
 
-    // The vigil's: a coroutine without an executor would go on here, to its store and beyond.
+    // The lease_monitor's: a coroutine without an executor would go on here, to its store and beyond.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();

@@ -10,15 +10,15 @@
 //                       a signal since it was armed
 //              look     at the record
 //              follow   arms it
-//   vigil:     where the file is readable and armed: disarms it, and signals
+//   lease_monitor:     where the file is readable and armed: disarms it, and signals
 //
-// The file is one for all of them: what one drains the vigil comes too late to find, and the others,
+// The file is one for all of them: what one drains the lease_monitor comes too late to find, and the others,
 // whose turn it might be, have to be told. Where there was a signal since it was armed they were:
 // whoever has looked after that signal, and waits, has armed it again.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/change_signal.hpp>
-#include <bide/durable/detail/vigil.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
@@ -41,8 +41,8 @@ namespace detail {
 struct native_ears {
     using signal = change_signal;
 
-    static detail::vigil& vigil() { return detail::vigil::here(); }
-    static constexpr bool sees_files = detail::vigil::sees_files;
+    static detail::lease_monitor& lease_monitor() { return detail::lease_monitor::here(); }
+    static constexpr bool sees_files = detail::lease_monitor::sees_files;
     static bool is_silent(int fd) noexcept { // for certain: it is not readable
         pollfd readable{fd, POLLIN, 0};
         return ::poll(&readable, 1, 0) == 0;
@@ -67,7 +67,7 @@ public:
         }
         auto made = slot.watch();
         told_ = signal_->count();
-        if (made && Ears::vigil().add((*made)->fd(), signal_)) {
+        if (made && Ears::lease_monitor().add((*made)->fd(), signal_)) {
             watch_ = std::move(*made);
         } else {
             next_try_ms_ = durable::boottime_ms() + 1000;
@@ -89,7 +89,7 @@ public:
     // Before a look, too, where it is open.
     void drain() {
         if (watch_ == nullptr || Ears::is_silent(watch_->fd())) {
-            return; // what comes from here on is for the vigil to find
+            return; // what comes from here on is for the lease_monitor to find
         }
         const bool was_told = signal_->count() != told_;
         if (watch_->drain()) {
@@ -105,7 +105,7 @@ public:
     void follow(const durable::record& r, const durable::origin& here) {
         if (watch_ != nullptr) {
             told_ = signal_->count();
-            Ears::vigil().rearm(watch_->fd());
+            Ears::lease_monitor().rearm(watch_->fd());
         }
         std::vector<process> wanted;
         const auto want = [&](const auto& entry) {
@@ -117,7 +117,7 @@ public:
                 wanted.push_back(std::move(*known));
             } else if (wanted.size() < most_processes) {
                 process one(entry.from, durable::watch_process(entry.from, here));
-                if (one.fd >= 0 && Ears::vigil().add(one.fd, signal_)) {
+                if (one.fd >= 0 && Ears::lease_monitor().add(one.fd, signal_)) {
                     wanted.push_back(std::move(one));
                 }
             }
@@ -143,7 +143,7 @@ private:
         process& operator=(process&&) = delete;
         ~process() {
             if (fd >= 0) {
-                Ears::vigil().remove(fd);
+                Ears::lease_monitor().remove(fd);
                 ::close(fd);
             }
         }
@@ -156,7 +156,7 @@ private:
 
     void drop_watch() noexcept {
         if (watch_ != nullptr) {
-            Ears::vigil().remove(watch_->fd());
+            Ears::lease_monitor().remove(watch_->fd());
             watch_.reset();
         }
     }

@@ -32,7 +32,7 @@ public:
     // this process or in another, and for replays. The forms with `now` are for lock_clock::caller
     // and depend on nothing else; with other clocks they answer durable_errc::clock_mismatch.
     // Blocks, all of them: for the store, which is called on this thread: for
-    // durable_options::patience, and for what one operation of the slot takes besides. Errors:
+    // durable_options::retry_time, and for what one operation of the slot takes besides. Errors:
     // durable_errc, errno's, the store's.
 
     // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
@@ -82,7 +82,7 @@ public:
     }
 
     // Who holds it and who waits, now. Nothing: it was never used.
-    // Blocks: for the store, on a store thread, and no longer than durable_options::patience and
+    // Blocks: for the store, on a store thread, and no longer than durable_options::retry_time and
     // attempt_limit: errc::timeout.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         return look_from_outside(std::nullopt);
@@ -126,7 +126,7 @@ private:
     result<std::optional<durable::inspection>, std::error_code> look_from_outside(given_time now) {
         const auto engine = parts_.engine;
         return call_store<result<std::optional<durable::inspection>, std::error_code>>(
-            [engine, now] { return engine->inspect(now); }, engine->patience());
+            [engine, now] { return engine->inspect(now); }, engine->retry_time());
     }
     // What a ticket has that is bound to this process goes on without this object.
     template <class Got> void keep(const Got& got, const durable_ticket& t, bool in_transaction) {
@@ -142,7 +142,7 @@ private:
             return unexpected{got.error()};
         }
         durable_attempt a;
-        a.acquired = got->outcome.is != durable::standing::waiting;
+        a.acquired = got->outcome.status != durable::acquire_status::waiting;
         a.fence = got->outcome.fence;
         a.lane = got->outcome.lane;
         a.position = got->outcome.position;

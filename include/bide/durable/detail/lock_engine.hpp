@@ -28,14 +28,13 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 class lock_engine {
-    using sight = record_store::sight;
 
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : apart_(slot.store().empty() ? nullptr
-                                      : std::make_unique<record_store>(slot.for_renewals(), permits,
-                                                                       options)),
+        : apart_(slot.store().empty()
+                     ? nullptr
+                     : std::make_unique<record_store>(slot.for_renewals(), permits, options)),
           store_(std::move(slot), permits, std::move(options)) {}
 
     struct acquired {
@@ -140,8 +139,8 @@ public:
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
         return std::chrono::nanoseconds(deadline::saturated_ns(options().attempt_limit));
     }
-    call_limits patience() const { // of a call that has no other limit
-        return {deadline::after(options().patience), grace(), {}};
+    call_limits retry_time() const { // of a call that has no other limit
+        return {deadline::after(options().retry_time), grace(), {}};
     }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
     change_signal& signal() { return store_.signal(); }
@@ -170,10 +169,9 @@ private:
 };
 
 template <class Update>
-result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const durable_ticket& t,
-                                                                       intent what,
-                                                                       const slot_presence* of,
-                                                                       Update update) {
+result<lock_engine::acquired, std::error_code>
+lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presence* of,
+                        Update update) {
     if (!is_utf8(t.holder_id) || !is_utf8(t.nonce)) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
@@ -185,10 +183,10 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
         self.from.mark = of->mark();
     }
     acquired got;
-    const std::error_code error = update([&](sight& s, bool) {
+    const std::error_code error = update([&](record_view& s, bool) {
         got.outcome = durable::acquire(s.record, self, terms, s.now_ms, store_.judge_of(s));
         got.good_until_ms = store_.good_until(s);
-        if (got.outcome.is == durable::standing::waiting) {
+        if (got.outcome.status == durable::acquire_status::waiting) {
             got.expiry_in_ms = got.outcome.next_ms == 0
                                    ? 0
                                    : std::max<std::int64_t>(got.outcome.next_ms - s.now_ms, 1);
@@ -199,12 +197,12 @@ result<lock_engine::acquired, std::error_code> lock_engine::acquire_by(const dur
             }
         }
         return got.outcome.changed ||
-               (s.is_mended && got.outcome.is != durable::standing::refused);
+               (s.is_mended && got.outcome.status != durable::acquire_status::refused);
     });
     if (error) {
         return unexpected{error};
     }
-    if (got.outcome.is == durable::standing::refused) {
+    if (got.outcome.status == durable::acquire_status::refused) {
         return unexpected{got.outcome.error};
     }
     return got;
@@ -216,7 +214,7 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
     const durable::origin origin = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
-    const std::error_code error = update([&](sight& s, bool) {
+    const std::error_code error = update([&](record_view& s, bool) {
         outcome = durable::renew(s.record, t.nonce, t.fence, from.terms(), s.now_ms,
                                  from.judge_of(s), origin);
         good_until_ms = from.good_until(s);
@@ -225,19 +223,21 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
     if (error) {
         return unexpected{error};
     }
-    if (outcome.is == durable::renewal::refused) {
+    if (outcome.status == durable::renew_status::refused) {
         return unexpected{outcome.error};
     }
-    return outcome.is == durable::renewal::renewed ? std::optional(good_until_ms) : std::nullopt;
+    return outcome.status == durable::renew_status::renewed ? std::optional(good_until_ms)
+                                                            : std::nullopt;
 }
 
 template <class Update>
 result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, taking_back how,
                                                       Update update) {
     bool was_there = false;
-    const std::error_code error = update([&](sight& s, bool maybe_done) {
-        const durable::release_outcome outcome = durable::release(s.record, t.nonce, t.fence, how.but);
-        was_there = outcome.is != durable::leaving::not_there || maybe_done;
+    const std::error_code error = update([&](record_view& s, bool maybe_done) {
+        const durable::release_outcome outcome =
+            durable::release(s.record, t.nonce, t.fence, how.but);
+        was_there = outcome.status != durable::release_status::not_there || maybe_done;
         return outcome.changed || how.settle;
     });
     if (error) {
@@ -252,7 +252,7 @@ result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, t
 inline result<std::optional<durable::inspection>, std::error_code>
 lock_engine::inspect(given_time now) {
     std::optional<durable::inspection> seen;
-    const auto look = [&](sight& s, bool) {
+    const auto look = [&](record_view& s, bool) {
         seen.reset();
         if (s.exists) {
             seen = durable::inspect(s.record, store_.judge_of(s));
@@ -269,7 +269,7 @@ lock_engine::inspect(given_time now) {
 template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
     bool done = false;
     std::error_code refused; // a time that no record can have
-    const auto rule = [&](sight& s, bool maybe_done) {
+    const auto rule = [&](record_view& s, bool maybe_done) {
         refused = durable::check(store_.terms(), s.now_ms);
         if (refused) {
             return false;

@@ -19,7 +19,7 @@
 #include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/process_part.hpp>
-#include <bide/durable/detail/record_sight.hpp>
+#include <bide/durable/detail/record_view.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
@@ -81,20 +81,18 @@ public:
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) { own().self.keep_mark(nonce); }
 
-    using sight = record_sight;
-
-    durable::expiry_judge judge_of(const sight& s) const {
+    durable::expiry_judge judge_of(const record_view& s) const {
         return s.judge(terms_.clock, options_.drift);
     }
 
     // Until when, on this machine, a lease is good that begins with what was seen.
-    std::int64_t good_until(const sight& s) const noexcept {
+    std::int64_t good_until(const record_view& s) const noexcept {
         return s.sent_ms + terms_.lease_ms - margin_ms_;
     }
 
-    // rule(sight, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
+    // rule(record_view, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
     // earlier try may have been. Several tries may be needed: what the last one says counts. Tries
-    // end with the patience of the options, or with the deadline where that is earlier.
+    // end with the retry_time of the options, or with the deadline where that is earlier.
     // Errors: durable_errc::store_busy: there was no turn until then, so nothing was changed.
     template <class Rule>
     std::error_code update(given_time now, intent what, deadline until, Rule rule);
@@ -109,7 +107,7 @@ public:
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
     // In a rule of one that is going to wait: it listens to those who are in the way.
-    void follow(const sight& s) { own().watch.follow(s.record, *s.here); }
+    void follow(const record_view& s) { own().watch.follow(s.record, *s.here); }
     bool is_watched() { return own().watch.is_open(); }
     bool can_be_watched() { return own().watch.can_open(slot_); }
 
@@ -128,7 +126,7 @@ private:
 
     // A look of one whose turn it is.
     std::error_code see(process_part& mine, const slot_snapshot& from, std::int64_t looked_ms,
-                        given_time now, sight& into) {
+                        given_time now, record_view& into) {
         into.here = &mine.self.here();
         const std::error_code error = into.read(from, looked_ms, now, terms_, options_.now);
         if (!error) {
@@ -170,7 +168,7 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
         !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
-        options_.drift >= 0 && options_.drift <= 10 && options_.patience.count() > 0 &&
+        options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
         (terms_.clock != lock_clock::server || slot_.is_clocked());
@@ -206,7 +204,7 @@ cas_result record_store::try_locked(process_part& mine, given_time now, bool may
     const std::int64_t looked_ms = durable::boottime_ms();
     return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
         const slot_knowledge processes(slot_, &mine.watch);
-        sight s(processes);
+        record_view s(processes);
         error = see(mine, from, looked_ms, now, s);
         if (error || !rule(s, maybe_done)) {
             return std::nullopt;
@@ -220,7 +218,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     if (const std::error_code error = check(now)) {
         return error;
     }
-    const deadline patient = deadline::after(options_.patience);
+    const deadline patient = deadline::after(options_.retry_time);
     if (patient.steady_ns() < until.steady_ns()) {
         until = patient;
     }
@@ -261,7 +259,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
                 known_looked_ms = looked_ms;
             }
             const slot_knowledge processes(slot_, &mine.watch);
-            sight s(processes);
+            record_view s(processes);
             if (const std::error_code error = see(mine, *known, known_looked_ms, now, s)) {
                 return failed(error);
             }
@@ -311,8 +309,8 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     durable::terms first = terms_;
     first.first_fence = loaded ? first_fence_of(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
-    const cas_result tried = loaded ? slot_.compare_exchange(loaded->version, made)
-                                    : slot_.replace_damaged(made);
+    const cas_result tried =
+        loaded ? slot_.compare_exchange(loaded->version, made) : slot_.replace_damaged(made);
     if (tried.status == cas_status::stored) {
         return true;
     }
@@ -359,7 +357,7 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     }
     process_part& mine = own();
     const slot_knowledge processes(slot, nullptr);
-    sight s(processes);
+    record_view s(processes);
     s.here = &mine.self.here();
     if (const std::error_code error = s.read(*loaded, looked_ms, now, terms_, options_.now)) {
         return failed_in(error);

@@ -6,10 +6,10 @@
 // its own. It renews on a thread of its own; or as a task on a scheduler, which makes its calls on
 // store threads.
 //
-// The vigil starts the thread when the first renewal is due, so a hold that ends earlier costs no
-// thread. The thread ends some time after the last hold. If it cannot be started, the vigil tries
+// The lease_monitor starts the thread when the first renewal is due, so a hold that ends earlier costs no
+// thread. The thread ends some time after the last hold. If it cannot be started, the lease_monitor tries
 // again as soon as after a renewal that failed. If that goes on until the end of the lease, the
-// vigil declares the hold lost.
+// lease_monitor declares the hold lost.
 //
 // The renewer makes one call at a time, the earliest due first. A call that hangs delays the
 // renewals of this renewer, and no other's, for as long as the slot lets it hang:
@@ -18,19 +18,19 @@
 //     connection hangs then, too.
 //   - any other lock renews on its own slot, in its turn. If a call hangs there, the renewal waits
 //     for the turn no longer than until the end of the lease.
-// The vigil declares a hold lost in any case when its lease ends. The threads are detached: a store
+// The lease_monitor declares a hold lost in any case when its lease ends. The threads are detached: a store
 // that hangs does not keep the process from ending.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/hold.hpp>
+#include <bide/durable/detail/grant.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/detail/watched.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/mutex.hpp>
@@ -56,21 +56,21 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class renewer final : public watched, public std::enable_shared_from_this<renewer> {
+class renewer final : public monitor_client, public std::enable_shared_from_this<renewer> {
 public:
     explicit renewer(scheduler* where) : scheduler_(where), random_(std::random_device()()) {}
     ~renewer() override {
         if (alarm_ms_ != never && process_ == ::getpid()) {
-            vigil::here().cancel(*this);
+            lease_monitor::here().cancel(*this);
         }
     }
 
     // Renews it from now on, as long as it is active.
-    // Throws: std::system_error where the vigil cannot be started, std::bad_alloc; on a scheduler,
+    // Throws: std::system_error where the lease_monitor cannot be started, std::bad_alloc; on a scheduler,
     // what its spawn() throws.
-    void add(const std::shared_ptr<hold>& one);
+    void add(const std::shared_ptr<grant>& one);
 
-    // The vigil's: the first renewal is due.
+    // The lease_monitor's: the first renewal is due.
     void happened() noexcept override;
 
 private:
@@ -83,16 +83,16 @@ private:
     // stopped, as nothing is left.
     std::int64_t round(bool may_stop) noexcept;
     std::int64_t try_round(bool may_stop);
-    static bool try_renew(hold& one) noexcept;
+    static bool try_renew(grant& one) noexcept;
     std::int64_t failed_rest_ms() const noexcept; // under lock_
 
     // Under lock_:
     std::int64_t next_time(std::int64_t lease_ms, bool renewed);
-    // Forgets the holds that have ended. Calls visit(shared_ptr<hold>&&) for any other one, which
+    // Forgets the holds that have ended. Calls visit(shared_ptr<grant>&&) for any other one, which
     // does not throw. Returns when the next renewal is due.
     template <class Visit> std::int64_t look_through(Visit visit);
     std::int64_t look_through() {
-        return look_through([](const std::shared_ptr<hold>&) {});
+        return look_through([](const std::shared_ptr<grant>&) {});
     }
     // Starts the runner at that time.
     void start_at(std::int64_t at_ms);
@@ -111,15 +111,16 @@ private:
     const pid_t process_ = ::getpid();
     semaphore nudge_{0};
     mutex lock_;
-    std::vector<std::weak_ptr<hold>> holds_; // under lock_
-    std::size_t most_holds_ = least_holds;   // under lock_: before some are forgotten
-    bool running_ = false;                   // under lock_
-    std::shared_ptr<renewer> self_;          // under lock_: from the start of a thread to its run
-    std::int64_t alarm_ms_ = never;          // under lock_: when the vigil tells this one
-    std::int64_t wakes_ms_ = 0;              // under lock_: when the runner looks again
-    std::minstd_rand random_;                // under lock_
-    std::int64_t shortest_ms_ = failed_ms;   // under lock_: the shortest lease so far
-    per_process<std::shared_ptr<renewer>> heir_; // not under lock_: the fork may have found that held
+    std::vector<std::weak_ptr<grant>> grants_; // under lock_
+    std::size_t most_holds_ = least_holds;     // under lock_: before some are forgotten
+    bool running_ = false;                     // under lock_
+    std::shared_ptr<renewer> self_;            // under lock_: from the start of a thread to its run
+    std::int64_t alarm_ms_ = never;            // under lock_: when the lease_monitor tells this one
+    std::int64_t wakes_ms_ = 0;                // under lock_: when the runner looks again
+    std::minstd_rand random_;                  // under lock_
+    std::int64_t shortest_ms_ = failed_ms;     // under lock_: the shortest lease so far
+    per_process<std::shared_ptr<renewer>>
+        heir_; // not under lock_: the fork may have found that held
 };
 
 inline std::int64_t renewer::next_time(std::int64_t lease_ms, bool renewed) {
@@ -135,7 +136,7 @@ inline std::int64_t renewer::failed_rest_ms() const noexcept {
 
 template <class Visit> std::int64_t renewer::look_through(Visit visit) {
     std::int64_t next_ms = never;
-    std::erase_if(holds_, [&](const std::weak_ptr<hold>& entry) {
+    std::erase_if(grants_, [&](const std::weak_ptr<grant>& entry) {
         auto one = entry.lock();
         if (one == nullptr || !one->is_active()) {
             return true;
@@ -144,13 +145,13 @@ template <class Visit> std::int64_t renewer::look_through(Visit visit) {
         visit(std::move(one));
         return false;
     });
-    most_holds_ = std::max(2 * holds_.size(), least_holds);
+    most_holds_ = std::max(2 * grants_.size(), least_holds);
     return next_ms;
 }
 
 inline void renewer::start_at(std::int64_t at_ms) {
     if (at_ms < alarm_ms_) {
-        vigil::here().alarm(shared_from_this(), at_ms);
+        lease_monitor::here().alarm(shared_from_this(), at_ms);
         alarm_ms_ = at_ms;
     }
 }
@@ -164,19 +165,19 @@ inline bool renewer::start_thread() noexcept {
     return running_;
 }
 
-inline void renewer::add(const std::shared_ptr<hold>& one) {
+inline void renewer::add(const std::shared_ptr<grant>& one) {
     if (process_ != ::getpid()) {
         heir()->add(one);
         return;
     }
     const std::int64_t lease_ms = one->lease_ms();
     const std::lock_guard held(lock_);
-    if (holds_.size() >= most_holds_) {
+    if (grants_.size() >= most_holds_) {
         look_through();
     }
     one->renew_at_ms = durable::boottime_ms() + std::max<std::int64_t>(lease_ms / 3, 1);
     shortest_ms_ = std::min(shortest_ms_, lease_ms);
-    holds_.push_back(one);
+    grants_.push_back(one);
     if (running_) {
         if (one->renew_at_ms < wakes_ms_) {
             nudge_.release();
@@ -200,7 +201,7 @@ inline void renewer::happened() noexcept {
     if (due_ms == never || (due_ms <= now && start_thread())) {
         return;
     }
-    // Without memory for it the vigil tells the end of the leases all the same.
+    // Without memory for it the lease_monitor tells the end of the leases all the same.
     try_to([&] { start_at(std::max(due_ms, now + failed_rest_ms())); });
 }
 
@@ -214,25 +215,25 @@ inline std::int64_t renewer::round(bool may_stop) noexcept {
 }
 
 // A lock whose slot or clock throws keeps no other one from its renewal.
-inline bool renewer::try_renew(hold& one) noexcept {
+inline bool renewer::try_renew(grant& one) noexcept {
     bool renewed = false;
     try_to([&] { renewed = one.is_active() && one.renew_apart().has_value(); });
     return renewed;
 }
 
 inline std::int64_t renewer::try_round(bool may_stop) {
-    std::vector<std::shared_ptr<hold>> due;
+    std::vector<std::shared_ptr<grant>> due;
     const std::int64_t now = durable::boottime_ms();
     {
         const std::lock_guard held(lock_);
-        due.reserve(holds_.size());
-        const std::int64_t due_ms = look_through([&](std::shared_ptr<hold>&& one) {
+        due.reserve(grants_.size());
+        const std::int64_t due_ms = look_through([&](std::shared_ptr<grant>&& one) {
             if (one->renew_at_ms <= now) {
                 due.push_back(std::move(one));
             }
         });
         const std::int64_t next_ms = std::min(due_ms, now + idle_ms);
-        if (holds_.empty() && may_stop) {
+        if (grants_.empty() && may_stop) {
             running_ = false;
             return -1;
         }

@@ -13,11 +13,11 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/detail/store_threads.hpp>
 #include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/detail/watched.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
@@ -36,7 +36,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class withdrawals final : public watched, public std::enable_shared_from_this<withdrawals> {
+class withdrawals final : public monitor_client, public std::enable_shared_from_this<withdrawals> {
 public:
     explicit withdrawals(std::shared_ptr<lock_engine> engine) : engine_(std::move(engine)) {
         runs_.run = waker(&run, this);
@@ -44,7 +44,7 @@ public:
 
     struct entry {
         durable_ticket ticket{};
-        bool is_there = true;      // in the record, perhaps
+        bool is_there = true; // in the record, perhaps
         lock_engine::taking_back how{};
         bool ends_waiting = false; // it is counted as a waiter of this process
         std::int64_t until_ms = 0; // of boottime_ms(): its time in the record is over
@@ -54,7 +54,7 @@ public:
     // the record ends.
     void add(entry left) noexcept;
 
-    // The vigil's: the pause is over.
+    // The lease_monitor's: the pause is over.
     void happened() noexcept override { post(); }
 
 private:
@@ -83,8 +83,7 @@ inline void withdrawals::add(entry left) noexcept {
         return;
     }
     const durable_options& o = engine_->options();
-    left.until_ms =
-        durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
+    left.until_ms = durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
     {
         const std::lock_guard held(lock_);
         if (!try_to([&] { entries_.push_back(std::move(left)); }) || self_ != nullptr) {
@@ -104,7 +103,7 @@ inline void withdrawals::post() noexcept {
 inline void withdrawals::pause() noexcept {
     const std::int64_t at = durable::boottime_ms() + pause_ms_;
     pause_ms_ = std::min(2 * pause_ms_, most_pause_ms);
-    if (!try_to([&] { vigil::here().alarm(shared_from_this(), at); })) {
+    if (!try_to([&] { lease_monitor::here().alarm(shared_from_this(), at); })) {
         const std::lock_guard held(lock_);
         entries_.clear();
         self_.reset(); // its caller has a reference

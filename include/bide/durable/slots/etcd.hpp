@@ -58,7 +58,7 @@ struct etcd_slot_options {
 
     // One operation takes no longer, whatever the number of endpoints; but libcurl before 7.87 ends
     // no look-up of a name before its time.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // Larger values are refused, in bytes. etcd itself takes 1.5 MiB, unless it is told otherwise.
     std::size_t max_value = std::size_t{1} << 20;
@@ -91,7 +91,7 @@ public:
     etcd_slot(etcd_slot&&) noexcept = default;
     etcd_slot& operator=(etcd_slot&&) noexcept = default;
 
-    // Blocks, both: for a round trip to the majority, at most `patience`. Errors are the system's,
+    // Blocks, both: for a round trip to the majority, at most `retry_time`. Errors are the system's,
     // or timed_out, where nobody can be reached, and libcurl's. These last until somebody changes
     // something; libcurl's codes compare equal to them:
     //   permission_denied  the cluster does not let us in, or one side refuses the other's
@@ -118,7 +118,7 @@ private:
     static constexpr const char* no_etcd = "not an answer of etcd's gateway";
 
     etcd_slot(const etcd_slot& of, for_renewals_t)
-        : key_(of.key_), patience_(of.patience_), max_value_(of.max_value_),
+        : key_(of.key_), retry_time_(of.retry_time_), max_value_(of.max_value_),
           client_({of.client_.of().place, true}) {}
 
     static void refuse(const char* words);
@@ -130,7 +130,7 @@ private:
     std::error_code failed(std::error_code error, std::string words = {});
 
     std::string key_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds retry_time_;
     std::size_t max_value_;
     detail::shared_connection<detail::etcd_client> client_;
     std::string said_; // of the last operation that failed
@@ -140,7 +140,7 @@ private:
 
 inline etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                             etcd_slot_options options)
-    : key_(std::move(key)), patience_(options.patience), max_value_(options.max_value),
+    : key_(std::move(key)), retry_time_(options.retry_time), max_value_(options.max_value),
       client_({place_of(std::move(endpoints), std::move(options)), false}) {
     if (key_.empty()) {
         refuse("the key is empty");
@@ -177,7 +177,7 @@ inline std::error_code etcd_slot::failed(std::error_code error, std::string word
 
 inline detail::etcd_result etcd_slot::call(const char* what, const std::string& body,
                                            bool may_repeat) {
-    const deadline end = deadline::after(patience_);
+    const deadline end = deadline::after(retry_time_);
     const auto got = client_.get().take(end);
     if (!got.of) {
         return {{}, got.error, false, "the connections are in use"};

@@ -82,7 +82,7 @@ struct file_slot_options {
     std::size_t max_value = std::size_t{64} << 20;
 
     /// How long an operation waits for the lock. A stopped process can hold it for any time.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     /// The mode of new files, less the umask. A process that may read the lock file may lock it and
     /// block all other processes, so the default admits only the owner. Processes that share the
@@ -106,7 +106,7 @@ struct file_slot_options {
 ///   EMLINK      the file has a second name (hard link); the two names would have two locks
 ///   EXDEV       the file alone is mounted from another place
 ///   ENOSPC      a new or growing file does not fit on the disk
-///   ETIMEDOUT   the lock was not free within the option `patience`
+///   ETIMEDOUT   the lock was not free within the option `retry_time`
 ///   EDEADLK     the object was used inside its own update
 ///   durable_errc::corrupt_record, too_large
 ///   durable_errc::unsupported_filesystem      see any_filesystem
@@ -129,7 +129,7 @@ public:
           presences_(path_ + ".lock", options.mode) {}
 
     /// Reads the value.
-    /// Blocks: until a writer's sync has ended, at most for `patience`.
+    /// Blocks: until a writer's sync has ended, at most for `retry_time`.
     /// Throws: std::bad_alloc, as do all functions below.
     result<slot_snapshot, std::error_code> load() {
         if (!is_valid_) {
@@ -139,7 +139,7 @@ public:
     }
 
     /// Stores the value if the version is still the current one.
-    /// Blocks: for the lock, at most for `patience`, and for one sync.
+    /// Blocks: for the lock, at most for `retry_time`, and for one sync.
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return is_valid_ ? store_.compare_exchange(version, value) : refused();
     }
@@ -254,8 +254,8 @@ detail::file_settings basic_file_slot<Synced>::settings(const file_slot_options&
     to.is_synced = Synced;
     to.page_size = static_cast<std::uint32_t>((size + granule - 1) / granule * granule);
     to.max_value = std::min(options.max_value, largest);
-    to.patience_ns =
-        std::clamp<std::int64_t>(options.patience.count(), 0, 1'000'000'000) * 1'000'000;
+    to.retry_time_ns =
+        std::clamp<std::int64_t>(options.retry_time.count(), 0, 1'000'000'000) * 1'000'000;
     to.mode = options.mode;
     to.any_filesystem = options.any_filesystem;
     return to;

@@ -28,10 +28,10 @@
 // With several hosts in the connection string add target_session_attrs=read-write. A standby's
 // answers are refused in any case.
 //
-// Every operation ends within its patience: waiting for a connection, connecting, logging in,
+// Every operation ends within its retry_time: waiting for a connection, connecting, logging in,
 // sending and waiting for the answer. Not bounded, as libpq does them in one go: looking up names of
 // hosts and services, Kerberos, LDAP. An operation gives up waiting for a row that another
-// transaction has locked after half the patience: the answer is `failed` then, and certain. A
+// transaction has locked after half the retry_time: the answer is `failed` then, and certain. A
 // renewal waits for 100 ms. A lock on the whole table has no such limit. A connection that fails,
 // or does not answer, after the statement was sent: `indeterminate`.
 //
@@ -90,7 +90,7 @@ struct postgres_slot_options {
 
     // For one operation, connecting included. Only looking up a host's name is not bounded: give
     // `hostaddr`, or see to the resolver's own timeout.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // At most 256 MiB.
     std::size_t max_value = std::size_t(64) << 20;
@@ -123,7 +123,7 @@ public:
     // got so far: again after the server rolled one back. It must not use another slot of the same
     // connection string, which might wait for a connection that is held for the update. A process
     // that stops in the middle keeps all others waiting until the server ends its transaction,
-    // after a quarter of the patience.
+    // after a quarter of the retry_time.
     // Blocks: for two round trips, and for those who came before.
     cas_result update_locked(const slot_update& update);
 
@@ -134,7 +134,7 @@ public:
     // listens for them. Needs options.notify.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 
-    // On a connection of the caller's, with the caller's own patience, inside its transaction; it
+    // On a connection of the caller's, with the caller's own retry_time, inside its transaction; it
     // becomes one that waits for its commit to be durable. `stored` holds once that is committed.
     // Outside of a transaction: 25001. The table must be there: see create_table(). Keys beyond
     // ASCII need client_encoding = UTF8. Under REPEATABLE READ and above, a conflict may show as
@@ -196,7 +196,7 @@ inline postgres_slot::postgres_slot(std::string conninfo, std::string key,
     : options_(std::move(options)), key_(std::move(key)),
       access_({std::move(conninfo), what_for,
                detail::postgres_name_of(options_.table, options_.schema), options_.create_table,
-               std::clamp(options_.patience, std::chrono::milliseconds(1),
+               std::clamp(options_.retry_time, std::chrono::milliseconds(1),
                           std::chrono::milliseconds(std::chrono::hours(24))),
                options_.notify ? key_ : std::string()}) {
     options_.max_value = std::min(options_.max_value, std::size_t(256) << 20);

@@ -79,7 +79,7 @@ struct redis_slot_options {
     bool notify = false;
 
     // One operation takes no longer, but for the look-up of the host's name.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     // Larger values are refused, in bytes.
     std::size_t max_value = std::size_t{1} << 20;
@@ -107,7 +107,7 @@ public:
     redis_slot(redis_slot&&) noexcept = default;
     redis_slot& operator=(redis_slot&&) noexcept = default;
 
-    // Blocks, all of them: for a round trip, at most `patience`. A server that cannot be reached
+    // Blocks, all of them: for a round trip, at most `retry_time`. A server that cannot be reached
     // answers the system's error, or timed_out; one that is busy or loading its data
     // resource_unavailable_try_again. Where the key holds anything that no slot has written it is
     // durable_errc::corrupt_record. These last until somebody changes something:
@@ -220,7 +220,7 @@ inline std::error_code redis_slot::failed(std::error_code error, std::string wor
 }
 
 template <class Ask> detail::redis_answer redis_slot::answer_to(Ask ask) {
-    const deadline end = deadline::after(options_.patience);
+    const deadline end = deadline::after(options_.retry_time);
     const auto got = client_.get().take(end);
     if (!got.of) {
         return {{}, got.error, false, "the connections are in use"};
@@ -288,7 +288,7 @@ inline result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() 
                                  "its options do not say notify")};
     }
     detail::redis_watch_made made = detail::make_redis_watch(
-        client_.of().place, channel(), deadline::after(options_.patience));
+        client_.of().place, channel(), deadline::after(options_.retry_time));
     if (made.error) {
         return unexpected{failed(made.error, std::move(made.words))};
     }

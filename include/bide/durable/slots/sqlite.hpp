@@ -77,7 +77,7 @@ struct sqlite_slot_options {
     sqlite_journal journal = sqlite_journal::automatic;
 
     /// How long an operation waits while other connections use the database.
-    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value in bytes. SQLite itself may have a lower limit.
     std::size_t max_value = std::size_t{64} << 20;
@@ -103,7 +103,7 @@ public:
     basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
 
     /// Reads the row.
-    /// Blocks: while other connections write, at most for `patience`; then the call fails with
+    /// Blocks: while other connections write, at most for `retry_time`; then the call fails with
     /// timed_out. This holds for all operations; update_locked() waits at most twice as long, and
     /// while the update runs.
     /// Returns: other errors have a code of sqlite_category(). A path that cannot name a database
@@ -295,7 +295,7 @@ basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
     }
     path_ = detail::sqlite_absolute(std::move(path));
     own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        path_, options_.table, std::move(key), options_.journal, options_.patience, Synced});
+        path_, options_.table, std::move(key), options_.journal, options_.retry_time, Synced});
 }
 
 template <bool Synced> result<slot_snapshot, std::error_code> basic_sqlite_slot<Synced>::load() {
@@ -348,7 +348,7 @@ cas_result basic_sqlite_slot<Synced>::update_locked(const slot_update& update) {
     if (value->size() > options_.max_value) {
         return too_large();
     }
-    own_->link.renew_patience();
+    own_->link.renew_retry_time();
     return now.commit(now.write(row.there.version, *value), *value);
 }
 
@@ -366,7 +366,7 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
     if (error != durable_errc::corrupt_record) {
         return detail::sqlite_failed(error);
     }
-    own_->link.renew_patience();
+    own_->link.renew_retry_time();
     return now.commit(own_->link.repair(row, own_->detector.known(), value, now.code), value);
 }
 

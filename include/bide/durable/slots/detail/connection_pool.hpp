@@ -16,8 +16,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
 #include <bide/sync/mutex.hpp>
@@ -140,8 +140,8 @@ private:
         time idle_since{};
     };
 
-    // Told by the vigil when it is time to close_idle().
-    struct tidier final : watched {
+    // Told by the lease_monitor when it is time to close_idle().
+    struct tidier final : monitor_client {
         explicit tidier(connection_pool* pool) : of(pool) {}
         void happened() noexcept override {
             const std::lock_guard held(lock);
@@ -375,18 +375,18 @@ void connection_pool<Connection, Clock>::tidy() noexcept {
     }
 }
 
-// Without the vigil the connections stay open.
+// Without the lease_monitor the connections stay open.
 template <class Connection, class Clock> void connection_pool<Connection, Clock>::arm() noexcept {
     const std::int64_t at = durable::boottime_ms() + std::chrono::milliseconds(keep_idle).count();
 #if BIDE_EXCEPTIONS
     try {
-        vigil::here().alarm(tidier_, at);
+        lease_monitor::here().alarm(tidier_, at);
     } catch (...) { // no thread, or no memory: asked again with the next connection
         const std::lock_guard held(lock_);
         is_armed_ = false;
     }
 #else
-    vigil::here().alarm(tidier_, at);
+    lease_monitor::here().alarm(tidier_, at);
 #endif
 }
 

@@ -17,7 +17,7 @@ struct file_settings {
     bool is_synced = true;
     std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
     std::size_t max_value = std::size_t{64} << 20;
-    std::int64_t patience_ns = 10'000'000'000;
+    std::int64_t retry_time_ns = 10'000'000'000;
     unsigned mode = 0600;
     bool any_filesystem = false;
 };

@@ -31,7 +31,7 @@ template <class Io> class file_store {
 public:
     file_store(std::string path, const file_settings& settings, Io io = Io())
         : io_(io), set_(settings),
-          lock_(path + ".lock", set_.mode, set_.any_filesystem, set_.patience_ns, io),
+          lock_(path + ".lock", set_.mode, set_.any_filesystem, set_.retry_time_ns, io),
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
@@ -246,7 +246,7 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     // If any filesystem is allowed, a second lock may conflict with the lock that is held already.
     const dev_t device = lock_.facts().st_dev;
     if (const std::error_code error = to_write && !set_.any_filesystem
-                                          ? file_.attach_locked(device, set_.patience_ns)
+                                          ? file_.attach_locked(device, set_.retry_time_ns)
                                           : file_.attach(to_write, device)) {
         return error;
     }

@@ -5,7 +5,7 @@
 // The lock file beside a file slot's file. A writer holds an exclusive flock(2) on it. A reader
 // holds a shared one, unless it can read without a lock. The lock file stays when the slot's file
 // is replaced; no slot removes it. The kernel releases the lock of a process that ends. If a holder
-// is stopped, other processes wait at most for their `patience`.
+// is stopped, other processes wait at most for their `retry_time`.
 //
 // The file holds eight bytes, the synced version: the last version that is known to be on the disk.
 // A writer writes it after its sync. If the slot's file has another version, the writer ended
@@ -30,15 +30,16 @@ namespace detail {
 
 template <class Io> class lock_file {
 public:
-    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t patience_ns, Io io)
+    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns,
+              Io io)
         : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
-          patience_ns_(patience_ns), file_(io) {}
+          retry_time_ns_(retry_time_ns), file_(io) {}
 
     lock_file(lock_file&&) noexcept = default;
     lock_file& operator=(lock_file&&) noexcept = default;
     ~lock_file() { release_if_not_ours(); }
 
-    // Blocks: until the lock is held, at most for patience_ns.
+    // Blocks: until the lock is held, at most for retry_time_ns.
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept {
         if (file_) {
@@ -80,7 +81,7 @@ private:
     std::string path_;
     unsigned mode_;
     bool any_filesystem_;
-    std::int64_t patience_ns_;
+    std::int64_t retry_time_ns_;
     file_descriptor<Io> file_;
     struct stat facts_{};
     std::uint64_t chance_ = 0;
@@ -108,7 +109,7 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
         }
         leave();
         file_.reset();
-        if (io_.steady_ns() - begin > patience_ns_) {
+        if (io_.steady_ns() - begin > retry_time_ns_) {
             return std::make_error_code(std::errc::timed_out);
         }
     }
@@ -160,7 +161,7 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
     std::int64_t rest = first_rest_ns;
     bool is_next = false;
     if (!any_filesystem_ && io_.is_claimed(file_.get())) {
-        io_.sleep(std::min(polite_rest_ns, patience_ns_));
+        io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
     }
     while (io_.try_lock(file_.get(), exclusive) != 0) {
         if (errno != EWOULDBLOCK) {
@@ -168,14 +169,14 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
             break;
         }
         const std::int64_t waited = io_.steady_ns() - begin;
-        if (waited >= patience_ns_) {
+        if (waited >= retry_time_ns_) {
             error = std::make_error_code(std::errc::timed_out);
             break;
         }
         is_next =
             is_next || (waited >= long_wait_ns && !any_filesystem_ && io_.try_claim(file_.get()));
         rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-        io_.sleep(std::min(rest / 2 + jitter(rest), patience_ns_ - waited));
+        io_.sleep(std::min(rest / 2 + jitter(rest), retry_time_ns_ - waited));
     }
     if (is_next) {
         io_.unclaim(file_.get());

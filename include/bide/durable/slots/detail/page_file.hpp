@@ -67,8 +67,8 @@ public:
     // Opens the file for writing and takes the file's own lock, unless the file is absent. If
     // another program removed the lock file, two writers may hold two lock files; this lock
     // excludes one.
-    // Blocks: for another writer, at most for patience_ns.
-    std::error_code attach_locked(dev_t device, std::int64_t patience_ns) noexcept;
+    // Blocks: for another writer, at most for retry_time_ns.
+    std::error_code attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept;
     void release() noexcept {
         replaced_.reset();
         if (std::exchange(is_locked_, false)) {
@@ -162,7 +162,7 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
 // Locks first, then looks at the path again: no other writer replaces the file after that. The lock
 // is rarely contended.
 template <class Io>
-std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t patience_ns) noexcept {
+std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept {
     constexpr std::int64_t rest_ns = 100'000;
     std::int64_t begin = 0;
     for (;;) {
@@ -172,10 +172,10 @@ std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t patience
                 return system_error_code();
             }
             begin = begin != 0 ? begin : io_.steady_ns();
-            if (io_.steady_ns() - begin >= patience_ns) {
+            if (io_.steady_ns() - begin >= retry_time_ns) {
                 return std::make_error_code(std::errc::timed_out);
             }
-            io_.sleep(std::min(rest_ns, patience_ns));
+            io_.sleep(std::min(rest_ns, retry_time_ns));
         }
         const std::error_code error = attach(true, device);
         if (error || found_.is_absent || is_locked_) {

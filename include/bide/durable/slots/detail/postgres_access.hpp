@@ -45,7 +45,7 @@ public:
         purpose what_for;
         postgres_name name; // no table: it is no name
         bool creates;
-        std::chrono::milliseconds patience;
+        std::chrono::milliseconds retry_time;
         std::string told_key; // of whose changes others are told; nothing: they are not
     };
 
@@ -55,7 +55,7 @@ public:
     const settings& of() const noexcept { return of_; }
     std::string environment() const { return link_.of().environment; }
     postgres_deadline until() const noexcept {
-        return std::chrono::steady_clock::now() + of_.patience;
+        return std::chrono::steady_clock::now() + of_.retry_time;
     }
 
     // Runs once(connection, sql), connected and with the table found, and again where the server
@@ -128,7 +128,7 @@ private:
 
 template <class Once>
 postgres_reply postgres_access::repeat(postgres_deadline until, bool on_table, Once& once) {
-    const auto row_until = std::chrono::steady_clock::now() + of_.patience / 2;
+    const auto row_until = std::chrono::steady_clock::now() + of_.retry_time / 2;
     for (int tries = 1;;) {
         const auto got = link_.get().take(until);
         if (!got.of) {
@@ -241,9 +241,9 @@ inline void postgres_access::use(const postgres_found& found) {
         return;
     }
     found_ = found;
-    const std::chrono::milliseconds half = of_.patience / 2 + std::chrono::milliseconds(1);
+    const std::chrono::milliseconds half = of_.retry_time / 2 + std::chrono::milliseconds(1);
     sql_.emplace(found.name, found.oid, of_.told_key.empty() ? std::string() : channel(),
-                 std::min(half, row_wait), of_.patience / 4 + std::chrono::milliseconds(1));
+                 std::min(half, row_wait), of_.retry_time / 4 + std::chrono::milliseconds(1));
 }
 
 inline postgres_reply postgres_access::fresh(postgres_reply row) {

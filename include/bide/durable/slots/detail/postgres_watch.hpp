@@ -4,9 +4,9 @@
 // Watches of channels. All watches of a process with the same connection string share a connection
 // that listens for them.
 //
-// The vigil's thread reads the connection when it is readable, and rings the bell of each watch
+// The lease_monitor's thread reads the connection when it is readable, and rings the bell of each watch
 // whose channel is named. The reading never blocks. While watch() asks the server to listen to one
-// more channel, its caller has the turn and reads what comes. If the vigil finds the turn taken, it
+// more channel, its caller has the turn and reads what comes. If the lease_monitor finds the turn taken, it
 // notes that, and the caller reads once more before it gives the turn back.
 //
 // A connection that is lost ends its watches: each is readable, and drain() says so. The next
@@ -14,8 +14,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/vigil.hpp>
-#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/postgres_connection.hpp>
 #include <bide/durable/slots/detail/shared_connections.hpp>
@@ -104,7 +104,7 @@ public:
     }
 
 private:
-    struct core final : watched, std::enable_shared_from_this<core> {
+    struct core final : monitor_client, std::enable_shared_from_this<core> {
         explicit core(const key& of) : link(of) {}
 
         void happened() noexcept override {
@@ -143,16 +143,16 @@ private:
                 ::close(std::exchange(watched_fd, -1));
             }
         }
-        // Ends the turn, and looks again where the vigil found it taken.
+        // Ends the turn, and looks again where the lease_monitor found it taken.
         void give_back() noexcept;
 
         mutex turn;
         postgres_connection link;       // in turn
         std::vector<std::string> heard; // in turn: the channels that the server was asked for
-        int watched_fd = -1;            // in turn: the vigil's own descriptor of the connection
+        int watched_fd = -1;            // in turn: the lease_monitor's own descriptor of the connection
         postgres_connection::identity watched_link{}; // in turn: whose watched_fd is
         mutex door;                     // over the end of a turn
-        bool is_missed = false;         // under door: the vigil found the turn taken
+        bool is_missed = false;         // under door: the lease_monitor found the turn taken
         mutable mutex lock;
         std::vector<std::shared_ptr<ear>> ears; // under lock
     };
@@ -193,7 +193,7 @@ inline std::error_code postgres_listener::core::listen(const std::shared_ptr<ear
     }
     if (watched_fd < 0) { // libpq may close its own at any time, and the number be another file's
         watched_fd = ::fcntl(::PQsocket(link.native()), F_DUPFD_CLOEXEC, 0);
-        if (watched_fd < 0 || !vigil::here().add(watched_fd, shared_from_this())) {
+        if (watched_fd < 0 || !lease_monitor::here().add(watched_fd, shared_from_this())) {
             close_watched();
             link.drop();
             return std::make_error_code(std::errc::too_many_files_open);
@@ -234,7 +234,7 @@ inline void postgres_listener::core::remove(const std::shared_ptr<ear>& one) noe
 inline void postgres_listener::core::give_back() noexcept {
     for (;;) {
         if (watched_fd >= 0) {
-            vigil::here().rearm(watched_fd);
+            lease_monitor::here().rearm(watched_fd);
         }
         {
             const std::lock_guard held(door);
@@ -267,7 +267,7 @@ inline void postgres_listener::core::take_in() noexcept {
 // The connection is lost, and with it what it listened to.
 inline void postgres_listener::core::forget() noexcept {
     if (watched_fd >= 0) {
-        vigil::here().remove(watched_fd);
+        lease_monitor::here().remove(watched_fd);
         close_watched();
     }
     heard.clear();

@@ -33,13 +33,13 @@ public:
         std::string table;
         std::string key;
         sqlite_journal journal = sqlite_journal::automatic;
-        std::chrono::milliseconds patience{};
+        std::chrono::milliseconds retry_time{};
         bool is_synced = true;
     };
 
     explicit sqlite_connection(settings s)
         : settings_(std::move(s)), texts_("main.\"" + settings_.table + '"'),
-          patience_(settings_.patience) {}
+          retry_time_(settings_.retry_time) {}
     ~sqlite_connection() override {
         if (leave_list()) {
             abandon();
@@ -55,7 +55,7 @@ public:
     std::error_code begin();
 
     // Starts the waiting time again.
-    void renew_patience() noexcept { patience_.begin(); }
+    void renew_retry_time() noexcept { retry_time_.begin(); }
 
     // How many times the database was opened.
     unsigned generation() const noexcept { return generation_; }
@@ -111,7 +111,7 @@ private:
 
     settings settings_;
     const sqlite_texts texts_;
-    sqlite_patience patience_;
+    sqlite_retry_time retry_time_;
     sqlite3* db_ = nullptr;
     sqlite_statement select_;
     sqlite_statement insert_;
@@ -123,7 +123,7 @@ private:
 // ---- opening
 
 inline std::error_code sqlite_connection::begin() {
-    patience_.begin();
+    retry_time_.begin();
     if (has_moved()) {
         close();
     }
@@ -152,7 +152,7 @@ inline std::error_code sqlite_connection::open() {
         said_ = words != nullptr ? words : error.message();
         return error;
     }
-    patience_.seed(reinterpret_cast<std::uintptr_t>(this));
+    retry_time_.seed(reinterpret_cast<std::uintptr_t>(this));
     int code = ::sqlite3_open_v2(settings_.path.c_str(), &db_,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                                      SQLITE_OPEN_PRIVATECACHE,
@@ -168,7 +168,7 @@ inline std::error_code sqlite_connection::open() {
 
 // Returns an SQLite code or a negative sqlite_slot_errc.
 inline int sqlite_connection::set_up() {
-    int code = ::sqlite3_busy_handler(db_, &sqlite_patience::on_busy, &patience_);
+    int code = ::sqlite3_busy_handler(db_, &sqlite_retry_time::on_busy, &retry_time_);
     if (code == SQLITE_OK) {
         code = execute("PRAGMA mmap_size=0"); // a disk error must be a code, not a signal
     }
@@ -254,7 +254,7 @@ inline int sqlite_connection::synchronize(sqlite_sync wanted) {
 // ---- operations
 
 inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
-    code = sqlite_read(select_, settings_.key, &patience_, row);
+    code = sqlite_read(select_, settings_.key, &retry_time_, row);
     if (code != SQLITE_ROW && code != SQLITE_DONE) {
         return failed(code);
     }
@@ -264,7 +264,7 @@ inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
 inline cas_result sqlite_connection::write(slot_version version, slot_version known,
                                            std::string_view value, int& code) {
     cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version, known,
-                                value, &patience_, code);
+                                value, &retry_time_, code);
     if (r.error) {
         const std::error_code error = failed(code);
         r.error = r.error.category() == sqlite_category() ? error : r.error;
@@ -284,7 +284,7 @@ inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_vers
     code = change.prepare(db_, texts_.repair);
     if (code == SQLITE_OK) {
         const sqlite_binding bound(change, settings_.key, static_cast<std::int64_t>(next), value);
-        code = bound.code() == SQLITE_OK ? change.step(&patience_) : bound.code();
+        code = bound.code() == SQLITE_OK ? change.step(&retry_time_) : bound.code();
     }
     if (code != SQLITE_DONE) {
         return sqlite_failed(failed(code));
@@ -318,13 +318,13 @@ inline std::string sqlite_connection::explain() const {
 inline int sqlite_connection::execute(const std::string& text, std::string* first) {
     sqlite_statement statement;
     int code = statement.prepare(db_, text);
-    while ((code & 0xff) == SQLITE_BUSY && patience_.wait()) { // preparing may read the schema
+    while ((code & 0xff) == SQLITE_BUSY && retry_time_.wait()) { // preparing may read the schema
         code = statement.prepare(db_, text);
     }
     if (code != SQLITE_OK) {
         return code;
     }
-    while ((code = statement.step(&patience_)) == SQLITE_ROW) {
+    while ((code = statement.step(&retry_time_)) == SQLITE_ROW) {
         const void* const bytes = ::sqlite3_column_text(statement.get(), 0);
         if (first != nullptr && bytes != nullptr) {
             *first = static_cast<const char*>(bytes);

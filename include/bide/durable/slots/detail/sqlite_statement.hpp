@@ -28,9 +28,9 @@ namespace detail {
 // How long one operation waits for other connections, and how long it pauses between attempts.
 // SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
 // at once. Short pauses of random length (0.1 to 4 ms) avoid that.
-class sqlite_patience {
+class sqlite_retry_time {
 public:
-    explicit sqlite_patience(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
+    explicit sqlite_retry_time(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
 
     void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
 
@@ -50,7 +50,7 @@ public:
     }
 
     static int on_busy(void* self, int) noexcept {
-        return static_cast<sqlite_patience*>(self)->wait() ? 1 : 0;
+        return static_cast<sqlite_retry_time*>(self)->wait() ? 1 : 0;
     }
 
 private:
@@ -86,12 +86,12 @@ public:
     void abandon() noexcept { held_ = nullptr; }
 
     // Runs one step, again and again while the database is busy, until the waiting time is over. If
-    // `patience` is null, runs it once; a statement in a transaction of the caller needs that.
+    // `retry_time` is null, runs it once; a statement in a transaction of the caller needs that.
     // Returns an SQLite code.
-    int step(sqlite_patience* patience) noexcept {
+    int step(sqlite_retry_time* retry_time) noexcept {
         for (;;) {
             const int code = ::sqlite3_step(held_);
-            if ((code & 0xff) != SQLITE_BUSY || patience == nullptr || !patience->wait()) {
+            if ((code & 0xff) != SQLITE_BUSY || retry_time == nullptr || !retry_time->wait()) {
                 return code;
             }
             ::sqlite3_reset(held_);
@@ -210,10 +210,10 @@ inline const char* sqlite_type_name(int type) noexcept {
 
 // Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
 // Throws: std::bad_alloc.
-inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_patience* patience,
-                       sqlite_row& to) {
+inline int sqlite_read(sqlite_statement& select, std::string_view key,
+                       sqlite_retry_time* retry_time, sqlite_row& to) {
     const sqlite_binding bound(select, key);
-    const int code = bound.code() == SQLITE_OK ? select.step(patience) : bound.code();
+    const int code = bound.code() == SQLITE_OK ? select.step(retry_time) : bound.code();
     if (code != SQLITE_ROW) {
         return code;
     }
@@ -260,7 +260,7 @@ inline slot_version sqlite_next_version(slot_version before, slot_version known)
 // result.
 inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
                                slot_version known, std::string_view value,
-                               sqlite_patience* patience, int& code) noexcept {
+                               sqlite_retry_time* retry_time, int& code) noexcept {
     code = SQLITE_DONE;
     const slot_version next =
         version < sqlite_last_version ? sqlite_next_version(version, known) : sqlite_last_version;
@@ -269,7 +269,7 @@ inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, s
     }
     const sqlite_binding bound(change, key, static_cast<std::int64_t>(next), value,
                                static_cast<std::int64_t>(version));
-    code = bound.code() == SQLITE_OK ? change.step(patience) : bound.code();
+    code = bound.code() == SQLITE_OK ? change.step(retry_time) : bound.code();
     if (code != SQLITE_DONE) {
         return sqlite_failed_with(code, sqlite_code(code));
     }

@@ -1,4 +1,4 @@
-#include <bide/durable/detail/vigil.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
 
 #include <bide/durable/process.hpp>
 
@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 using namespace std::chrono_literals;
-using bide::detail::vigil;
+using bide::detail::lease_monitor;
 
 namespace {
 
-struct counter final : bide::detail::watched {
+struct counter final : bide::detail::monitor_client {
     void happened() noexcept override { ++times; }
     std::atomic<int> times{0};
 };
@@ -45,13 +45,13 @@ bool all_told(const std::vector<std::shared_ptr<counter>>& of) {
 
 } // namespace
 
-TEST_CASE("vigil: everybody whose time comes at the same moment is told") {
+TEST_CASE("lease_monitor: everybody whose time comes at the same moment is told") {
     const auto all = counters(100); // more than it tells at once
     for (const std::int64_t in_ms : {std::int64_t{0}, std::int64_t{20}}) {
         const std::int64_t at = bide::durable::boottime_ms() + in_ms;
         for (const auto& one : all) {
             one->times = 0;
-            vigil::here().alarm(one, at);
+            lease_monitor::here().alarm(one, at);
         }
         REQUIRE(all_told(all));
         REQUIRE(bide::durable::boottime_ms() >= at);
@@ -59,19 +59,19 @@ TEST_CASE("vigil: everybody whose time comes at the same moment is told") {
 }
 
 TEST_CASE(
-    "vigil: an earlier time takes the place of a later one, and who is cancelled is not told") {
+    "lease_monitor: an earlier time takes the place of a later one, and who is cancelled is not told") {
     const bool was_in_time = test::in_some_time(10ms, [](std::chrono::milliseconds time) {
         const auto all = counters(3);
         const std::int64_t at = bide::durable::boottime_ms() + time.count();
-        vigil::here().alarm(all[0], at + 3'600'000);
-        vigil::here().alarm(all[1], at);
-        vigil::here().cancel(*all[1]);
+        lease_monitor::here().alarm(all[0], at + 3'600'000);
+        lease_monitor::here().alarm(all[1], at);
+        lease_monitor::here().cancel(*all[1]);
         if (bide::durable::boottime_ms() >= at) {
-            vigil::here().cancel(*all[0]);
+            lease_monitor::here().cancel(*all[0]);
             return false; // it may have been told before
         }
-        vigil::here().alarm(all[0], at);
-        vigil::here().alarm(all[2], at + 10);
+        lease_monitor::here().alarm(all[0], at);
+        lease_monitor::here().alarm(all[2], at + 10);
         REQUIRE(all_told({all[0], all[2]}));
         REQUIRE(all[1]->times == 0);
         return true;
@@ -79,24 +79,24 @@ TEST_CASE(
     REQUIRE(was_in_time);
 }
 
-TEST_CASE("vigil: a file is told of once, and again when it is armed again") {
-    if (!vigil::sees_files) {
+TEST_CASE("lease_monitor: a file is told of once, and again when it is armed again") {
+    if (!lease_monitor::sees_files) {
         return;
     }
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     const auto one = counters(1);
-    const auto after = counters(1); // told when the vigil has slept and come back
-    REQUIRE(vigil::here().add(ends[0], one[0]));
+    const auto after = counters(1); // told when the lease_monitor has slept and come back
+    REQUIRE(lease_monitor::here().add(ends[0], one[0]));
     REQUIRE(::write(ends[1], "x", 1) == 1);
     REQUIRE(all_told(one));
-    vigil::here().alarm(after[0], bide::durable::boottime_ms());
+    lease_monitor::here().alarm(after[0], bide::durable::boottime_ms());
     REQUIRE(all_told(after));
     REQUIRE(one[0]->times == 1);
     one[0]->times = 0;
-    vigil::here().rearm(ends[0]);
+    lease_monitor::here().rearm(ends[0]);
     REQUIRE(all_told(one));
-    vigil::here().remove(ends[0]);
+    lease_monitor::here().remove(ends[0]);
     ::close(ends[0]);
     ::close(ends[1]);
 }

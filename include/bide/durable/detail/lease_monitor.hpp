@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_DETAIL_VIGIL_HPP
-#define BIDE_DURABLE_DETAIL_VIGIL_HPP
+#ifndef BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
+#define BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
 
 // One thread of the process that keeps an eye on leases and on files: it tells those whose time has
 // come, on the clock that goes on while the machine sleeps, and, on Linux, those whose file has
@@ -17,7 +17,7 @@
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/watched.hpp>
+#include <bide/durable/detail/monitor_client.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -44,16 +44,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-class vigil {
+class lease_monitor {
 public:
     // This process's. It is never destroyed.
     // Throws: std::system_error, std::bad_alloc.
-    static vigil& here();
+    static lease_monitor& here();
 
     // Tells it at that time, in milliseconds of boottime_ms(); once. It has one such time.
     // Throws: std::system_error where its thread cannot be started, std::bad_alloc.
-    void alarm(const std::shared_ptr<watched>& who, std::int64_t at_ms);
-    void cancel(const watched& who) noexcept;
+    void alarm(const std::shared_ptr<monitor_client>& who, std::int64_t at_ms);
+    void cancel(const monitor_client& who) noexcept;
 
 #if defined(__linux__)
     static constexpr bool sees_files = true;
@@ -62,30 +62,30 @@ public:
 #endif
     // Tells it when the file is readable, once until rearm(). The file stays open until remove().
     // False: it cannot be watched. Throws: as alarm().
-    bool add(int fd, const std::shared_ptr<watched>& who);
+    bool add(int fd, const std::shared_ptr<monitor_client>& who);
     void rearm(int fd) noexcept;
     void remove(int fd) noexcept;
 
 private:
     struct time_entry {
         std::int64_t at_ms;
-        std::weak_ptr<watched> who;
+        std::weak_ptr<monitor_client> who;
     };
 
     // Of a fixed size, as its thread must not be without memory: what does not fit comes next time.
     static constexpr std::size_t most_told = 16;
     struct told_list {
-        std::array<std::weak_ptr<watched>, most_told> who;
+        std::array<std::weak_ptr<monitor_client>, most_told> who;
         std::size_t size = 0;
     };
 
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-    vigil();
+    lease_monitor();
 
     // With the lock: its thread runs. Who comes next tries again where it could not be started.
     void start();
-    static void enter(void* self) noexcept { static_cast<vigil*>(self)->run(); }
+    static void enter(void* self) noexcept { static_cast<lease_monitor*>(self)->run(); }
     [[noreturn]] void run() noexcept;
 
     // Collects whose time has come; the next one's.
@@ -100,27 +100,28 @@ private:
     void sleep(told_list& into);
 
     mutex lock_;
-    bool runs_ = false;                          // under lock_
-    std::map<const watched*, time_entry> times_; // under lock_
-    std::int64_t armed_ms_ = never;              // under lock_: when the thread wakes
+    bool runs_ = false;                                 // under lock_
+    std::map<const monitor_client*, time_entry> times_; // under lock_
+    std::int64_t armed_ms_ = never;                     // under lock_: when the thread wakes
 #if defined(__linux__)
     int timer_ = -1;
-    int files_ = -1;                              // an epoll set; the timer is in it, as itself
-    std::map<int, std::weak_ptr<watched>> whose_; // under lock_: the others
+    int files_ = -1; // an epoll set; the timer is in it, as itself
+    std::map<int, std::weak_ptr<monitor_client>> whose_; // under lock_: the others
 #else
     semaphore bell_{0};
 #endif
 };
 
-inline vigil& vigil::here() {
-    vigil* const one = process_wide<vigil, native_platform>::get(+[] { return new vigil; });
+inline lease_monitor& lease_monitor::here() {
+    lease_monitor* const one =
+        process_wide<lease_monitor, native_platform>::get(+[] { return new lease_monitor; });
     if (one == nullptr) {
         throw_error(std::make_error_code(std::errc::not_enough_memory));
     }
     return *one;
 }
 
-inline void vigil::start() {
+inline void lease_monitor::start() {
     if (!runs_) {
         if (const std::error_code error = os_thread::start_detached(&enter, this)) {
             throw_error(error);
@@ -129,7 +130,7 @@ inline void vigil::start() {
     }
 }
 
-inline void vigil::alarm(const std::shared_ptr<watched>& who, std::int64_t at_ms) {
+inline void lease_monitor::alarm(const std::shared_ptr<monitor_client>& who, std::int64_t at_ms) {
     const std::lock_guard held(lock_);
     start();
     times_[who.get()] = time_entry{at_ms, who};
@@ -139,12 +140,12 @@ inline void vigil::alarm(const std::shared_ptr<watched>& who, std::int64_t at_ms
     }
 }
 
-inline void vigil::cancel(const watched& who) noexcept {
+inline void lease_monitor::cancel(const monitor_client& who) noexcept {
     const std::lock_guard held(lock_);
     times_.erase(&who);
 }
 
-inline std::int64_t vigil::collect_due(told_list& into) {
+inline std::int64_t lease_monitor::collect_due(told_list& into) {
     const std::int64_t now = durable::boottime_ms();
     std::int64_t next_ms = never;
     for (auto entry = times_.begin(); entry != times_.end();) {
@@ -159,8 +160,8 @@ inline std::int64_t vigil::collect_due(told_list& into) {
     return next_ms;
 }
 
-inline void vigil::run() noexcept {
-    os_thread::name_this("bide-vigil", "", 0);
+inline void lease_monitor::run() noexcept {
+    os_thread::name_this("bide-lease-mon", "", 0);
     told_list told;
     for (;;) {
         {
@@ -179,7 +180,7 @@ inline void vigil::run() noexcept {
 
 #if defined(__linux__)
 
-inline vigil::vigil()
+inline lease_monitor::lease_monitor()
     : timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
       files_(::epoll_create1(EPOLL_CLOEXEC)) {
     epoll_event of_timer{};
@@ -193,7 +194,7 @@ inline vigil::vigil()
     }
 }
 
-inline void vigil::arm(std::int64_t at_ms) noexcept {
+inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
     if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
         return; // it has yet to go off
     }
@@ -206,9 +207,9 @@ inline void vigil::arm(std::int64_t at_ms) noexcept {
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-inline void vigil::ring() noexcept {} // it sleeps on the timer
+inline void lease_monitor::ring() noexcept {} // it sleeps on the timer
 
-inline void vigil::sleep(told_list& into) {
+inline void lease_monitor::sleep(told_list& into) {
     epoll_event seen[most_told];
     const int count = ::epoll_wait(files_, seen, most_told, -1);
     const std::lock_guard held(lock_);
@@ -220,7 +221,7 @@ inline void vigil::sleep(told_list& into) {
     }
 }
 
-inline bool vigil::add(int fd, const std::shared_ptr<watched>& who) {
+inline bool lease_monitor::add(int fd, const std::shared_ptr<monitor_client>& who) {
     const std::lock_guard held(lock_);
     start();
     whose_[fd] = who;
@@ -234,14 +235,14 @@ inline bool vigil::add(int fd, const std::shared_ptr<watched>& who) {
     return true;
 }
 
-inline void vigil::rearm(int fd) noexcept {
+inline void lease_monitor::rearm(int fd) noexcept {
     epoll_event wanted{};
     wanted.events = EPOLLIN | EPOLLONESHOT;
     wanted.data.fd = fd;
     ::epoll_ctl(files_, EPOLL_CTL_MOD, fd, &wanted);
 }
 
-inline void vigil::remove(int fd) noexcept {
+inline void lease_monitor::remove(int fd) noexcept {
     const std::lock_guard held(lock_);
     epoll_event none{};
     ::epoll_ctl(files_, EPOLL_CTL_DEL, fd, &none);
@@ -250,12 +251,12 @@ inline void vigil::remove(int fd) noexcept {
 
 #else
 
-inline vigil::vigil() = default;
+inline lease_monitor::lease_monitor() = default;
 
-inline void vigil::arm(std::int64_t at_ms) noexcept { armed_ms_ = at_ms; }
-inline void vigil::ring() noexcept { bell_.release(); }
+inline void lease_monitor::arm(std::int64_t at_ms) noexcept { armed_ms_ = at_ms; }
+inline void lease_monitor::ring() noexcept { bell_.release(); }
 
-inline void vigil::sleep(told_list&) {
+inline void lease_monitor::sleep(told_list&) {
     std::int64_t until_ms = never;
     {
         const std::lock_guard held(lock_);
@@ -269,9 +270,9 @@ inline void vigil::sleep(told_list&) {
     }
 }
 
-inline bool vigil::add(int, const std::shared_ptr<watched>&) { return false; }
-inline void vigil::rearm(int) noexcept {}
-inline void vigil::remove(int) noexcept {}
+inline bool lease_monitor::add(int, const std::shared_ptr<monitor_client>&) { return false; }
+inline void lease_monitor::rearm(int) noexcept {}
+inline void lease_monitor::remove(int) noexcept {}
 
 #endif
 

@@ -1,18 +1,18 @@
-#ifndef BIDE_DURABLE_DETAIL_HOLD_HPP
-#define BIDE_DURABLE_DETAIL_HOLD_HPP
+#ifndef BIDE_DURABLE_DETAIL_GRANT_HPP
+#define BIDE_DURABLE_DETAIL_GRANT_HPP
 
 // A hold and what keeps it: the end of its lease as this machine knows it, watched over by the
-// vigil, and its renewals. The end only moves forward, by a renewal that the store has confirmed;
-// whatever hangs or fails, the vigil declares the hold lost when it comes.
+// lease_monitor, and its renewals. The end only moves forward, by a renewal that the store has confirmed;
+// whatever hangs or fails, the lease_monitor declares the hold lost when it comes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/detail/vigil.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
@@ -35,11 +35,11 @@ namespace detail {
 
 class acquisition;
 
-class hold final : public watched, public std::enable_shared_from_this<hold> {
+class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
     // With a mark it is bound to that and not to its lease.
-    hold(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
-         std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
+    grant(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
+          std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
         : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane), mark_(std::move(mark)),
           good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
 
@@ -57,11 +57,11 @@ public:
             is_held() ? std::max<std::int64_t>(good_until() - durable::boottime_ms(), 0) : 0);
     }
 
-    // The vigil is to watch over it.
+    // The lease_monitor is to watch over it.
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (mark_ == nullptr) {
-            vigil::here().alarm(shared_from_this(), good_until());
+            lease_monitor::here().alarm(shared_from_this(), good_until());
         }
     }
 
@@ -104,7 +104,7 @@ public:
         return active_.load(std::memory_order_acquire);
     }
 
-    // The vigil's: the end has come, or has moved on.
+    // The lease_monitor's: the end has come, or has moved on.
     void happened() noexcept override;
 
     std::int64_t lease_ms() const noexcept { return engine_->options().lease.count(); }
@@ -113,7 +113,7 @@ public:
     bool is_elsewhere = false;
 
     // How long a call for it may take.
-    call_limits patience() const { return engine_->patience(); }
+    call_limits retry_time() const { return engine_->retry_time(); }
 
     // The renewer's: when it is to be renewed next.
     std::int64_t renew_at_ms = 0;
@@ -152,7 +152,7 @@ private:
     std::stop_source lost_;
 };
 
-inline void hold::extend(std::int64_t good_until_ms) noexcept {
+inline void grant::extend(std::int64_t good_until_ms) noexcept {
     std::int64_t known = good_until();
     // Order: relaxed, both; a number by itself.
     while (known < good_until_ms &&
@@ -161,7 +161,7 @@ inline void hold::extend(std::int64_t good_until_ms) noexcept {
     }
 }
 
-inline void hold::happened() noexcept {
+inline void grant::happened() noexcept {
     if (!is_active()) {
         return;
     }
@@ -174,7 +174,7 @@ inline void hold::happened() noexcept {
     }
 }
 
-template <class Renew> result<void, std::error_code> hold::renew_by(Renew renew) {
+template <class Renew> result<void, std::error_code> grant::renew_by(Renew renew) {
     if (!is_held()) {
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
@@ -193,14 +193,14 @@ template <class Renew> result<void, std::error_code> hold::renew_by(Renew renew)
     return {};
 }
 
-inline void hold::leave() noexcept {
+inline void grant::leave() noexcept {
     retire();
     if (is_ours()) {
-        vigil::here().cancel(*this);
+        lease_monitor::here().cancel(*this);
     }
 }
 
-inline result<void, std::error_code> hold::give_back(bool in_time) {
+inline result<void, std::error_code> grant::give_back(bool in_time) {
     if (!is_ours()) {
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
@@ -214,7 +214,7 @@ inline result<void, std::error_code> hold::give_back(bool in_time) {
     return {};
 }
 
-inline result<bool, std::error_code> hold::hand_over() {
+inline result<bool, std::error_code> grant::hand_over() {
     const bool in_time = stop_holding();
     if (mark_ == nullptr || !in_time) {
         auto released = give_back(in_time);
@@ -231,41 +231,41 @@ inline result<bool, std::error_code> hold::hand_over() {
 }
 
 // Renews, and gives back, on this thread; or on a store thread, and waits for it.
-inline result<void, std::error_code> renew_hold(const std::shared_ptr<hold>& held) {
+inline result<void, std::error_code> renew_grant(const std::shared_ptr<grant>& held) {
     if (!held->is_elsewhere) {
         return held->renew();
     }
     return call_store<result<void, std::error_code>>([held] { return held->renew(); },
-                                                     held->patience());
+                                                     held->retry_time());
 }
 
 inline std::function<result<void, std::error_code>()>
-giving_back(const std::shared_ptr<hold>& held) {
+giving_back(const std::shared_ptr<grant>& held) {
     return [held, in_time = held->stop_holding()] { return held->give_back(in_time); };
 }
 
-inline result<void, std::error_code> release_hold(const std::shared_ptr<hold>& held) {
+inline result<void, std::error_code> release_grant(const std::shared_ptr<grant>& held) {
     if (!held->is_elsewhere) {
         return held->give_back(held->stop_holding());
     }
-    return call_store(giving_back(held), held->patience(), call_kind::has_to_run);
+    return call_store(giving_back(held), held->retry_time(), call_kind::has_to_run);
 }
 
-inline result<bool, std::error_code> hand_over_hold(const std::shared_ptr<hold>& held) {
+inline result<bool, std::error_code> hand_over_grant(const std::shared_ptr<grant>& held) {
     if (!held->is_elsewhere) {
         return held->hand_over();
     }
     return call_store<result<bool, std::error_code>>([held] { return held->hand_over(); },
-                                                     held->patience(), call_kind::has_to_run);
+                                                     held->retry_time(), call_kind::has_to_run);
 }
 
-// As release_hold(), or hand_over_hold() where it is inheritable, unless that would be in vain.
-inline void end_hold(const std::shared_ptr<hold>& held) noexcept {
+// As release_grant(), or hand_over_grant() where it is inheritable, unless that would be in vain.
+inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
     const auto end = [&held] {
         if (held->is_inheritable()) {
-            static_cast<void>(hand_over_hold(held));
+            static_cast<void>(hand_over_grant(held));
         } else {
-            static_cast<void>(release_hold(held));
+            static_cast<void>(release_grant(held));
         }
     };
     if (!held->is_held()) { // others may have been let in, and a store that hangs is not asked

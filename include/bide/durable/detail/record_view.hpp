@@ -1,5 +1,5 @@
-#ifndef BIDE_DURABLE_DETAIL_RECORD_SIGHT_HPP
-#define BIDE_DURABLE_DETAIL_RECORD_SIGHT_HPP
+#ifndef BIDE_DURABLE_DETAIL_RECORD_VIEW_HPP
+#define BIDE_DURABLE_DETAIL_RECORD_VIEW_HPP
 
 // One look at a record: what was read from the slot, the time that goes with it, and the judge of
 // its leases.
@@ -57,8 +57,8 @@ private:
     const change_watch* watch_;
 };
 
-struct record_sight {
-    explicit record_sight(const durable::process_knowledge& known) noexcept : processes(&known) {}
+struct record_view {
+    explicit record_view(const durable::process_knowledge& known) noexcept : processes(&known) {}
 
     durable::record record{};
     bool exists = false;
@@ -92,9 +92,9 @@ struct record_sight {
 };
 
 inline std::error_code
-record_sight::read(const slot_snapshot& from, std::int64_t looked, given_time now,
-                   const durable::terms& terms,
-                   const std::function<std::chrono::milliseconds()>& callers_clock) {
+record_view::read(const slot_snapshot& from, std::int64_t looked, given_time now,
+                  const durable::terms& terms,
+                  const std::function<std::chrono::milliseconds()>& callers_clock) {
     looked_ms = sent_ms = looked;
     exists = from.version != 0;
     std::int64_t made_ms = durable::unix_ms();

@@ -1,0 +1,24 @@
+#ifndef BIDE_DURABLE_DETAIL_MONITOR_CLIENT_HPP
+#define BIDE_DURABLE_DETAIL_MONITOR_CLIENT_HPP
+
+#include <bide/core/config.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// What lease_monitor notifies: its time has come, or its file is readable.
+class monitor_client {
+public:
+    monitor_client() = default;
+    monitor_client(const monitor_client&) = delete;
+    monitor_client& operator=(const monitor_client&) = delete;
+    virtual ~monitor_client() = default;
+
+    // On the lease_monitor's thread, outside its lock.
+    virtual void happened() noexcept = 0;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
