@@ -38,28 +38,32 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE("durable locks: two containers, over a file_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: two containers, over a file_slot, dead holders are detected by liveness") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("file,containers,liveness", file_in(in), by_liveness());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a file_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: two containers, over a file_slot, dead holders are detected by the lease") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("file,containers,lease", file_in(in), by_lease());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: two containers, over a sqlite_slot, dead holders are detected by liveness") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("sqlite,containers,liveness", sqlite_in(in), by_liveness());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: two containers, over a sqlite_slot, dead holders are detected by the lease") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("sqlite,containers,lease", sqlite_in(in), by_lease());
@@ -68,7 +72,7 @@ TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by the l
 
 // ---- whether the harness would see it
 
-TEST_CASE("crash harness: containers that go by their own clocks are found out") {
+TEST_CASE("crash harness: containers that use their own clocks are detected") {
     if (!test::has_containers()) {
         return;
     }

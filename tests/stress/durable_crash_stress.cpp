@@ -37,12 +37,14 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE("durable locks: kills and pauses over a file_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: kills and pauses over a file_slot, dead holders are detected by liveness") {
     const test::temp_directory in("crash");
     test::check_survival("file,liveness", file_in(in), by_liveness());
 }
 
-TEST_CASE("durable locks: kills and pauses over a file_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: kills and pauses over a file_slot, dead holders are detected by the lease") {
     const test::temp_directory in("crash");
     test::check_survival("file,lease", file_in(in), by_lease());
 }
@@ -54,12 +56,14 @@ TEST_CASE("durable locks: kills and pauses among three holders over a file_slot"
     test::check_survival("file,semaphore", file_in(in), o);
 }
 
-TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by liveness") {
     const test::temp_directory in("crash");
     test::check_survival("sqlite,liveness", sqlite_in(in), by_liveness());
 }
 
-TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by the lease") {
     const test::temp_directory in("crash");
     test::check_survival("sqlite,lease", sqlite_in(in), by_lease());
 }
@@ -84,7 +88,7 @@ TEST_CASE("crash harness: without a gate a stopped holder's late writes are coun
     CHECK(found.stale_accepted == found.stale_attempted);
 }
 
-TEST_CASE("crash harness: processes that each have a lock of their own are found out") {
+TEST_CASE("crash harness: processes that each have their own lock are detected") {
     test::crash_options o;
     o.kills = 2;
     o.pauses = 1;

@@ -178,13 +178,11 @@ template <class Place> void storm(int threads, int turns) {
 
 } // namespace
 
-TEST_CASE("durable_mutex: nothing is lost of what it guards, in many short storms") {
+TEST_CASE("durable_mutex: guarded increments are not lost, in many short runs") {
     storm<in_memory>(4, 20);
 }
 
-TEST_CASE("durable_mutex: nothing is lost of what it guards, over a file") {
-    storm<in_file>(3, 10);
-}
+TEST_CASE("durable_mutex: guarded increments are not lost, over a file") { storm<in_file>(3, 10); }
 
 TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
     const test::stress_time time;
@@ -213,8 +211,8 @@ TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
 
 // ---- order
 
-TEMPLATE_TEST_CASE("durable_semaphore: who came earlier is never served later", "", in_memory,
-                   in_file) {
+TEMPLATE_TEST_CASE("durable_semaphore: contenders are granted in the order of their arrival", "",
+                   in_memory, in_file) {
     // A ticket's place is taken in one step, one after the other; then all poll at once.
     const test::stress_time time;
     TestType place;
@@ -257,8 +255,9 @@ TEMPLATE_TEST_CASE("durable_semaphore: who came earlier is never served later", 
 
 // ---- several at once
 
-TEMPLATE_TEST_CASE("durable_semaphore: three permits are never four, and no two have a lane", "",
-                   in_memory, in_file) {
+TEMPLATE_TEST_CASE(
+    "durable_semaphore: three permits have at most three holders, each in its own lane", "",
+    in_memory, in_file) {
     const test::stress_time time;
     constexpr std::int64_t permits = 3;
     TestType place;
@@ -299,8 +298,8 @@ TEMPLATE_TEST_CASE("durable_semaphore: three permits are never four, and no two 
     CHECK(nothing_is_left(place));
 }
 
-TEMPLATE_TEST_CASE("durable_shared_mutex: readers see no writer, and a writer nobody", "",
-                   in_memory, in_file) {
+TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers", "", in_memory,
+                   in_file) {
     const test::stress_time time;
     TestType place;
     std::atomic<int> readers{0};
@@ -422,8 +421,8 @@ TEST_CASE(
 
 // ---- who gives up
 
-TEMPLATE_TEST_CASE("durable_mutex: who is cancelled or out of time leaves no entry", "", in_memory,
-                   in_file) {
+TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no entry", "",
+                   in_memory, in_file) {
     const test::stress_time time;
     TestType place;
     bide::durable_mutex keeper(place.open(), quick());

@@ -7,8 +7,8 @@
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <support/jitter.hpp>
 
 #include <algorithm>
@@ -627,7 +627,7 @@ constexpr std::size_t whole(std::size_t page) { return page - file_page::header_
 
 } // namespace
 
-TEST_CASE("crc32c: by table and by instruction are the same, in one go and in two") {
+TEST_CASE("crc32c: table and instruction agree, for one piece and for two") {
     namespace detail = bide::detail;
     REQUIRE(detail::crc32c("123456789", 9) == 0xe3069283u);
     test::jitter chance(5);
@@ -647,7 +647,7 @@ TEST_CASE("crc32c: by table and by instruction are the same, in one go and in tw
     REQUIRE(same);
 }
 
-TEST_CASE("file_slot: a page is these bytes on every machine") {
+TEST_CASE("file_slot: a page has the same bytes on every machine") {
     char bytes[36] = {};
     std::copy_n("four", 4, bytes + 32);
     bide::detail::encode_header(bytes, 0x00014000, 0x0102030405060708, 4);
@@ -702,7 +702,7 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") 
     REQUIRE(t.rotten_unknown > 1'000);
 }
 
-TEST_CASE("file_slot: on a disk whose syncs do nothing a value is a whole one or none") {
+TEST_CASE("file_slot: if syncs do nothing, a load returns a whole value or none") {
     tally t;
     disk d;
     history h;
@@ -721,7 +721,7 @@ TEST_CASE("file_slot: on a disk whose syncs do nothing a value is a whole one or
     REQUIRE(t.bad == 0);
 }
 
-TEST_CASE("file_slot: what was stored without a sync is on the disk when one that syncs tells it") {
+TEST_CASE("file_slot: a slot that syncs does not return a value before it is on the disk") {
     tally t;
     disk d;
     history h;
@@ -739,7 +739,7 @@ TEST_CASE("file_slot: what was stored without a sync is on the disk when one tha
     REQUIRE(t.bad == 0);
 }
 
-TEST_CASE("file_slot: after a sync that failed nothing is told that a crash takes back") {
+TEST_CASE("file_slot: after a failed sync no load returns a value that a crash takes back") {
     long unsure = 0;
     long failed = 0;
     long kept = 0;
@@ -788,7 +788,7 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
     REQUIRE(kept > 0);
 }
 
-TEST_CASE("file_slot: a reader that comes in the middle of a change waits for its end") {
+TEST_CASE("file_slot: a reader that arrives during a change waits for its end") {
     for (const bool synced : {true, false}) {
         file_settings settings = pages_of(4096);
         settings.is_synced = synced;
@@ -827,7 +827,8 @@ TEST_CASE("file_slot: a reader that comes in the middle of a change waits for it
     }
 }
 
-TEST_CASE("file_slot: a write that the disk refused did not happen; half a write is not told") {
+TEST_CASE(
+    "file_slot: a write that the disk refuses changes nothing; a half write is not returned") {
     for (const std::size_t part :
          {std::size_t{0}, std::size_t{1}, std::size_t{700}, std::size_t{2'999}}) {
         disk d;
@@ -856,7 +857,7 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
     }
 }
 
-TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") {
+TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
     for (int writes = 0; writes < 3; ++writes) {
         disk d;
         history h;
@@ -882,7 +883,7 @@ TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") 
     }
 }
 
-TEST_CASE("file_slot: bytes that rot are never a value") {
+TEST_CASE("file_slot: damaged bytes are never returned as a value") {
     test::jitter chance(11);
     disk d;
     history h;
@@ -936,7 +937,7 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
     REQUIRE(corrupt > 0);
 }
 
-TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a loss") {
+TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a loss") {
     long bits = 0;
     for (const std::size_t last : {std::size_t{200}, std::size_t{5'000}}) { // the latter is moved
         disk d;
@@ -949,7 +950,7 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
         REQUIRE(newest.version == h.all[2].version);
         REQUIRE(newest.other == h.all[1].version);
         long silent = 0;
-        for (std::size_t bit = 0; bit<newest.size * 8; bit += last> 1'000 ? 13 : 1) {
+        for (std::size_t bit = 0; bit < newest.size * 8; bit += last > 1'000 ? 13 : 1) {
             silent += !is_told_of_rot(d, pages_of(4096), bit);
             ++bits;
         }
@@ -975,7 +976,7 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
     REQUIRE(bits > 4'000);
 }
 
-TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss") {
+TEST_CASE("file_slot: an older copy of the file is reported as a loss") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -999,7 +1000,7 @@ TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss
     REQUIRE(!s.load_snapshot()->lost_acknowledged);
 }
 
-TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has no loss") {
+TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file is no loss") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -1039,7 +1040,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
 
 // ---- repair
 
-TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes twice") {
+TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no version") {
     for (const bool can_exchange : {true, false}) {
         for (const int how : {0, 1, 2, 3, 4}) {
             CAPTURE(can_exchange, how);
@@ -1168,7 +1169,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("file_slot: a file of zeros, of another size or of a later format is not absent") {
+TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is not absent") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -1211,7 +1212,8 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
     REQUIRE(on(fresh, pages_of(4096)).load_snapshot().error() == durable_errc::corrupt_record);
 }
 
-TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leaves no claim") {
+TEST_CASE(
+    "file_slot: a waiter claims the lock after a long wait, polls often, and drops the claim") {
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     history h;
@@ -1233,7 +1235,8 @@ TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leav
     REQUIRE(!d.has_claim);
 }
 
-TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it to end") {
+TEST_CASE(
+    "file_slot: a newcomer lets the claimant go first, and does not wait for the claim to end") {
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     d.is_claimed = true;
@@ -1259,7 +1262,7 @@ TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it 
     REQUIRE(d.slept == before);
 }
 
-TEST_CASE("file_slot: versions go on beyond what may have been lost") {
+TEST_CASE("file_slot: a new version is later than any that may have been lost") {
     constexpr std::uint64_t jump = file_versions::jump;
     REQUIRE(file_versions::next(0, false, 0, 0, 1'000) == 1'000);
     REQUIRE(file_versions::next(1'000, false, 999, 1'000, 1'000) == 1'001);

@@ -179,7 +179,7 @@ bool is_readable(const bide::slot_watch& watch, int ms) {
 
 } // namespace
 
-TEST_CASE("presence: a mark is seen by its own process and by others, until it is closed") {
+TEST_CASE("presence: every process sees a mark until it is closed") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present(); // makes the lock file
@@ -196,7 +196,7 @@ TEST_CASE("presence: a mark is seen by its own process and by others, until it i
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: it takes nothing from the slot's own locks, and they nothing from it") {
+TEST_CASE("presence: marks and the slot's own locks do not affect each other") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
@@ -214,7 +214,7 @@ TEST_CASE("presence: it takes nothing from the slot's own locks, and they nothin
     REQUIRE(slot.is_present((*mine)->mark()) == presence::yes);
 }
 
-TEST_CASE("presence: a process that was killed is not present") {
+TEST_CASE("presence: a killed process is not present") {
     slot_in_directory in;
     file_slot slot = in.open();
     mark_owner kept; // of the child
@@ -228,7 +228,7 @@ TEST_CASE("presence: a process that was killed is not present") {
     REQUIRE(slot.is_present(other.mark()) == presence::no);
 }
 
-TEST_CASE("presence: a child of fork() keeps its parent's mark, and takes none away") {
+TEST_CASE("presence: a child of fork() keeps its parent's mark, and releases none") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present();
@@ -254,7 +254,7 @@ TEST_CASE("presence: a child of fork() keeps its parent's mark, and takes none a
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: a program that inherited the file keeps the mark until its end") {
+TEST_CASE("presence: a program that inherited the descriptor keeps the mark until it ends") {
     slot_in_directory in;
     file_slot slot = in.open();
     int end[2];
@@ -290,14 +290,14 @@ TEST_CASE("presence: a program that inherited the file keeps the mark until its 
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: many marks differ, and a byte that is taken is not taken again") {
+TEST_CASE("presence: marks differ, and a byte that is locked is not drawn again") {
     slot_in_directory in;
     file_slot slot = in.open();
     std::vector<mark_owner> all;
     std::set<std::int64_t> names;
     // Half of all bytes, and a few more, are somebody's.
     const int others = ::open(in.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    struct flock half {};
+    struct flock half{};
     half.l_type = F_WRLCK;
     half.l_whence = SEEK_SET;
     half.l_start = static_cast<off_t>(bide::detail::presence_bytes::first);
@@ -328,7 +328,7 @@ TEST_CASE("presence: many marks differ, and a byte that is taken is not taken ag
     REQUIRE(slot.be_present().has_value());
 }
 
-TEST_CASE("presence: of a lock file that was made again nothing is known") {
+TEST_CASE("presence: after the lock file was made again an old mark is unknown") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
@@ -354,7 +354,7 @@ TEST_CASE("presence: of a lock file that was made again nothing is known") {
     REQUIRE(slot.is_present(now) == presence::yes);
 }
 
-TEST_CASE("presence: a file that was made at once in the place of a dead holder's tells nothing") {
+TEST_CASE("presence: a new file with the old inode number does not answer for the old mark") {
     slot_in_directory in;
     file_slot slot = in.open();
     for (int i = 0; i < 200; ++i) { // no descriptor keeps the inode: its number is free
@@ -372,7 +372,7 @@ TEST_CASE("presence: a file that was made at once in the place of a dead holder'
 }
 
 TEST_CASE(
-    "presence: what is no mark is unknown, and so is all where locks are not to be relied on") {
+    "presence: an invalid mark is unknown, and so is every mark on an unreliable filesystem") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
@@ -396,7 +396,7 @@ TEST_CASE(
     REQUIRE(nowhere.is_present(mark) == presence::unknown);
 }
 
-TEST_CASE("presence: where there can be no lock file it says why") {
+TEST_CASE("presence: an error says why the lock file cannot be made") {
     test::temp_directory in("presence");
     const auto says = [&](const std::string& name, int error) {
         const auto mark = file_slot(in / name).be_present();
@@ -417,7 +417,7 @@ TEST_CASE("presence: where there can be no lock file it says why") {
     }
 }
 
-TEST_CASE("presence: who may only read sees it") {
+TEST_CASE("presence: read permission is enough to see a mark") {
     slot_in_directory in;
     file_slot_options options;
     options.mode = 0644;
@@ -444,7 +444,7 @@ TEST_CASE("presence: who may only read sees it") {
     REQUIRE(said == "yes, " + std::error_code(EACCES, std::generic_category()).message());
 }
 
-TEST_CASE("presence: containers with their own processes, times and boot see each other's marks") {
+TEST_CASE("presence: containers with separate pids, clocks and boot ids see each other's marks") {
     slot_in_directory in;
     file_slot slot = in.open();
     const std::string ours = first_line("/proc/sys/kernel/random/boot_id");
@@ -504,7 +504,7 @@ TEST_CASE("presence: containers with their own processes, times and boot see eac
     ::close(end[0]);
 }
 
-TEST_CASE("presence: a watch is told when the last file of a presence is closed") {
+TEST_CASE("presence: a watch reports when the last descriptor of a mark is closed") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present();

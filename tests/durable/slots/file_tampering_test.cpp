@@ -106,7 +106,8 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 // ---- errors that stay, and their words
 
-TEST_CASE("file_slot: what is no regular file is refused at once, and it says what it is") {
+TEST_CASE(
+    "file_slot: a file that is not regular is refused at once, and the error names its kind") {
     const auto in = fresh_directory();
     ::alarm(60); // to open a pipe may wait for ever
     for (const std::string beside : {"", ".lock"}) {
@@ -141,7 +142,8 @@ TEST_CASE("file_slot: what is no regular file is refused at once, and it says wh
     ::alarm(0);
 }
 
-TEST_CASE("file_slot: a path that leads nowhere is refused at once, and it says where it ends") {
+TEST_CASE(
+    "file_slot: a path without a directory is refused at once, and the error names the part") {
     const auto in = fresh_directory();
     CHECK(words_of(in / "missing/a", ENOENT) == in / "missing/: there is no such directory");
     in.write("file", "x");
@@ -156,7 +158,7 @@ TEST_CASE("file_slot: a path that leads nowhere is refused at once, and it says 
     CHECK(quiet.explain() == in / "quiet");
 }
 
-TEST_CASE("file_slot: a file without permission is refused at once, and it says which") {
+TEST_CASE("file_slot: a file without permission is refused at once, and the error names it") {
     const auto in = fresh_directory();
     file_slot one(in / "a");
     file_slot two(in / "b");
@@ -175,7 +177,7 @@ TEST_CASE("file_slot: a file without permission is refused at once, and it says 
     CHECK(said.find("\n" + (in / "b.lock: no permission")) != std::string::npos);
 }
 
-TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and said to be none") {
+TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and named in the error") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "my diary\n");
     file_slot slot(path);
@@ -191,7 +193,7 @@ TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and sa
     CHECK(tight.explain() == in / "b: the record is larger than the slot's max_value");
 }
 
-TEST_CASE("file_slot: a lock that is not given up is said to be another process's") {
+TEST_CASE("file_slot: a timed-out wait for the lock says that another process holds it") {
     const auto in = fresh_directory();
     file_slot_options hasty;
     hasty.retry_time = std::chrono::milliseconds(0);
@@ -207,7 +209,7 @@ TEST_CASE("file_slot: a lock that is not given up is said to be another process'
 
 #if defined(__linux__)
 
-TEST_CASE("file_slot: a file that is mounted from elsewhere is refused at once, and it says so") {
+TEST_CASE("file_slot: a file that is mounted alone is refused at once, and the error says so") {
     const auto in = fresh_directory();
     const auto out = fresh_directory();
     if (::mount("bide-test", out.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
@@ -229,7 +231,7 @@ TEST_CASE("file_slot: a file that is mounted from elsewhere is refused at once, 
 
 // ---- repair
 
-TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in any of its forms") {
+TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     file_slot_options wide;
@@ -274,7 +276,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in 
     CHECK(!exists(path));
 }
 
-TEST_CASE("file_slot: of many that repair at a time one does, and all go on") {
+TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "damaged");
     test::children all(8, [&](int i, auto gate) {
@@ -293,7 +295,7 @@ TEST_CASE("file_slot: of many that repair at a time one does, and all go on") {
 
 // ---- files that are removed and moved
 
-TEST_CASE("file_slot: lock files that are removed at any moment lose no change") {
+TEST_CASE("file_slot: removing the lock file at any moment loses no change") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     {
@@ -330,7 +332,7 @@ TEST_CASE("file_slot: lock files that are removed at any moment lose no change")
     CHECK(file_slot(path).load()->value == std::to_string(n * 200));
 }
 
-TEST_CASE("file_slot: a slot whose file is removed says that there is none, and takes the next") {
+TEST_CASE("file_slot: an open slot notices that its file was removed, and that it was made again") {
     const auto in = fresh_directory();
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -349,7 +351,7 @@ TEST_CASE("file_slot: a slot whose file is removed says that there is none, and 
     CHECK(one.load()->version == next);
 }
 
-TEST_CASE("file_slot: a directory that is moved away is missing, and another in its place is new") {
+TEST_CASE("file_slot: a moved directory is missing, and a new one in its place is empty") {
     const auto in = fresh_directory();
     REQUIRE(::mkdir((in / "d").c_str(), 0700) == 0);
     file_slot slot(in / "d/a");
@@ -382,7 +384,7 @@ TEST_CASE("file_slot: a directory that is moved away is missing, and another in 
     CHECK(reader.load()->value == "y");
 }
 
-TEST_CASE("file_slot: an earlier copy that was put back is told as a loss, until the next change") {
+TEST_CASE("file_slot: a restored older copy is reported as a loss until the next change") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     file_slot slot(path);

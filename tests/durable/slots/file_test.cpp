@@ -149,19 +149,19 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-TEST_CASE("file_slot: keeps what every slot promises") {
+TEST_CASE("file_slot: keeps the contract of slots") {
     file_store<file_slot, 8> store;
     test::check_slot(store);
 }
 
-TEST_CASE("file_slot: keeps it without syncs, as long as the system runs") {
+TEST_CASE("file_slot: keeps the contract without syncs while the system runs") {
     file_store<relaxed_file_slot, 1> store;
     test::check_slot(store);
 }
 
 // ---- which files there are
 
-TEST_CASE("file_slot: makes nothing until it is used, and its file only for a value") {
+TEST_CASE("file_slot: makes no file before its first use, and the value's file only to store") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(in.names().empty());
@@ -173,7 +173,7 @@ TEST_CASE("file_slot: makes nothing until it is used, and its file only for a va
     REQUIRE(mode_of(in / "a.lock") == 0600);
 }
 
-TEST_CASE("file_slot: a relative path stays where it was when the working directory changes") {
+TEST_CASE("file_slot: a relative path is resolved once, when the slot is made") {
     directory in;
     const int before = ::open(".", O_RDONLY | O_CLOEXEC);
     REQUIRE(::chdir(in.path().c_str()) == 0);
@@ -184,7 +184,7 @@ TEST_CASE("file_slot: a relative path stays where it was when the working direct
     REQUIRE(in.names() == std::vector<std::string>{"here", "here.lock"});
 }
 
-TEST_CASE("file_slot: a file that grows keeps its mode, and other slots follow it") {
+TEST_CASE("file_slot: a file that grows keeps its mode, and other slots see the new file") {
     directory in;
     file_slot_options options;
     options.page_size = 1; // 4096
@@ -208,7 +208,7 @@ TEST_CASE("file_slot: a file that grows keeps its mode, and other slots follow i
     REQUIRE(value_in(two) == "small again");
 }
 
-TEST_CASE("file_slot: a file that was deleted is absent, and its versions do not come again") {
+TEST_CASE("file_slot: a deleted file is absent, and its versions do not repeat") {
     directory in;
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -224,7 +224,7 @@ TEST_CASE("file_slot: a file that was deleted is absent, and its versions do not
     }
 }
 
-TEST_CASE("file_slot: when the lock file was removed all take the next one") {
+TEST_CASE("file_slot: after the lock file was removed, all slots use the new one") {
     directory in;
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -245,7 +245,7 @@ TEST_CASE("file_slot: when the lock file was removed all take the next one") {
 
 // ---- what it refuses
 
-TEST_CASE("file_slot: where there can be no file it says why and makes none") {
+TEST_CASE("file_slot: an error says why the file cannot be made, and nothing is made") {
     directory in;
     REQUIRE(is_refused("", durable_errc::invalid_argument));
     REQUIRE(is_refused(in / "", durable_errc::invalid_argument));
@@ -268,7 +268,7 @@ TEST_CASE("file_slot: where there can be no file it says why and makes none") {
     REQUIRE(is_refused(in / "text", durable_errc::corrupt_record));
 }
 
-TEST_CASE("file_slot: a file with two names is refused by both") {
+TEST_CASE("file_slot: a file with two names is refused under both") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -294,7 +294,7 @@ struct remote_io : bide::detail::posix_io {
 
 } // namespace
 
-TEST_CASE("file_slot: filesystems of the network are refused unless they are wanted") {
+TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is set") {
     directory in;
     bide::detail::file_settings settings;
     bide::detail::file_store<remote_io> refused(in / "a", settings);
@@ -305,7 +305,7 @@ TEST_CASE("file_slot: filesystems of the network are refused unless they are wan
     REQUIRE(wanted.compare_exchange(0, "x").status == cas_status::stored);
 }
 
-TEST_CASE("file_slot: who may not write may read") {
+TEST_CASE("file_slot: read permission is enough to load") {
     directory in;
     file_slot_options options;
     options.mode = 0644;
@@ -381,7 +381,7 @@ private:
 
 } // namespace
 
-TEST_CASE("file_slot: goes on where the disk is full, and says so where it cannot") {
+TEST_CASE("file_slot: works on a full disk, and reports ENOSPC where it needs space") {
     small_filesystem on("size=128k");
     if (!on) {
         return;
@@ -413,7 +413,7 @@ TEST_CASE("file_slot: goes on where the disk is full, and says so where it canno
     REQUIRE(put(another, "x") != 0);
 }
 
-TEST_CASE("file_slot: a filesystem that became read-only can be read") {
+TEST_CASE("file_slot: loads from a filesystem that became read-only") {
     small_filesystem on("size=256k");
     if (!on) {
         return;
@@ -441,7 +441,7 @@ TEST_CASE("file_slot: a filesystem that became read-only can be read") {
 
 // ---- the lock
 
-TEST_CASE("file_slot: an update that throws changes nothing and lets go of the lock") {
+TEST_CASE("file_slot: an update that throws changes nothing and releases the lock") {
     directory in;
     file_slot slot(in / "a");
     const slot_version before = put(slot, "x");
@@ -459,7 +459,7 @@ TEST_CASE("file_slot: an update that throws changes nothing and lets go of the l
     REQUIRE(put(other, "y") != 0);
 }
 
-TEST_CASE("file_slot: a slot that is used inside its own update refuses, and keeps the lock") {
+TEST_CASE("file_slot: a use inside the slot's own update fails, and the update keeps the lock") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -485,7 +485,8 @@ TEST_CASE("file_slot: a slot that is used inside its own update refuses, and kee
     REQUIRE(value_in(slot) == "y");
 }
 
-TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet needs no lock") {
+TEST_CASE(
+    "file_slot: a wait for a stopped holder times out; a load of a synced value needs no lock") {
     directory in;
     file_slot_options hasty;
     hasty.retry_time = milliseconds(30);
@@ -527,7 +528,7 @@ TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet
 
 // ---- processes and threads
 
-TEST_CASE("file_slot: a child has a lock of its own, also when it was forked inside an update") {
+TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an update") {
     directory in;
     file_slot_options hasty;
     hasty.retry_time = milliseconds(20);
@@ -553,7 +554,7 @@ TEST_CASE("file_slot: a child has a lock of its own, also when it was forked ins
     REQUIRE(value_in(slot) == "1");
 }
 
-TEST_CASE("file_slot: processes and threads that add ones lose none") {
+TEST_CASE("file_slot: concurrent increments by processes and threads are not lost") {
     directory in;
     const std::string path = in / "a";
     constexpr int each = 40;
@@ -593,7 +594,7 @@ TEST_CASE("file_slot: processes and threads that add ones lose none") {
     REQUIRE(value_in(slot) == std::to_string(8 * each));
 }
 
-TEST_CASE("file_slot: no process of a crowd that comes back at once is left out") {
+TEST_CASE("file_slot: no process starves among processes that lock again at once") {
     constexpr int n = 60;
     directory in;
     struct counts {
@@ -628,7 +629,7 @@ TEST_CASE("file_slot: no process of a crowd that comes back at once is left out"
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
-TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from the lock") {
+TEST_CASE("file_slot: a claim belongs to one open file, and does not block the lock") {
     directory in;
     write_file(in / "a", "");
     bide::detail::posix_io io;
@@ -653,7 +654,8 @@ TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from 
 
 #endif
 
-TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or more") {
+TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or a "
+          "later value") {
     directory in;
     test::shared_with_children<std::atomic<long>> acknowledged;
     long kills = 0;
@@ -698,7 +700,7 @@ TEST_CASE("file_slot: a writer that is killed at any moment leaves what it ackno
     REQUIRE(kills == 40);
 }
 
-TEST_CASE("file_slot: readers do not keep a writer out") {
+TEST_CASE("file_slot: readers do not block a writer") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "0") != 0);
@@ -745,7 +747,7 @@ bool is_readable(const bide::slot_watch& watch, int ms = 0) {
 
 } // namespace
 
-TEST_CASE("file_slot: a watch tells of changes by others, also of those that move the file") {
+TEST_CASE("file_slot: a watch reports changes by other slots, also those that replace the file") {
     directory in;
     file_slot slot(in / "a");
     auto watch = slot.watch();
@@ -766,7 +768,7 @@ TEST_CASE("file_slot: a watch tells of changes by others, also of those that mov
     }
 }
 
-TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says so") {
+TEST_CASE("file_slot: a watch fails if the lock file is gone, and in a child") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -789,7 +791,7 @@ TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says s
     REQUIRE(file_slot(in / "missing/a").watch().error() == error_of(ENOENT));
 }
 
-TEST_CASE("file_slot: what one watch was told is not told to the next one") {
+TEST_CASE("file_slot: a new watch does not report the events of the one before") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -809,7 +811,7 @@ TEST_CASE("file_slot: what one watch was told is not told to the next one") {
     REQUIRE(!(*next)->drain());
 }
 
-TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
+TEST_CASE("file_slot: a child's watch takes no event from its parent's") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -831,7 +833,7 @@ TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
 }
 
 #if defined(__linux__)
-TEST_CASE("file_slot: descriptors that other hands closed, and took for their own files, are left alone") {
+TEST_CASE("file_slot: a descriptor that other code closed and reused is left alone") {
     const test::temp_directory dir("closed-by-others");
     const std::string path = dir / "slot";
     const std::string theirs = dir / "theirs";
@@ -874,7 +876,7 @@ TEST_CASE("file_slot: descriptors that other hands closed, and took for their ow
 }
 #endif
 
-TEST_CASE("file_slot: a file of somebody else's is not taken for the last watch's") {
+TEST_CASE("file_slot: a reused descriptor number is not taken for an unused watch") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);

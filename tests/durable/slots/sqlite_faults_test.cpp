@@ -69,9 +69,9 @@ bool lasts(std::error_code error) {
           std::errc::no_such_file_or_directory, std::errc::not_a_directory,
           std::errc::is_a_directory, std::errc::too_many_links,
           std::errc::too_many_symbolic_link_levels, std::errc::cross_device_link,
-          std::errc::invalid_argument, std::errc::protocol_error,
-          std::errc::read_only_file_system, std::errc::filename_too_long,
-          std::errc::operation_not_supported, std::errc::function_not_supported}) {
+          std::errc::invalid_argument, std::errc::protocol_error, std::errc::read_only_file_system,
+          std::errc::filename_too_long, std::errc::operation_not_supported,
+          std::errc::function_not_supported}) {
         if (error == e) {
             return true;
         }
@@ -79,9 +79,7 @@ bool lasts(std::error_code error) {
     return false;
 }
 
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != text.npos;
-}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 // Runs it in a child process, and answers its report; a child that does not end is killed.
 std::string in_child(const std::function<std::string()>& what) {
@@ -166,7 +164,7 @@ TEST_CASE("sqlite_slot: a program that inherits the descriptor keeps the presenc
     CHECK(s.is_present(mark) == presence::no);
 }
 
-TEST_CASE("sqlite_slot: the presence of a process that is killed ends, one that is stopped stays") {
+TEST_CASE("sqlite_slot: the presence of a killed process ends, and of a stopped one stays") {
     directory dir;
     test::shared_with_children<std::atomic<std::int64_t>> mark;
     const pid_t holder = ::fork();
@@ -191,7 +189,7 @@ TEST_CASE("sqlite_slot: the presence of a process that is killed ends, one that 
     CHECK(s.is_present(*mark) == presence::no);
 }
 
-TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
+TEST_CASE("sqlite_slot: a mark is unknown to any file but its own") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -224,7 +222,7 @@ TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
     CHECK(s.is_present((*next)->mark()) == presence::unknown);
 }
 
-TEST_CASE("sqlite_slot: a database that is made anew has the marks that were there") {
+TEST_CASE("sqlite_slot: marks stay when the database is made again") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
     REQUIRE(put(s, "x") != 0);
@@ -238,7 +236,7 @@ TEST_CASE("sqlite_slot: a database that is made anew has the marks that were the
     CHECK(t.is_present((*mine)->mark()) == presence::yes);
 }
 
-TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be present") {
+TEST_CASE("sqlite_slot: without permission to make the -bide file no presence can be taken") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -275,7 +273,7 @@ TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be prese
     CHECK(said == "good");
 }
 
-TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") {
+TEST_CASE("sqlite_slot: the -bide file has the owner and mode of the database") {
     directory dir;
     const mode_t before = ::umask(077);
     database(dir / "a.db").run("CREATE TABLE work (x)");
@@ -310,7 +308,7 @@ TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") 
 
 #if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
 
-TEST_CASE("sqlite_slot: containers see each other's presences, at whatever path") {
+TEST_CASE("sqlite_slot: containers see each other's presences at different paths") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     REQUIRE(::mkdir((dir / "here").c_str(), 0755) == 0);
@@ -457,8 +455,8 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     };
     for (const damage& d : all) {
         INFO(d.row);
-        REQUIRE(db.run(std::string("INSERT OR REPLACE INTO bide_lock VALUES ('the key', ") +
-                       d.row + ")") == SQLITE_OK);
+        REQUIRE(db.run(std::string("INSERT OR REPLACE INTO bide_lock VALUES ('the key', ") + d.row +
+                       ")") == SQLITE_OK);
         CHECK(s.load().error() == durable_errc::corrupt_record);
         for (const char* const part : {"a.db", "table bide_lock", "key \"the key\"", d.words}) {
             INFO(s.explain());
@@ -493,7 +491,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
           durable_errc::too_large);
 }
 
-TEST_CASE("sqlite_slot: of many that repair a row one does") {
+TEST_CASE("sqlite_slot: of many concurrent repairs of a row one succeeds") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -518,7 +516,7 @@ TEST_CASE("sqlite_slot: of many that repair a row one does") {
     CHECK(value_of(s) == "repaired");
 }
 
-TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
+TEST_CASE("sqlite_slot: a table with other columns is refused, and the error says so") {
     directory dir;
     const char* const what =
         GENERATE("CREATE TABLE bide_lock (mine)", "CREATE TABLE bide_lock (key, version)",
@@ -577,7 +575,7 @@ slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal jou
 } // namespace
 
 // SQLite takes what is wrong for the end of the log, and says nothing.
-TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what was acknowledged") {
+TEST_CASE("sqlite_slot: a log that lost its end is reported as the loss of an acknowledged value") {
     const auto how = GENERATE(0, 1, 2);
     directory dir;
     const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
@@ -624,7 +622,7 @@ TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what w
     CHECK_FALSE(sqlite_slot(dir / "a.db", "other").load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost the row") {
+TEST_CASE("sqlite_slot: a log that lost its beginning is reported as the loss of the row") {
     directory dir;
     const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
     REQUIRE(last != 0);
@@ -645,7 +643,7 @@ TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost 
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: an earlier copy in the database's place is known to be one") {
+TEST_CASE("sqlite_slot: an older copy of the database is reported as a loss") {
     directory dir;
     slot_version last = 0;
     {
@@ -662,7 +660,7 @@ TEST_CASE("sqlite_slot: an earlier copy in the database's place is known to be o
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: a value that has rotted is corrupt, and can be replaced") {
+TEST_CASE("sqlite_slot: a damaged value is reported as corrupt, and can be replaced") {
     directory dir;
     const std::string before(300, 'v');
     slot_version last = 0;
@@ -692,7 +690,7 @@ TEST_CASE("sqlite_slot: a value that has rotted is corrupt, and can be replaced"
     CHECK(value_of(s) == "good");
 }
 
-TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
+TEST_CASE("sqlite_slot: missing, late or damaged entries of the -bide file do no harm") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -733,7 +731,7 @@ TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
     CHECK_FALSE(u.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
+TEST_CASE("sqlite_slot: an old snapshot of the caller's transaction is not reported as a loss") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
     REQUIRE(put(s, "old") != 0);
@@ -749,7 +747,7 @@ TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
     CHECK(s.compare_exchange_in(in, there->version, "x").error == std::errc::timed_out);
 }
 
-TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
+TEST_CASE("sqlite_slot: the entries of many rows fit into the -bide file") {
     using bide::detail::sqlite_version_file;
     directory dir;
     write_bytes(dir / "a.db", "");
@@ -784,7 +782,7 @@ TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
 }
 
 // Readers and writers of one row that race: what is loaded was never lost.
-TEST_CASE("sqlite_slot: nothing is called lost while others store") {
+TEST_CASE("sqlite_slot: concurrent changes are not reported as a loss") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot made(dir / "a.db", "k", in_mode(journal));
@@ -830,7 +828,8 @@ TEST_CASE("sqlite_slot: nothing is called lost while others store") {
 
 // ---- What is wrong with the place
 
-TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, in words") {
+TEST_CASE(
+    "sqlite_slot: a path that cannot be a database's is refused at once, and the error says why") {
     directory dir;
     const auto refused = [&](const std::string& path, std::errc as, const std::string& words) {
         INFO(path);
@@ -882,7 +881,7 @@ TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, 
     CHECK(value_of(sqlite_slot(dir / "first.db", "k")) == "y");
 }
 
-TEST_CASE("sqlite_slot: a damaged database says so") {
+TEST_CASE("sqlite_slot: a damaged database is reported") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -909,7 +908,7 @@ TEST_CASE("sqlite_slot: a damaged database says so") {
     CHECK(t.replace_damaged("x").status == cas_status::failed);
 }
 
-TEST_CASE("sqlite_slot: explains itself in one line, and what was the matter last") {
+TEST_CASE("sqlite_slot: explain() is one line with the last failure") {
     directory dir;
     sqlite_slot s(dir / "a\nb.db", "a\nkey", soon());
     REQUIRE(put(s, "x") != 0);
@@ -933,7 +932,7 @@ TEST_CASE("sqlite_slot: explains itself in one line, and what was the matter las
 // ---- Others that hold on
 
 // 120 seconds would be the patience of the test's frame; the slot's is 50 ms.
-TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped, is given up") {
+TEST_CASE("sqlite_slot: a wait for a stopped process that locked the database times out") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot_options options = in_mode(journal);
@@ -980,7 +979,7 @@ TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped
     CHECK(value_of(s) == "new");
 }
 
-TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses nothing") {
+TEST_CASE("sqlite_slot: another program's change of the journal mode loses nothing") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
     REQUIRE(put(s, "persist") != 0);
@@ -997,12 +996,13 @@ TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses 
 
 // ---- Locks over it
 
-TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has its marks") {
+TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has presences") {
     directory dir;
     database db(dir / "a.db");
     REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
     sqlite_slot_options options;
-    options.retry_time = 100ms; // what asks the locked database for more than a look comes to nothing
+    options.retry_time =
+        100ms; // what asks the locked database for more than a look comes to nothing
     const bide::durable_options of_lock = test::unhurried({.lease = 1h});
     bide::durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
     bide::durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);
@@ -1030,7 +1030,7 @@ TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction ha
 }
 
 // Presences are taken and asked for by threads that do not take turns with the slot's operations.
-TEST_CASE("sqlite_slot: presences can be had while another thread is in an operation") {
+TEST_CASE("sqlite_slot: a presence can be taken while another thread is in an operation") {
 #if defined(__linux__) && defined(F_OFD_SETLK)
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
@@ -1084,7 +1084,8 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
     }
 }
 
-TEST_CASE("sqlite_slot: a damaged record is an error until it is repaired, and tokens go on") {
+TEST_CASE(
+    "sqlite_slot: a damaged record is an error until it is repaired, and tokens do not repeat") {
     directory dir;
     bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
     std::int64_t before = 0;
@@ -1148,7 +1149,7 @@ TEST_CASE("sqlite_slot: an inheritable hold lasts as long as a child has its des
 
 #if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
 
-TEST_CASE("sqlite_slot: a lock is held, and free after a kill, in other containers too") {
+TEST_CASE("sqlite_slot: a lock excludes other containers, and is free after a kill in one") {
     directory dir;
     const test::container one(dir, {});
     test::container_shape shape;

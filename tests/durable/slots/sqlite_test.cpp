@@ -113,24 +113,24 @@ std::error_code add_one(sqlite_slot& s) {
 
 } // namespace
 
-TEST_CASE("sqlite_slot: keeps what every slot promises") {
+TEST_CASE("sqlite_slot: keeps the contract of slots") {
     sqlite_store<sqlite_slot, sqlite_journal::automatic> store;
     test::check_slot(store);
 }
 
-TEST_CASE("sqlite_slot: keeps what every slot promises in WAL mode") {
+TEST_CASE("sqlite_slot: keeps the contract of slots in WAL mode") {
     sqlite_store<sqlite_slot, sqlite_journal::wal> store;
     test::check_slot(store);
 }
 
-TEST_CASE("sqlite_slot: keeps what every slot promises where it may forget") {
+TEST_CASE("sqlite_slot: a relaxed slot keeps the contract of slots") {
     sqlite_store<relaxed_sqlite_slot, sqlite_journal::persist> store;
     test::check_slot(store);
 }
 
 // ---- Names
 
-TEST_CASE("sqlite_slot: refuses names that are not what they have to be") {
+TEST_CASE("sqlite_slot: refuses invalid paths, keys and table names") {
     using bide::detail::is_sqlite_name;
     using bide::detail::is_sqlite_text;
     for (const char* const name : {"bide_lock", "_", "T1", "select", "sqlite", "sqlitelock"}) {
@@ -160,7 +160,7 @@ TEST_CASE("sqlite_slot: refuses names that are not what they have to be") {
 #endif
 }
 
-TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
+TEST_CASE("sqlite_slot: a path is always a file name, even if it looks like a URI") {
     directory dir;
     char before[4'096] = "/";
     static_cast<void>(!::getcwd(before, sizeof before));
@@ -187,7 +187,7 @@ TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
     REQUIRE(::chdir(before) == 0);
 }
 
-TEST_CASE("sqlite_slot: keys and tables do not get into each other's way") {
+TEST_CASE("sqlite_slot: keys and tables are independent of each other") {
     directory dir;
     sqlite_slot_options other_table;
     other_table.table = "select";
@@ -232,7 +232,7 @@ TEST_CASE("sqlite_slot: a new database gets the safe mode of this version") {
     CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // persists
 }
 
-TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error") {
+TEST_CASE("sqlite_slot: sets the journal mode that is asked for, or fails") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
@@ -249,7 +249,7 @@ TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error")
     CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "delete");
 }
 
-TEST_CASE("sqlite_slot: a database that is there already is left in its mode") {
+TEST_CASE("sqlite_slot: an existing database keeps its journal mode") {
     directory dir;
     database(dir / "rollback.db").run("CREATE TABLE work (x)");
     sqlite_slot s(dir / "rollback.db", "k");
@@ -270,7 +270,7 @@ TEST_CASE("sqlite_slot: a database that is there already is left in its mode") {
 
 // ---- Others in the way
 
-TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing is stored") {
+TEST_CASE("sqlite_slot: a wait for a locked database times out, and nothing is stored") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", soon());
     const auto v = put(s, "old");
@@ -295,7 +295,7 @@ TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing
     CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
 }
 
-TEST_CASE("sqlite_slot: a commit that readers keep from ending is taken back") {
+TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     directory dir;
     sqlite_slot_options options = in_mode(sqlite_journal::persist);
     options.retry_time = 30ms;
@@ -331,7 +331,7 @@ TEST_CASE("sqlite_slot: an update that throws stores nothing and locks nothing")
 }
 
 // In counts and not in time: when all together have stored so often, nobody is left out.
-TEST_CASE("sqlite_slot: no process starves among those that come back at once") {
+TEST_CASE("sqlite_slot: no process starves among processes that store again at once") {
     constexpr int n = 8;
     directory dir("/tmp"); // whose syncs take the time that others wait for
     struct counts {
@@ -469,7 +469,7 @@ TEST_CASE("sqlite_slot: a row that no slot has stored is corrupt, and not absent
     CHECK(s.compare_exchange(~bide::slot_version(0), "y").status == cas_status::conflict);
 }
 
-TEST_CASE("sqlite_slot: a file that is no database, and a table that is another, are errors") {
+TEST_CASE("sqlite_slot: a file that is not a database and a table with other columns are errors") {
     directory dir;
     std::ofstream(dir / "a.db") << std::string(8'192, 'g');
     sqlite_slot s(dir / "a.db", "k");
@@ -488,7 +488,7 @@ TEST_CASE("sqlite_slot: a file that is no database, and a table that is another,
     CHECK(u.compare_exchange(0, "x").status == cas_status::failed);
 }
 
-TEST_CASE("sqlite_slot: errors say what they are") {
+TEST_CASE("sqlite_slot: error codes have messages and conditions") {
     const auto code = [](int c) { return std::error_code(c, bide::sqlite_category()); };
     CHECK(code(SQLITE_BUSY_SNAPSHOT) == std::errc::timed_out);
     CHECK(code(SQLITE_FULL) == std::errc::no_space_on_device);
@@ -501,7 +501,7 @@ TEST_CASE("sqlite_slot: errors say what they are") {
           make_error_code(sqlite_slot_errc::other_mode).message());
 }
 
-TEST_CASE("sqlite_slot: a file that may only be read is read, and not written") {
+TEST_CASE("sqlite_slot: a read-only file can be loaded and not changed") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -684,7 +684,7 @@ struct faulty_disk {
 
 } // namespace
 
-TEST_CASE("sqlite_slot: nothing is acknowledged that is not synced") {
+TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     faulty_disk disk;
@@ -707,7 +707,7 @@ TEST_CASE("sqlite_slot: nothing is acknowledged that is not synced") {
     }
 }
 
-TEST_CASE("sqlite_slot: wherever the disk fails, the answer is true") {
+TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     const auto error = GENERATE(SQLITE_IOERR_WRITE, SQLITE_FULL);
     const bool is_locked = GENERATE(false, true);
@@ -752,7 +752,7 @@ TEST_CASE("sqlite_slot: wherever the disk fails, the answer is true") {
 
 // ---- Files and processes
 
-TEST_CASE("sqlite_slot: goes on with the file that has the name") {
+TEST_CASE("sqlite_slot: uses the file that the path names now") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(journal));
@@ -780,7 +780,7 @@ TEST_CASE("sqlite_slot: goes on with the file that has the name") {
 
 // In WAL mode the last one to close removes the log; who has it open without the lock that says so
 // loses what he stores after that.
-TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") {
+TEST_CASE("sqlite_slot: a child's changes survive the close of its parent's connections") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     std::optional<sqlite_slot> s(std::in_place, dir / "a.db", "k", in_mode(journal));
@@ -813,7 +813,7 @@ TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") 
     CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "second");
 }
 
-TEST_CASE("sqlite_slot: a child that was forked in the midst of an update is refused") {
+TEST_CASE("sqlite_slot: operations fail in a child that was forked inside an update") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(journal));
