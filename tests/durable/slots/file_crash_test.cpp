@@ -2,8 +2,8 @@
 
 #include <support/catch.hpp>
 
-// The file slot on a disk that is a simulation: every write can be lost, a sector at a time, until
-// it was synced; a process can be killed between any two of its steps.
+// The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
+// process can be killed between any two of its steps.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <bide/durable/slots/detail/crc32c.hpp>
@@ -46,8 +46,8 @@ public:
         std::string bytes;
     };
     struct node {
-        std::string cached;  // what the system shows
-        std::string durable; // what a loss of power leaves, and besides any of
+        std::string cached;  // what a read returns
+        std::string durable; // what survives a loss of power, with any subset of
         std::vector<piece> unsynced;
     };
     static constexpr int directory = 1'000'000;
@@ -57,23 +57,23 @@ public:
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
     bool lies = false;        // syncs do nothing
-    bool can_exchange = true; // two names, in one step
+    bool can_exchange = true; // the filesystem can exchange two names in one step
     int syncs_before_eio =
-        -1; // and the one after fails; what was written may be on the disk or not
+        -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
     int write_error = ENOSPC;
-    std::size_t writes_before_failing = 0; // so many bytes are written by the one that fails
+    std::size_t writes_before_failing = 0; // bytes that the failing write still writes
     std::uint32_t chance = 1;
     long pid = 1;
     bool is_locked = false;          // for a writer
-    std::function<void()> meanwhile; // is called in the middle of each write and sync
+    std::function<void()> meanwhile; // called in the middle of each write and sync
     std::int64_t slept = 0;
-    std::int64_t free_at = 0; // till then somebody has the lock
-    bool is_claimed = false;  // by somebody
+    std::int64_t free_at = 0; // until then another process has the lock
+    bool is_claimed = false;  // by another process
     bool has_claim = false;
     int claims = 0;
     std::int64_t longest_rest_with_claim = 0;
-    std::uint64_t clock = 1'000; // it stands: versions do without it
+    std::uint64_t clock = 1'000; // does not advance: versions must not depend on it
 
     void revive() {
         is_dead = false;
@@ -82,7 +82,7 @@ public:
         ++pid;
     }
 
-    // ---- what a slot does with it
+    // ---- the system calls of a slot
 
     int open_file(const std::string& path, int flags) {
         if (path == "/d/.") {
@@ -149,7 +149,7 @@ public:
         }
         if (syncs_before_eio == 0) {
             syncs_before_eio = -1;
-            if (fd != directory) { // a part of it gets there, and nothing of it is tried again
+            if (fd != directory) { // a part reaches the disk; the kernel does not retry
                 test::jitter some(chance);
                 for (const piece& p : of(fd).unsynced) {
                     if (some.below(2) == 0) {
@@ -166,7 +166,8 @@ public:
         if (!lies && fd == directory) {
             durable_names = names;
         } else if (!lies) {
-            for (const piece& p : of(fd).unsynced) { // and not what it believes to be there
+            for (const piece& p :
+                 of(fd).unsynced) { // drops what the kernel believes to be on the disk
                 put(of(fd).durable, p.at, p.bytes);
             }
             of(fd).unsynced.clear();
@@ -223,7 +224,7 @@ public:
         }
     }
 
-    // ---- what becomes of it
+    // ---- a loss of power
 
     node& data() { return of(names.at(data_path)); }
     bool has(const std::string& path) const { return names.count(path) != 0; }
@@ -234,10 +235,11 @@ public:
         return there != names.end() && there->second == fd;
     }
 
-    // Calls f(disk, state) for what a loss of power may leave now: all there is where that is not
-    // too much, else `most` of it by chance. Returns how often.
+    // Calls f(disk, state) for each state that a loss of power may leave now. If there are more
+    // than
+    // `most` states, draws `most` of them at random. Returns the number of calls.
     template <class F> long each_loss(std::uint32_t seed, long most, F f) const {
-        std::vector<int> files; // those that the path may mean afterwards
+        std::vector<int> files; // the files that the path may name afterwards
         for (const auto* const all : {&durable_names, &names}) {
             const auto there = all->find(data_path);
             files.push_back(there == all->end() ? -1 : there->second);
@@ -334,7 +336,7 @@ struct disk_io {
     }
     int look_at(int fd, struct stat& facts) { return on->look_at(fd, facts); }
     int try_lock(int fd, bool exclusive) {
-        if (!on->is_lock(fd)) { // a writer's, which comes second
+        if (!on->is_lock(fd)) { // the lock of a writer on the value's file, which is taken second
             return 0;
         }
         errno = EWOULDBLOCK;
@@ -372,9 +374,9 @@ file_settings pages_of(std::uint32_t size) {
 
 store on(disk& d, const file_settings& settings) { return store(data_path, settings, disk_io{&d}); }
 
-// ---- what is stored, and what may be found
+// ---- what is stored, and what a load may return
 
-// Its number, and bytes that no other has.
+// The value's number, and bytes that differ from every other value's.
 std::string value_of(std::uint32_t serial, std::size_t size) {
     std::string value;
     value.reserve(size + 4);
@@ -389,12 +391,12 @@ std::string value_of(std::uint32_t serial, std::size_t size) {
     return value;
 }
 
-// Values are numbered from 1; 0 is none.
+// Values are numbered from 1; 0 means no value.
 class history {
 public:
     struct entry {
         std::string value;
-        bide::slot_version version = 0; // 0: nobody was told
+        bide::slot_version version = 0; // 0: not acknowledged
     };
 
     std::uint32_t next() const { return static_cast<std::uint32_t>(all.size()) + 1; }
@@ -407,12 +409,12 @@ public:
         least = static_cast<std::uint32_t>(all.size());
     }
 
-    // The number of what was read; -1: it should not have been.
+    // Returns the number of the value that was read; -1: the read is wrong.
     long judge(const bide::result<bide::slot_snapshot, std::error_code>& read) const {
         if (!read) {
             return lies && read.error() == durable_errc::corrupt_record ? 0 : -1;
         }
-        // Nothing that was acknowledged is lost by a crash.
+        // A crash loses no acknowledged value.
         if (read->lost_acknowledged && !(lies && read->fell_back)) {
             return -1;
         }
@@ -429,13 +431,13 @@ public:
         const entry& meant = all[serial - 1];
         const bool is_whole =
             read->value == meant.value && (meant.version == 0 || meant.version == read->version);
-        // It only falls back where something was half written.
+        // fell_back is set only if a page was half written.
         const bool may_fall_back = lies || least < all.size();
         return is_whole && (!read->fell_back || may_fall_back) ? serial : -1;
     }
 
     std::vector<entry> all;
-    std::uint32_t least = 0; // at least this one is to be found
+    std::uint32_t least = 0; // a load must return this value or a later one
     bool lies = false;
 };
 
@@ -454,7 +456,7 @@ struct tally {
     }
 };
 
-// The next value; false: it was not stored.
+// Stores the next value. False: it was not stored.
 bool put(store& s, history& h, std::size_t size) {
     const auto read = s.load_snapshot();
     if (!read) {
@@ -467,17 +469,17 @@ bool put(store& s, history& h, std::size_t size) {
     return r.status == cas_status::stored;
 }
 
-// ---- rot
+// ---- damage on the disk
 
 std::uint64_t mark_on(disk& d) {
     const std::string bytes = d.has(lock_path) ? d.bytes_of(lock_path) : std::string();
     return bytes.size() < 8 ? 0 : bide::detail::load_little<std::uint64_t>(bytes.data());
 }
 
-// The good page with the latest version, and how many bytes of it mean something; size 0: none.
+// The good page with the latest version, and how many of its bytes count; size 0: none.
 struct newest_page {
     std::uint64_t version = 0;
-    std::uint64_t other = 0; // the version of the other one, where it is good
+    std::uint64_t other = 0; // the version of the other page, if that is good
     std::size_t at = 0;
     std::size_t size = 0;
 };
@@ -511,16 +513,15 @@ void flip(disk& d, std::size_t bit) {
     byte = static_cast<char>(byte ^ 1 << bit % 8);
 }
 
-// A bit of the newest page has turned over. What is said then: by the one that comes first, and by
-// the one after it.
+// A bit of the newest page has flipped. Checks what the first slot returns, and the slot after it.
 bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     const newest_page before = newest_on(d);
     const std::uint64_t mark = mark_on(d);
     flip(d, before.at * 8 + bit % (before.size * 8));
-    d.clock += 10'000'000; // a page of which nothing is known may have had any version until now
+    d.clock += 10'000'000; // an unknown page may have had any version up to this time
     for (int reader = 0; reader < 2; ++reader) {
         const auto read = on(d, settings).load_snapshot();
-        if (before.other == 0) { // nothing is left
+        if (before.other == 0) { // no page is left
             if (read || read.error().category() != bide::durable_category()) {
                 return false;
             }
@@ -543,7 +544,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
            !others->fell_back && !others->lost_acknowledged;
 }
 
-// Power is lost: whatever is left can be read, and goes on.
+// Loses power in every way. Each state can be loaded and changed further.
 void lose_power(const disk& d, const history& h, const file_settings& settings, tally& t,
                 const std::string& when, long most = 2'000, std::uint64_t clock = 1'000) {
     t.states +=
@@ -576,7 +577,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
         });
 }
 
-// Runs the values one after the other, killed after each possible number of steps.
+// Stores the values one after the other, and is killed after each possible number of steps.
 void crash_everywhere(const file_settings& settings, const std::vector<std::size_t>& sizes,
                       tally& t, std::size_t then) {
     for (int life = 0;; ++life) {
@@ -595,7 +596,7 @@ void crash_everywhere(const file_settings& settings, const std::vector<std::size
         const bool was_killed = d.is_dead;
         lose_power(d, h, settings, t, when);
 
-        // The system goes on, and another process comes.
+        // The system runs on, and another process uses the slot.
         d.revive();
         history seen = h;
         {
@@ -667,11 +668,11 @@ TEST_CASE("file_slot: a page has the same bytes on every machine") {
 
 TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") {
     tally t;
-    // Made, changed in every sector, to shorter and to longer values.
+    // A new file, then changes of every sector, to shorter and longer values.
     crash_everywhere(pages_of(4096), {100, whole(4096), whole(4096), 1'000, whole(4096)}, t,
                      whole(4096));
     const long updates = t.states;
-    // Moved into a larger file, and changed there.
+    // A larger file replaces the first, and is changed.
     crash_everywhere(pages_of(4096), {100, 200, 5'000, 300}, t, 13'000);
     const long moves = t.states - updates;
     // One write of 14 sectors.
@@ -682,7 +683,7 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") 
         bool ready = put(s, h, before) && put(s, h, before) && put(s, h, before);
         REQUIRE(ready);
         disk at_the_sync = d;
-        at_the_sync.life = 1; // the write, not the sync
+        at_the_sync.life = 1; // killed between the write and the sync
         store there = on(at_the_sync, pages_of(8192));
         put(there, h, 14 * sector - 32);
         REQUIRE(at_the_sync.is_dead);
@@ -710,12 +711,13 @@ TEST_CASE("file_slot: if syncs do nothing, a load returns a whole value or none"
     REQUIRE(put(s, h, 10));
     REQUIRE(put(s, h, 20));
     h.lies = d.lies = true;
-    const std::uint64_t later = d.clock + 1'000'000; // for what was lost whole, they need it
+    const std::uint64_t later =
+        d.clock + 1'000'000; // versions that were lost as a whole need a later clock
     REQUIRE(put(s, h, whole(4096)));
     REQUIRE(put(s, h, whole(4096)));
     lose_power(d, h, pages_of(4096), t, "two writes", 0, later); // 16 sectors
     REQUIRE(t.states == 65'536);
-    REQUIRE(put(s, h, 5'000)); // a new file of which nothing is on the disk
+    REQUIRE(put(s, h, 5'000)); // nothing of the new file is on the disk
     lose_power(d, h, pages_of(4096), t, "a new file", 3'000, later);
     INFO(t.first_bad);
     REQUIRE(t.bad == 0);
@@ -768,9 +770,9 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
                 unsure += r.status == cas_status::indeterminate;
                 failed += r.status == cas_status::failed;
                 if (r.status == cas_status::failed) {
-                    h.all.back().value.clear(); // never to be seen
+                    h.all.back().value.clear(); // must not be returned
                 }
-                // This process and another one read the same, and a crash leaves it.
+                // This process and another one load the same value, and it survives a crash.
                 const auto mine = s.load_snapshot();
                 const auto other = on(d, pages_of(4096)).load_snapshot();
                 const long found = h.judge(mine);
@@ -798,7 +800,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
         REQUIRE(put(s, h, 3'000));
         REQUIRE(put(s, h, 3'000));
         const auto before = s.load_snapshot();
-        store old = on(d, settings); // one that knows what was there
+        store old = on(d, settings); // a slot that has loaded the value before
         REQUIRE(old.load_snapshot()->version == before->version);
         int looks = 0;
         int waited = 0;
@@ -809,7 +811,8 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
                 const auto read = reader->load_snapshot();
                 ++looks;
                 waited += !read && read.error() == std::errc::timed_out;
-                // The new value may be told when it is on the disk, or without syncs whole.
+                // The new value may be returned once it is on the disk; without syncs, once it is
+                // whole.
                 const bool is_next = read && (!synced || d.data().unsynced.empty()) &&
                                      read->value == h.all.back().value;
                 good = good &&
@@ -822,7 +825,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
         REQUIRE(made.status == cas_status::stored);
         REQUIRE(good);
         REQUIRE(looks == (synced ? 6 : 4));
-        REQUIRE(waited >= (synced ? 4 : 2)); // in the page's write, and in its sync
+        REQUIRE(waited >= (synced ? 4 : 2)); // during the write of the page, and during its sync
         REQUIRE(old.load_snapshot()->version == made.version);
     }
 }
@@ -841,7 +844,7 @@ TEST_CASE(
         d.writes_before_error = 0;
         d.writes_before_failing = part;
         const bide::cas_result r = s.compare_exchange(before->version, h.begin(3'000));
-        const bool is_half = part > 8; // the first bytes of all pages are the same
+        const bool is_half = part > 8; // all pages begin with the same bytes
         REQUIRE(r.status == (is_half ? cas_status::indeterminate : cas_status::failed));
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
@@ -870,7 +873,7 @@ TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
         REQUIRE(s.load_snapshot()->version == 0);
         REQUIRE(put(s, h, 100));
         if (writes == 2) {
-            break; // moving takes no room for a mark
+            break; // renaming needs no space for the synced version
         }
         d.writes_before_error = writes;
         const auto before = s.load_snapshot();
@@ -939,7 +942,8 @@ TEST_CASE("file_slot: damaged bytes are never returned as a value") {
 
 TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a loss") {
     long bits = 0;
-    for (const std::size_t last : {std::size_t{200}, std::size_t{5'000}}) { // the latter is moved
+    for (const std::size_t last :
+         {std::size_t{200}, std::size_t{5'000}}) { // the second size needs a larger file
         disk d;
         history h;
         store s = on(d, pages_of(4096));
@@ -956,7 +960,7 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
         }
         REQUIRE(silent == 0);
 
-        // Without the mark, or before there was one, it may have been a crash.
+        // Without a synced version, a crash may have been the cause.
         disk unmarked = d;
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
@@ -964,7 +968,7 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
         REQUIRE(on(unmarked, pages_of(4096)).load_snapshot()->fell_back);
         REQUIRE(!on(unmarked, pages_of(4096)).load_snapshot()->lost_acknowledged);
 
-        // Rot in the page that does not count loses nothing.
+        // Damage in the page that does not count loses nothing.
         disk older = d;
         flip(older, (newest.at == 0 ? older.data().cached.size() / 2 : 0) * 8 + 300);
         const auto read = on(older, pages_of(4096)).load_snapshot();
@@ -1015,7 +1019,7 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
     REQUIRE(!read->lost_acknowledged);
     REQUIRE(mark_on(d) == h.all[1].version);
 
-    // Its versions go on all the same, though the clock stands, for one that never saw it.
+    // Versions do not repeat for a slot that never saw the file, though the clock stands still.
     d.forget(data_path);
     store fresh = on(d, pages_of(4096));
     const auto absent = fresh.load_snapshot();
@@ -1051,13 +1055,13 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             store s = on(d, pages_of(4096));
             REQUIRE(put(s, h, 100));
             REQUIRE(put(s, h, 100));
-            REQUIRE(put(s, h, 5'000)); // moved: its pages are larger
+            REQUIRE(put(s, h, 5'000)); // a new file with larger pages
             const auto intact = s.replace_damaged("no");
             REQUIRE(intact.status == cas_status::conflict);
             REQUIRE(intact.current->version == h.all[2].version);
             std::string& bytes = d.data().cached;
             switch (how) {
-            case 0: // the versions say nothing
+            case 0: // no plausible versions
                 bytes[16] ^= 64;
                 bytes[bytes.size() / 2 + 16] ^= 64;
                 break;
@@ -1070,7 +1074,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             case 4: bytes.assign(bytes.size(), '\0'); break;
             }
             const std::string damaged = bytes;
-            d.clock = 1'000; // it was set back: the mark knows better
+            d.clock = 1'000; // the clock was set back; the synced version is later
             store by = on(d, pages_of(4096));
             REQUIRE(by.load_snapshot().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
@@ -1143,7 +1147,7 @@ TEST_CASE(
                              read->lost_acknowledged || read->version <= h.all[1].version;
                     return;
                 }
-                // The next one has more luck.
+                // The next repair succeeds.
                 const bide::cas_result r = on(left, settings).replace_damaged("repaired");
                 const auto after = on(left, settings).load_snapshot();
                 wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
@@ -1196,13 +1200,13 @@ TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is n
     d.data().cached = clean;
     REQUIRE(s.load_snapshot()->value == h.all[1].value);
 
-    // Moved, it has what it had before in its other page.
+    // A new larger file has the value before in its other page.
     REQUIRE(put(s, h, 6'000));
     d.data().cached[40] ^= 1;
     REQUIRE(on(d, pages_of(4096)).load_snapshot()->value == h.all[1].value);
     REQUIRE(on(d, pages_of(4096)).load_snapshot()->fell_back);
 
-    // Just made, its other page holds nothing, which is nothing to fall back to.
+    // In a first file the other page is empty; fell_back is not set.
     disk fresh;
     store first = on(fresh, pages_of(4096));
     REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
@@ -1249,7 +1253,7 @@ TEST_CASE(
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
 
-    // Where a claim may be the lock there is none.
+    // If any filesystem is allowed, no claim is taken.
     settings.any_filesystem = true;
     d.is_claimed = false;
     store any = on(d, settings);
@@ -1266,8 +1270,10 @@ TEST_CASE("file_slot: a new version is later than any that may have been lost") 
     constexpr std::uint64_t jump = file_versions::jump;
     REQUIRE(file_versions::next(0, false, 0, 0, 1'000) == 1'000);
     REQUIRE(file_versions::next(1'000, false, 999, 1'000, 1'000) == 1'001);
-    REQUIRE(file_versions::next(5'000, false, 4'999, 5'000, 1'000) == 5'001); // the clock went back
-    REQUIRE(file_versions::next(5'000, false, 4'999, 7'000, 1'000) == 7'001); // seen, and lost
+    REQUIRE(file_versions::next(5'000, false, 4'999, 5'000, 1'000) ==
+            5'001); // the clock was set back
+    REQUIRE(file_versions::next(5'000, false, 4'999, 7'000, 1'000) ==
+            7'001); // a version that was seen and lost
     REQUIRE(file_versions::next(5'000, true, 0, 5'000, 1'000) == 5'000 + jump);
     REQUIRE(file_versions::next(5'000, true, 9'000'000, 5'000, 0) == 9'000'000 + jump);
     REQUIRE(file_versions::next(5'000, true, ~std::uint64_t{0}, 5'000, 0) == 5'000 + jump);

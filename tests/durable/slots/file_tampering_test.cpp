@@ -2,8 +2,8 @@
 
 #include <support/catch.hpp>
 
-// The file slot among hands that are not its own: files of other kinds in the place of its files,
-// files that are removed, moved, damaged or put back, and what it says of them.
+// The file slot and other programs: files of other kinds in place of its files; files that are
+// removed, moved, damaged or restored; and what the errors say.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <support/children.hpp>
@@ -69,7 +69,7 @@ slot_version put(file_slot& slot, const std::string& value) {
     return r.status == cas_status::stored ? r.version : 0;
 }
 
-// What the slot says of it where every operation answers this error; else "".
+// Returns explain() if every operation fails with this error; otherwise "".
 std::string words_of(const std::string& path, int error) {
     const std::error_code expected(error, std::generic_category());
     file_slot slot(path);
@@ -104,12 +104,12 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-// ---- errors that stay, and their words
+// ---- permanent errors and their texts
 
 TEST_CASE(
     "file_slot: a file that is not regular is refused at once, and the error names its kind") {
     const auto in = fresh_directory();
-    ::alarm(60); // to open a pipe may wait for ever
+    ::alarm(60); // opening a pipe may block forever
     for (const std::string beside : {"", ".lock"}) {
         CAPTURE(beside);
         const std::string path = in / ("a" + beside.substr(0, 2));
@@ -132,7 +132,7 @@ TEST_CASE(
         REQUIRE(::unlink(file.c_str()) == 0);
 #if defined(__linux__)
         if (::mknod(file.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
-            WARN("skipped: no device can be made here");
+            WARN("skipped: the test may not make a device");
             continue;
         }
         CHECK(words_of(path, EINVAL) == file + ": is a device, and has to be a regular file");
@@ -213,7 +213,7 @@ TEST_CASE("file_slot: a file that is mounted alone is refused at once, and the e
     const auto in = fresh_directory();
     const auto out = fresh_directory();
     if (::mount("bide-test", out.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
-        WARN("skipped: no filesystem can be mounted here");
+        WARN("skipped: the test may not mount a filesystem");
         return;
     }
     out.write("a", "");
@@ -258,7 +258,7 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode") 
         REQUIRE(r.status == cas_status::stored);
         REQUIRE(r.version > last);
         last = r.version;
-        CHECK(bytes_of(path + ".damaged") == form); // and no longer what was there before
+        CHECK(bytes_of(path + ".damaged") == form); // and replaced the one kept before
         CHECK(!exists(path + ".new"));
         struct stat facts;
         REQUIRE(::stat(path.c_str(), &facts) == 0);
@@ -361,7 +361,7 @@ TEST_CASE("file_slot: a moved directory is missing, and a new one in its place i
     REQUIRE(::rename((in / "d").c_str(), (in / "moved").c_str()) == 0);
     for (file_slot* const each : {&slot, &reader}) {
         const auto there = each->load();
-        REQUIRE(!there); // and not: there is no record
+        REQUIRE(!there); // not an absent record
         CHECK(there.error() == std::errc::no_such_file_or_directory);
         CHECK(each->compare_exchange(first, "y").error == there.error());
         CHECK(each->explain() == in / "d/: there is no such directory");
@@ -374,7 +374,7 @@ TEST_CASE("file_slot: a moved directory is missing, and a new one in its place i
     CHECK(reader.load()->value == "new");
     CHECK(file_slot(in / "moved/a").load()->value == "x");
 
-    // Moved back, its files are the ones that count again.
+    // After the directory is moved back, its files count again.
     REQUIRE(::rename((in / "d").c_str(), (in / "second").c_str()) == 0);
     REQUIRE(::rename((in / "moved").c_str(), (in / "d").c_str()) == 0);
     for (file_slot* const each : {&slot, &reader}) {

@@ -2,7 +2,7 @@
 
 #include <support/catch.hpp>
 
-// Where there is no flock(2) the header is empty, and so is this.
+// The header is empty on systems without flock(2), and so is this file.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <support/children.hpp>
@@ -118,7 +118,7 @@ std::string value_in(file_slot& slot) {
 
 std::error_code error_of(int error) { return {error, std::generic_category()}; }
 
-// All operations answer this, and nothing is made or changed.
+// Checks that all operations fail with this error, and that nothing is made or changed.
 bool is_refused(const std::string& path, std::error_code why, file_slot_options options = {}) {
     file_slot slot(path, options);
     const auto there = slot.load();
@@ -159,7 +159,7 @@ TEST_CASE("file_slot: keeps the contract without syncs while the system runs") {
     test::check_slot(store);
 }
 
-// ---- which files there are
+// ---- the files
 
 TEST_CASE("file_slot: makes no file before its first use, and the value's file only to store") {
     directory in;
@@ -243,7 +243,7 @@ TEST_CASE("file_slot: after the lock file was removed, all slots use the new one
     REQUIRE(value_in(two) == "busy");
 }
 
-// ---- what it refuses
+// ---- what the slot refuses
 
 TEST_CASE("file_slot: an error says why the file cannot be made, and nothing is made") {
     directory in;
@@ -287,7 +287,7 @@ TEST_CASE("file_slot: a file with two names is refused under both") {
 
 namespace {
 
-// The system, on a filesystem that is not to be relied on.
+// The system calls, on an unreliable filesystem.
 struct remote_io : bide::detail::posix_io {
     bool is_reliable(int) noexcept { return false; }
 };
@@ -344,7 +344,7 @@ TEST_CASE("file_slot: read permission is enough to load") {
 
 namespace {
 
-// A small filesystem of its own, where one may be mounted.
+// A small filesystem, if the test may mount one.
 class small_filesystem {
 public:
     explicit small_filesystem(const char* options) {
@@ -520,10 +520,10 @@ TEST_CASE(
     REQUIRE(is_held == 'y');
     REQUIRE(r.status == cas_status::failed);
     REQUIRE(r.error == std::errc::timed_out);
-    REQUIRE(!there); // a first look takes the lock
+    REQUIRE(!there); // the first load takes the lock
     REQUIRE(there.error() == std::errc::timed_out);
     REQUIRE(quiet == "x");
-    REQUIRE(put(slot, "z") != 0); // the dead hold nothing
+    REQUIRE(put(slot, "z") != 0); // the lock of a dead process is free
 }
 
 // ---- processes and threads
@@ -544,8 +544,8 @@ TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an 
             return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
         });
         said = child.reports()[0];
-        by_other =
-            other.compare_exchange(there.version, "other's"); // the child's end unlocks nothing
+        by_other = other.compare_exchange(
+            there.version, "other's"); // the end of the child releases no lock of the parent
         return std::string("1");
     });
     REQUIRE(r.status == cas_status::stored);
@@ -641,7 +641,7 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
     REQUIRE(!io.is_claimed(files[1]));
     REQUIRE(io.try_claim(files[0]));
     REQUIRE(!io.try_claim(files[1]));
-    REQUIRE(!io.is_claimed(files[0])); // by another
+    REQUIRE(!io.is_claimed(files[0])); // by another open file
     REQUIRE(io.is_claimed(files[1]));
     REQUIRE(io.try_lock(files[1], true) == 0);
     io.unclaim(files[0]);
@@ -695,7 +695,7 @@ TEST_CASE("file_slot: a writer that is killed at any moment leaves what it ackno
         REQUIRE(there->value.size() >= static_cast<std::size_t>(found % 3'900));
         REQUIRE(found >= acknowledged->load());
         REQUIRE(found <= acknowledged->load() + 1);
-        *acknowledged = found; // what was stored before it could say so counts
+        *acknowledged = found; // a value that was stored but not yet acknowledged counts
     }
     REQUIRE(kills == 40);
 }
@@ -732,7 +732,7 @@ TEST_CASE("file_slot: readers do not block a writer") {
     REQUIRE(stored == 50);
 }
 
-// ---- watching
+// ---- watches
 
 #if defined(__linux__)
 
@@ -762,7 +762,7 @@ TEST_CASE("file_slot: a watch reports changes by other slots, also those that re
         REQUIRE(is_readable(**watch, 10'000));
         REQUIRE(!(*watch)->drain());
         REQUIRE(!is_readable(**watch));
-        REQUIRE(value_in(slot).size() == size); // a look is no change
+        REQUIRE(value_in(slot).size() == size); // a load is not a change
         REQUIRE(slot.compare_exchange(1, "conflict").status == cas_status::conflict);
         REQUIRE(!is_readable(**watch));
     }
@@ -798,7 +798,7 @@ TEST_CASE("file_slot: a new watch does not report the events of the one before")
     {
         auto watch = slot.watch();
         REQUIRE(watch.has_value());
-        for (int i = 0; i < 400; ++i) { // what is the same twice in a row is told once
+        for (int i = 0; i < 400; ++i) { // the kernel merges equal events
             REQUIRE(::chmod((in / "a.lock").c_str(), 0600) == 0);
             REQUIRE(put(slot, "y") != 0);
         }
@@ -815,7 +815,7 @@ TEST_CASE("file_slot: a child's watch takes no event from its parent's") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
-    REQUIRE(slot.watch().has_value()); // and is over: what is kept of it is the parent's
+    REQUIRE(slot.watch().has_value()); // destroyed at once; its unused instance is the parent's
     test::children child(1, [&](int, auto gate) -> std::string {
         gate();
         auto watch = slot.watch();
@@ -854,7 +854,7 @@ TEST_CASE("file_slot: a descriptor that other code closed and reused is left alo
         REQUIRE(ours.size() >= 2);
         const int other = ::open(theirs.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         REQUIRE(::write(other, "theirs", 6) == 6);
-        for (const int fd : ours) { // as closefrom() and open() would
+        for (const int fd : ours) { // as closefrom() and open() do
             REQUIRE(::dup2(other, fd) == fd);
         }
         if (!is_destroyed) {
@@ -887,7 +887,7 @@ TEST_CASE("file_slot: a reused descriptor number is not taken for an unused watc
     write_file(in / "b", "mine");
     const int other = ::open((in / "b").c_str(), O_RDONLY | O_CLOEXEC);
     REQUIRE(other >= 0);
-    REQUIRE(::dup2(other, number) == number); // as after closing all files
+    REQUIRE(::dup2(other, number) == number); // as after a close of all files
     auto next = slot.watch();
     REQUIRE(next.has_value());
     REQUIRE((*next)->fd() != number);

@@ -129,7 +129,9 @@ TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {
     };
     tried([&] { static_cast<void>(slot.load()); });
     tried([&] { slot.compare_exchange(first.version, large); });
-    tried([&] { slot.compare_exchange(first.version + 1, ""); }); // what is there
+    tried([&] {
+        slot.compare_exchange(first.version + 1, "");
+    }); // the conflict returns the current value
     tried([&] { slot.update_locked(change); });
     tried([&] { memory_slot(); });
     CHECK(thrown == 5);
@@ -195,7 +197,7 @@ TEST_CASE("memory_slot: every change notifies every watch, and nothing else does
     CHECK(rung() == "rrrr");
     CHECK_FALSE(watches[1]->drain());
     CHECK(rung() == "r-rr");
-    CHECK_FALSE(watches[1]->drain()); // of nothing
+    CHECK_FALSE(watches[1]->drain()); // without an event
     change(slot);
     change(slot);
     CHECK_FALSE(watches[1]->drain());
@@ -230,7 +232,7 @@ TEST_CASE("memory_slot: a watch may outlive its slot") {
     slot.reset();
     change(other);
     CHECK(is_rung(*watch));
-    other = memory_slot(); // the watch's memory is nobody else's now
+    other = memory_slot(); // only the watch owns its memory now
     CHECK_FALSE(watch->drain());
     CHECK_FALSE(is_rung(*watch));
 }
@@ -239,7 +241,7 @@ TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
     const test::watchdog in_time;
     memory_slot slot;
     const auto watch = slot.watch().value();
-    for (int i = 0; i < 70'000; ++i) { // more than a pipe takes
+    for (int i = 0; i < 70'000; ++i) { // more than a pipe's buffer
         change(slot);
     }
     CHECK(is_rung(*watch));
