@@ -46,9 +46,9 @@ public:
         std::string bytes;
     };
     struct node {
-        std::string cached;  // what a read returns
-        std::string durable; // what survives a loss of power, with any subset of
-        std::vector<piece> unsynced;
+        std::string cached;          // what a read returns
+        std::string durable;         // what survives a loss of power
+        std::vector<piece> unsynced; // any subset of these may survive as well
     };
     static constexpr int directory = 1'000'000;
 
@@ -166,8 +166,7 @@ public:
         if (!lies && fd == directory) {
             durable_names = names;
         } else if (!lies) {
-            for (const piece& p :
-                 of(fd).unsynced) { // drops what the kernel believes to be on the disk
+            for (const piece& p : of(fd).unsynced) { // the kernel drops them from its cache
                 put(of(fd).durable, p.at, p.bytes);
             }
             of(fd).unsynced.clear();
@@ -236,8 +235,7 @@ public:
     }
 
     // Calls f(disk, state) for each state that a loss of power may leave now. If there are more
-    // than
-    // `most` states, draws `most` of them at random. Returns the number of calls.
+    // than `most` states, draws `most` of them at random. Returns the number of calls.
     template <class F> long each_loss(std::uint32_t seed, long most, F f) const {
         std::vector<int> files; // the files that the path may name afterwards
         for (const auto* const all : {&durable_names, &names}) {
