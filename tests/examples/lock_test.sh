@@ -529,7 +529,7 @@ ends 3 $child
 in_background -v --lease 30s n -- sh -c "$background"
 reader
 held
-until_true grep -q "waiting for what it has started" bg
+until_true grep -q "waiting for its background processes" bg
 kill -TERM $child
 gone
 ends 143 $child
