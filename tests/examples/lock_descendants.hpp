@@ -27,7 +27,7 @@
 
 namespace lock_parts {
 
-struct kinsman {
+struct descendant {
     pid_t pid, parent;
 };
 
@@ -113,7 +113,7 @@ template <class Handle> void each_child(pid_t pid, Handle handle) {
 #endif
 
 // The list of descendants, static: it is too large for a stack, and nothing may allocate.
-class family {
+class descendant_list {
 public:
     // Lists the descendants again, up to `most`. The keeper repeats SIGKILL until none is left.
     void look() {
@@ -155,7 +155,7 @@ public:
 private:
     // The parent may have reaped the process, and its pid may be another process's. So this opens a
     // descriptor of the process, checks it, and signals through it.
-    static void send_one(const kinsman& one, int signal, result& r) {
+    static void send_one(const descendant& one, int signal, result& r) {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_pidfd_send_signal)
         const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0));
         if (fd < 0 && errno == ESRCH)
@@ -182,11 +182,11 @@ private:
     }
 
     static constexpr std::size_t most = 32'768;
-    std::array<kinsman, most> all_; // not initialized: its pages are allocated on use
+    std::array<descendant, most> all_; // not initialized: its pages are allocated on use
     std::size_t size_ = 0;
 };
 
-inline family the_family;
+inline descendant_list all_descendants;
 
 } // namespace lock_parts
 

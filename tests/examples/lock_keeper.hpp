@@ -92,7 +92,7 @@ public:
             if (is_empty_)
                 return say(note::kind::gone);
             if (killing_) {
-                const family::result r = the_family.send(group(), SIGKILL);
+                const descendant_list::result r = all_descendants.send(group(), SIGKILL);
                 if (r.reached == 0 && r.refused != 0) { // all belong to another user
                     if (pause_ms_ != 100)
                         say(note::kind::refused, r.refused);
@@ -164,8 +164,8 @@ private:
         if (kill_at_ != 0)
             return;
         kill_at_ = now() + grace_ms;
-        the_family.send(group(), SIGTERM);
-        the_family.send(group(), SIGCONT); // a stopped process must continue to end
+        all_descendants.send(group(), SIGTERM);
+        all_descendants.send(group(), SIGCONT); // a stopped process must continue to end
     }
 
     // Waits for an event and executes bide-lock's notes. False: bide-lock said to leave.
@@ -204,7 +204,7 @@ private:
             if (n.what == note::kind::leave)
                 return false;
             if (n.what == note::kind::forward)
-                the_family.send(group(), n.value);
+                all_descendants.send(group(), n.value);
             else if (n.what == note::kind::finish)
                 finish(n.value);
             else if (n.what == note::kind::good_for)

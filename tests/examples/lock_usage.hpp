@@ -108,7 +108,8 @@ What is terminated, and when (on Linux, where /proc is mounted):
       process gets SIGTERM. The other processes hold the lock by the descriptor, unless they closed
       it (-o: they have none). A lease expires.
   Processes of another user (by sudo, say) cannot be signalled. A machine that was suspended may
-      run for a moment after its lease: let the resource that the command writes to check BIDE_FENCE.
+      run for a moment after its lease: let the resource that the command writes to check
+      BIDE_FENCE.
 Signals that bide-lock gets (HUP, INT, QUIT, TERM) go to every process of the command. On a terminal
 the command stays in the caller's process group, so Ctrl-C, Ctrl-Z and input work.
 

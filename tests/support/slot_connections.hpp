@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
 #define BIDE_TESTS_SUPPORT_SLOT_CONNECTIONS_HPP
 
-// The contract for the shared connections of a process's slots of one server. The suite needs a
-// class for the store as in slot_faults.hpp.
+// What the slots of a process that name the same server promise of the connections that they share.
+// A store is told to the suite as to slot_faults.hpp.
 
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/connection_pool.hpp>
@@ -24,7 +24,7 @@
 
 namespace test {
 
-// Slots of this many places at a port: one for calls and one for renewals each.
+// Slots of so many places at a port, each for calls, and for renewals.
 template <class Store> struct sharing_slots {
     using slot = typename Store::slot;
 
@@ -36,7 +36,7 @@ template <class Store> struct sharing_slots {
         }
     }
 
-    // Stores this value at every place.
+    // Every place has this value once.
     std::size_t count_of(const std::string& value) {
         constexpr std::size_t members = 16;
         std::atomic<std::size_t> found{0};
@@ -53,8 +53,8 @@ template <class Store> struct sharing_slots {
     std::vector<slot> renewals;
 };
 
-// Successive calls use one connection, and renewals use another one. Concurrent calls use no more
-// connections than the bound. The last slot closes all of them.
+// Calls one after the other use one connection, and renewals another one. Calls at the same time use
+// no more than the bound. All go with the last slot.
 template <class Store> void check_shared_connections(Store& store) {
     const watchdog limit;
     flaky_proxy proxy(store.port());
@@ -85,9 +85,8 @@ template <class Store> void check_shared_connections(Store& store) {
     CHECK(proxy.connections() == most + 1);
 }
 
-// A call that hangs occupies one connection. Other calls go on while a connection is free. If none
-// is free, a further call waits for its own retry time. Renewals go on. When the server answers
-// again, all calls work again.
+// Calls that hang occupy a connection each and stall no other call while there are more. Once all are
+// occupied, a further call waits its own time. Renewals go on. When the server is back, all is.
 template <class Store> void check_hanging_calls(Store& store) {
     using namespace std::chrono_literals;
     const watchdog limit;
@@ -103,16 +102,16 @@ template <class Store> void check_hanging_calls(Store& store) {
     std::atomic<int> returned{0};
     std::vector<std::thread> hang;
     const auto hangs = [&] {
-        hang.emplace_back(
-            [&, mine = std::make_shared<decltype(slow)>(store.open_at(proxy.port(), 1h))] {
-                static_cast<void>(mine->load());
-                ++returned;
-            });
+        hang.emplace_back([&, mine = std::make_shared<decltype(slow)>(
+                                  store.open_at(proxy.port(), 1h))] {
+            static_cast<void>(mine->load());
+            ++returned;
+        });
     };
     hangs();
-    REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // the call has the connection
-    proxy.forward();                                            // forwards new bytes only
-    CHECK(slow.load().has_value());                             // on another connection
+    REQUIRE(eventually([&] { return proxy.swallowed() > 0; })); // it has the connection
+    proxy.forward();                                            // for new bytes only
+    CHECK(slow.load().has_value());                             // on another one
     CHECK(proxy.connections() == 3);
     CHECK(returned == 0);
 
@@ -124,7 +123,7 @@ template <class Store> void check_hanging_calls(Store& store) {
     bide::cas_result waited;
     const auto took = time_of([&] { waited = other.compare_exchange(0, "value"); });
     CHECK(waited.error == std::errc::timed_out);
-    CHECK(waited.status == bide::cas_status::failed); // the call got no connection
+    CHECK(waited.status == bide::cas_status::failed); // it had no connection
     CHECK(took <= 300ms);
     proxy.forward();
     CHECK(renewal.load().has_value());
@@ -136,7 +135,7 @@ template <class Store> void check_hanging_calls(Store& store) {
     CHECK(slow.load().has_value());
 }
 
-// No call fails because the server accepts fewer connections than the process may open.
+// No call fails because the server takes fewer connections than the process may open.
 template <class Store> void check_few_connections(Store& store) {
     const watchdog limit;
     sharing_slots<Store> all(store, store.port(), 64);
