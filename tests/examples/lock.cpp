@@ -1,15 +1,15 @@
-// bide-lock runs a command while it holds a lock that machines can share: flock(1) with a queue and
-// fencing tokens. It shows how a program uses bide's durable locks:
+// bide-lock runs a command while it holds a lock that machines can share: like flock(1), with a
+// queue and fencing tokens. It shows how a program uses bide's durable locks:
 //
-//   waiting    stops at a signal or after a time, whatever the store does, and leaves no place in
-//              the queue behind
-//   holding    on one machine a descriptor that the command inherits holds the lock. Elsewhere a
-//              guard renews a lease in the background; if the lock is lost, the command is
-//              terminated before its lease is over: see `margin` below
-//   ending     a keeper process is the ancestor of everything that the command starts, and ends all
-//              of it if the lock is lost or bide-lock is killed
-//   fencing    what the command writes to can refuse a number that is smaller than the largest it
-//              has seen: that helps where even a machine was suspended
+//   waiting    a signal or a timeout ends the wait, whatever the store does; no entry stays in the
+//              queue
+//   holding    on one machine, a descriptor that the command inherits holds the lock. Otherwise a
+//              guard renews a lease in the background. If the lock is lost, bide-lock terminates
+//              the command before the lease expires: see `margin` below
+//   ending     a keeper process is the ancestor of every process that the command starts, and ends
+//              all of them if the lock is lost or bide-lock is killed
+//   fencing    the resource that the command writes to can refuse a token that is smaller than the
+//              largest it has seen; that protects it even if a machine was suspended
 #include "lock_admin.hpp"
 #include "lock_calls.hpp"
 #include "lock_child.hpp"
@@ -52,7 +52,7 @@ using guard_or_error = bide::result<durable_guard, std::error_code>;
 bide::durable_options durable_options_of(const options& o) {
     bide::durable_options all;
     all.lease = o.lease;
-    all.margin = o.grace() + o.lease / 20; // SIGKILL comes before the lease is over
+    all.margin = o.grace() + o.lease / 20; // so that SIGKILL comes before the lease expires
     all.process_bound = false;             // the command may outlive bide-lock
     all.adopt_permits = true;
     all.holder_id = o.holder;
@@ -70,7 +70,7 @@ guard_or_error try_to_acquire(const options& o, bide::durable_semaphore& lock,
     guard_or_error got = lock.acquire(wanted);
     if (!wanted.inheritable || got || got.error() != std::errc::operation_not_supported)
         return got;
-    wanted.inheritable = false; // this system has no such descriptors: a lease, then
+    wanted.inheritable = false; // this system has no such descriptors: use a lease
     return lock.acquire(std::move(wanted));
 }
 
@@ -97,7 +97,7 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
         [&end] { return end; },
         [&](int signal) {
             if (signal == caught)
-                die_of(signal); // for the second time: it takes too long
+                die_of(signal); // the second signal: do not wait any longer
             caught = signal;
             const auto soon = steady::now() + give_up_after;
             end = end ? std::min(*end, soon) : soon;
@@ -106,7 +106,7 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     const std::chrono::duration<double> seconds = steady::now() - begin;
     const std::string after = " after " + std::to_string(seconds.count()) + " s";
     if (caught != 0) {
-        if (got && *got) // it came at the last moment
+        if (got && *got) // the lock was granted at the last moment
             in_time(
                 events, [&got] { return (*got)->release().has_value(); },
                 [until = steady::now() + give_up_after] { return std::optional(until); },
@@ -115,7 +115,7 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     }
     if (!got || (!*got && got->error() == bide::errc::timeout)) {
         if (const std::string why = got ? lock.explain() : std::string(); !why.empty())
-            complain(o.name + ": not acquired; the store failed meanwhile: " + why);
+            complain(o.name + ": not acquired; the store failed: " + why);
         if (o.verbose)
             complain(o.name + ": not acquired" + after +
                      (got ? "" : ": no answer in time (" + shown(o.slot) + ")"));
@@ -141,7 +141,7 @@ std::unique_ptr<child> start(const options& o, const durable_guard& held,
     with.set("BIDE_FENCE", std::to_string(held.fence()));
     with.set("BIDE_LANE", std::to_string(held.lane()));
     with.set(held_variable, held_with(o, held.fence()));
-    with.remove("BIDE_LOCK_FD"); // of a lock around this one
+    with.remove("BIDE_LOCK_FD"); // it belongs to a lock around this one
     for (const std::string& secret : secret_variables(o))
         with.remove(secret);
     child::setting how;
@@ -164,13 +164,13 @@ std::unique_ptr<child> start(const options& o, const durable_guard& held,
 }
 
 struct outcome {
-    bool is_lost = false; // the lock was, and nothing of the command is left
+    bool is_lost = false; // the lock was lost, and no process of the command is left
     int ended_by = 0;     // the signal that ended the wait for processes in the background
 };
 
-// Until the command has ended, and what it left in the background where a lease has to be renewed
-// for that: hands on signals, and ends all of the command when the lock is lost. Nothing is thrown:
-// the lock is not to be released while the command runs.
+// Runs until the command has ended; if the lock is a lease, also until its background processes
+// have ended. Passes signals on, and ends every process of the command if the lock is lost. Throws
+// nothing: the lock must not be released while the command runs.
 class supervision {
 public:
     supervision(const options& o, const durable_guard& held, child& command, inbox& events) noexcept
@@ -178,13 +178,13 @@ public:
           is_leased_(held.descriptor() < 0) {}
 
     outcome run() noexcept {
-        events_.wake(); // what was typed before that was, perhaps, before the command was there
-        bool is_there = false; // and gets itself what is typed
+        events_.wake();        // a key may have been typed before the command started
+        bool is_there = false; // true: the command itself gets typed signals
         const std::stop_callback on_loss(held_.lost(), [this] { events_.wake(); });
         while (!is_over_) {
             if (held_.lost().stop_requested())
                 lose();
-            // The keeper ends the command where this process is stopped for too long.
+            // The keeper ends the command if this process is stopped for too long.
             std::optional<steady::time_point> again;
             if (is_leased_ && !all_.is_lost) {
                 command_.good_for((held_.remaining() + o_.lease / 40).count());
@@ -212,7 +212,7 @@ private:
                  "): terminating the command");
     }
     void take(const event& e, bool is_there) noexcept {
-        if (command_.has_ended()) { // what it left in the background may ignore what is typed
+        if (command_.has_ended()) { // background processes may ignore typed signals
             all_.ended_by = e.signal;
             command_.finish();
         } else if (!(e.is_typed && is_there)) {
@@ -229,7 +229,7 @@ private:
                 command_.leave();
                 is_over_ = true;
             } else if (o_.verbose) {
-                complain(o_.name + ": the command has ended; waiting for what it has started");
+                complain(o_.name + ": the command has ended; waiting for its background processes");
             }
             break;
         case note::kind::expired: lose(); break;
@@ -255,7 +255,7 @@ private:
     outcome all_;
 };
 
-// Whether the record still has the hold; where it cannot be read, too.
+// True if the record still has the holder, or if it cannot be read.
 bool is_there(bide::durable_semaphore& lock, const durable_guard& held) {
     const auto seen = lock.inspect();
     if (!seen || !*seen)
@@ -265,11 +265,11 @@ bool is_there(bide::durable_semaphore& lock, const durable_guard& held) {
                        [&](const auto& h) { return h.fence == held.fence(); });
 }
 
-// True: lost before.
+// Releases the lock. True: the lock was lost before.
 bool release(const options& o, bide::durable_semaphore& lock, durable_guard& held, inbox& events,
-             bool hands_over, std::chrono::milliseconds patience) {
-    using answer = bide::result<bool, std::error_code>; // of hand_over()
-    const auto end = steady::now() + patience;
+             bool hands_over, std::chrono::milliseconds limit) {
+    using answer = bide::result<bool, std::error_code>; // the result of hand_over()
+    const auto end = steady::now() + limit;
     const auto released = in_time(
         events,
         [&lock, &held, hands_over]() -> answer {
@@ -277,8 +277,8 @@ bool release(const options& o, bide::durable_semaphore& lock, durable_guard& hel
                 if (!is_there(lock, held))
                     return bide::unexpected{make_error_code(bide::durable_errc::lock_lost)};
                 auto left = held.hand_over();
-                // The descriptor is closed before the record changes: the next holder may have
-                // found it closed, and have changed the record.
+                // The descriptor is closed before the record changes. So the next holder may have
+                // seen that, and changed the record first.
                 return left || left.error() != bide::durable_errc::lock_lost ? left : answer(false);
             }
             if (auto done = held.release(); !done)
@@ -287,7 +287,7 @@ bool release(const options& o, bide::durable_semaphore& lock, durable_guard& hel
         },
         [end] { return std::optional(end); }, [](int) {});
     const std::string then = hands_over ? "; held until the command's processes have ended"
-                                        : "; not released, so it is free when its lease is over";
+                                        : "; not released: the lock is free when its lease expires";
     if (!released)
         complain(o.name + ": no answer in time (" + shown(o.slot) + ")" + then);
     else if (!*released && released->error() == bide::durable_errc::lock_lost)
@@ -295,16 +295,15 @@ bool release(const options& o, bide::durable_semaphore& lock, durable_guard& hel
     else if (!*released)
         complain(words_of(o, lock, released->error()) + then);
     else if (o.verbose)
-        complain(o.name +
-                 (**released ? ": left to the processes in the background" : ": released"));
+        complain(o.name + (**released ? ": still held by the background processes" : ": released"));
     return false;
 }
 
 int run(const options& o, bide::durable_semaphore& lock, inbox& events,
         const inheritance& inherited) {
-    for (const int signal : {SIGPIPE, SIGTTOU}) // to say something must neither end nor stop us
+    for (const int signal : {SIGPIPE, SIGTTOU}) // a message must neither end nor stop bide-lock
         ::signal(signal, SIG_IGN);
-    auto& held = *new durable_guard(acquire(o, lock, events)); // as long as a call may use it
+    auto& held = *new durable_guard(acquire(o, lock, events)); // lives as long as a call may use it
     const bool inherits = held.descriptor() >= 0 && !o.closes;
     std::unique_ptr<child> command;
     try {
@@ -314,9 +313,9 @@ int run(const options& o, bide::durable_semaphore& lock, inbox& events,
         throw;
     }
     outcome all = supervision(o, held, *command, events).run();
-    const auto patience = all.is_lost ? std::chrono::milliseconds(1'000) : call_limit;
-    if (release(o, lock, held, events, inherits && !all.is_lost, patience) && !all.is_lost) {
-        complain(o.name + ": the lock was lost, shortly before the command ended");
+    const auto limit = all.is_lost ? std::chrono::milliseconds(1'000) : call_limit;
+    if (release(o, lock, held, events, inherits && !all.is_lost, limit) && !all.is_lost) {
+        complain(o.name + ": the lock was lost shortly before the command ended");
         all.is_lost = true;
     }
     if (all.is_lost)
@@ -329,12 +328,12 @@ int run(const options& o, bide::durable_semaphore& lock, inbox& events,
     case SIGINT:
     case SIGQUIT:
     case SIGTERM: die_of(signal);
-    default: return 128 + signal; // the command has crashed, and bide-lock has not
+    default: return 128 + signal; // the command crashed; bide-lock did not
     }
 }
 
 int run_action(const options& o, inbox& events, const inheritance& inherited) {
-    // A call that hangs uses it until the process ends.
+    // A call that hangs may use it until the process ends.
     auto& lock = *new bide::durable_semaphore(open_slot(o), o.permits, durable_options_of(o));
     const administration by{o, lock, events};
     if (o.action == "inspect")
@@ -364,7 +363,7 @@ int run_all(int argc, char** argv) {
     } catch (const std::system_error& error) {
         complain(shown(error.what()));
         if (error.code() == std::errc::invalid_argument)
-            return EX_USAGE; // a slot's name or URL
+            return EX_USAGE; // an invalid slot
         return error.code().category() == bide::durable_category() ? status_of(error.code())
                                                                    : EX_OSERR;
     } catch (const std::bad_alloc&) {
@@ -373,7 +372,7 @@ int run_all(int argc, char** argv) {
     }
 }
 
-// If one of these is closed, the lock's file could get its number, and be printed into.
+// If one of these is closed, the lock's file could get its number, and messages would go into it.
 void keep_standard_streams() {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", O_RDWR | O_CLOEXEC) != stream)
@@ -387,5 +386,5 @@ int main(int argc, char** argv) {
     int status = run_all(argc, argv);
     if (std::fflush(stdout) != 0 && status == 0)
         status = EX_IOERR;
-    std::_Exit(status); // without waiting for calls that hang
+    std::_Exit(status); // does not wait for calls that hang
 }

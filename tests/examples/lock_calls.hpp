@@ -1,9 +1,9 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_CALLS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_CALLS_HPP
 
-// Calls to the store that end in time: each runs on a thread of its own, and what hangs is left
-// behind there. So what a call uses lives until the process ends, and main() ends it without
-// waiting for threads.
+// Calls to the store that end in time. Each call runs on a thread of its own; a call that hangs
+// stays there. So objects that a call uses live until the process ends, and main() does not wait
+// for threads.
 
 #include "lock_signals.hpp"
 #include "lock_slots.hpp"
@@ -24,12 +24,12 @@
 
 namespace lock_parts {
 
-// How long a store may take that was not told a time, and how much later than told all is over: the
-// library's own limits are shorter.
+// The time limit of a call without one of its own, and the time by which a call may exceed its own
+// limit. The library's own limits are shorter.
 inline constexpr std::chrono::milliseconds call_limit{15'000};
 inline constexpr std::chrono::milliseconds give_up_after{80};
 
-// What the store says of an error, else the system, with the slot.
+// The store's text of an error, or the system's, with the slot.
 inline std::string words_of(const options& o, const bide::durable_semaphore& lock,
                             const std::error_code& error) {
     const std::string said = error.category() == bide::durable_category() ? "" : lock.explain();
@@ -40,8 +40,9 @@ inline std::string words_of(const options& o, const bide::durable_semaphore& loc
     return text;
 }
 
-// Runs `call` on a thread of its own; while it runs, calls on_signal(signal) for each signal. None:
-// until(), which is asked again after each event, has passed first. Throws: what the call throws.
+// Runs `call` on a thread of its own. Meanwhile calls on_signal(signal) for each signal. Calls
+// until() again after each event. Returns none if the time until() passed first. Throws what the
+// call throws.
 template <class Call, class Until, class OnSignal>
 auto in_time(inbox& events, Call call, Until until, OnSignal on_signal)
     -> std::optional<std::invoke_result_t<Call>> {
@@ -63,7 +64,7 @@ auto in_time(inbox& events, Call call, Until until, OnSignal on_signal)
     }
 }
 
-// For what an administrator asks for: a signal ends it.
+// For an administrator's action: a signal ends bide-lock.
 template <class Call> auto answer_of(const options& o, inbox& events, Call call) {
     const auto end = steady::now() + call_limit;
     auto answer = in_time(

@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_CHILD_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_CHILD_HPP
 
-// The command, as a process: what it gets, how it is started, signalled and waited for.
+// The command as a process: what it inherits, and how bide-lock starts, signals and awaits it.
 
 #include "lock_keeper.hpp"
 #include "lock_signals.hpp"
@@ -35,19 +35,19 @@ extern char** environ;
 
 namespace lock_parts {
 
-// What the command gets from bide-lock's caller. Made before anything is opened, or any signal
-// caught.
+// What the command inherits from bide-lock's caller. Construct it before bide-lock opens a file or
+// catches a signal.
 class inheritance {
 public:
     inheritance() {
         ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
         ::sigaction(SIGPIPE, nullptr, &on_broken_pipe_);
         ::sigaction(SIGTTOU, nullptr, &on_background_output_);
-        std::error_code error; // not every system has this directory
+        std::error_code error; // some systems lack this directory
         for (std::filesystem::directory_iterator at("/proc/self/fd", error), end;
              !error && at != end; at.increment(error)) {
             const int file = std::atoi(at->path().filename().c_str());
-            // The one that lists the directory is not inherited.
+            // The descriptor that lists the directory is not inherited.
             if (file > 2 && (::fcntl(file, F_GETFD) & FD_CLOEXEC) == 0)
                 files_.push_back(static_cast<unsigned>(file));
         }
@@ -55,7 +55,7 @@ public:
         is_known_ = !error;
     }
 
-    // In the child, before exec. Some libraries open their files without close-on-exec.
+    // Call it in the child, before exec. Some libraries open files without close-on-exec.
     void apply() const noexcept {
 #if defined(CLOSE_RANGE_CLOEXEC)
         unsigned from = 3;
@@ -72,8 +72,8 @@ public:
         ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     }
 
-    // A number for one more descriptor of the command's: one that is not in use, and larger than
-    // those that scripts use. -1: there is none.
+    // Returns a free number for one more descriptor of the command, larger than the numbers that
+    // scripts use. -1: there is none.
     int spare_number() const {
         rlimit most{};
         ::getrlimit(RLIMIT_NOFILE, &most);
@@ -91,7 +91,7 @@ private:
     bool is_known_ = false;
 };
 
-// This process's environment, and more.
+// This process's environment with additions.
 class environment {
 public:
     void set(const std::string& name, const std::string& value) {
@@ -99,7 +99,7 @@ public:
         names_.push_back(name + "=");
     }
     void remove(const std::string& name) { names_.push_back(name + "="); }
-    std::vector<char*> entries() { // end with a nullptr, and are good for as long as this is
+    std::vector<char*> entries() { // end with a nullptr; valid while this object lives
         std::vector<char*> all;
         for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
             const auto is_this = [one](const auto& name) {
@@ -118,20 +118,20 @@ private:
     std::vector<std::string> added_, names_;
 };
 
-// The command, below its keeper.
+// The command, a child of its keeper.
 //
-// Signals are to reach all of the command, a script and what that started, and no other process, so
-// it gets a process group. But a terminal has one group in the foreground: another one gets no
-// Ctrl-C, and is stopped when it reads. To move the new group to the foreground is a shell's
-// business, and breaks pipelines. So where there is a terminal the command stays in the caller's
-// group, and its processes are signalled one by one.
+// Signals must reach every process of the command and no other process, so the command gets a
+// process group. But a terminal has one foreground group: another group gets no Ctrl-C, and is
+// stopped when it reads. Only a shell may move a group to the foreground; otherwise pipelines
+// break. So on a terminal the command stays in the caller's group, and bide-lock signals its
+// processes one by one.
 class child {
 public:
     struct setting {
         char** arguments;   // end with a nullptr
         char** environment; // ends with a nullptr
         int hold = -1;      // the descriptor that holds the lock; -1: none
-        int hold_as = -1;   // the number that the command has it by; -1: it does not get it
+        int hold_as = -1;   // its number in the command; -1: not inherited
         std::int64_t grace_ms = 0;
     };
 
@@ -139,7 +139,7 @@ public:
         int why; // errno
     };
 
-    // Throws: std::system_error where there is no process for it; not_executable.
+    // Throws: std::system_error if fork() fails; not_executable.
     child(const setting& how, const inheritance& inherited) : grace_ms_(how.grace_ms) {
         const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
         if (terminal >= 0)
@@ -152,13 +152,13 @@ public:
             ::fcntl(end, F_SETFD, FD_CLOEXEC);
         socket_ = ends[0];
 #if defined(__linux__)
-        // If the keeper is killed, what it kept comes to this process. A process that was started
-        // before by our caller, and has become bide-lock since, has children of its own.
+        // If the keeper is killed, its descendants become children of this process. This process
+        // may have other children, if its caller started them before it executed bide-lock.
         siginfo_t info;
         if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD)
             is_subreaper_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 #endif
-        sigset_t all, before; // no handler of ours is to run in the child
+        sigset_t all, before; // no handler of bide-lock may run in the child
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, &before);
         const pid_t group = ::getpgrp();
@@ -184,25 +184,25 @@ public:
     child(const child&) = delete;
     child& operator=(const child&) = delete;
 
-    int socket() const { return socket_; } // readable when there is something to hear()
+    int socket() const { return socket_; } // readable when hear() has a note
 
     void send(int signal) {
         tell(socket_, note::kind::forward, signal);
-        ::kill(keeper_, SIGCONT); // it may have been stopped
+        ::kill(keeper_, SIGCONT); // the keeper may have been stopped
     }
     void good_for(std::int64_t ms) {
         tell(socket_, note::kind::good_for,
              static_cast<std::int32_t>(std::clamp<std::int64_t>(ms, 1, 2'000'000'000)));
     }
 
-    // SIGTERM, later SIGKILL. A keeper that was stopped goes on for it.
+    // Sends SIGTERM, later SIGKILL. Continues a stopped keeper for that.
     void finish() {
         tell(socket_, note::kind::finish, static_cast<std::int32_t>(grace_ms_));
         ::kill(keeper_, SIGCONT);
     }
 
-    // What the keeper says next; none: nothing yet. If the keeper was killed, ends all of the
-    // command first, and then says `gone`.
+    // Returns the keeper's next note, or none if there is none yet. If the keeper was killed, ends
+    // every process of the command first, and then returns `gone`.
     std::optional<note> listen() {
         note n{};
         switch (hear(socket_, n)) {
@@ -222,7 +222,7 @@ public:
         return note{note::kind::gone, 0};
     }
 
-    // The keeper goes, and what is left of the command goes on.
+    // Ends the keeper. The remaining processes of the command go on.
     void leave() {
         tell(socket_, note::kind::leave);
         ::kill(keeper_, SIGCONT);
@@ -234,13 +234,13 @@ public:
             }
     }
 
-    bool has_keeper() const { return has_keeper_; } // it was not killed
+    bool has_keeper() const { return has_keeper_; } // false: it was killed
     bool has_ended() const { return has_ended_; }   // the command's first process
     int signal() const { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
     int status() const { return WEXITSTATUS(status_); }
 
 private:
-    // Without a keeper, and where this process is no subreaper.
+    // For a command without a keeper, if this process is not a subreaper.
     void finish_group() const {
         const auto end = steady::now() + std::chrono::milliseconds(grace_ms_);
         for (const int signal : {SIGTERM, SIGCONT})
@@ -252,13 +252,13 @@ private:
         }
     }
 
-    // In the keeper, and in the command. Another thread of bide-lock may have held any lock at the
-    // time of the fork, so nothing here takes one: no allocation, no setenv().
+    // Runs in the keeper and in the command. Another thread of bide-lock may have held a lock at
+    // the fork. So nothing here takes a lock: no allocation, no setenv().
     [[noreturn]] void keep(const setting& how, const inheritance& inherited, pid_t group,
                            int other_end, int socket) const {
         ::close(other_end);
-        // A signal to the group of bide-lock, as timeout(1) sends it, is not to reach the keeper;
-        // nor does a SIGKILL by bide-lock's name.
+        // A signal to bide-lock's group, as timeout(1) sends it, must not reach the keeper. Neither
+        // must a SIGKILL to processes with bide-lock's name.
         ::setpgid(0, 0);
 #if defined(__linux__)
         ::prctl(PR_SET_NAME, "bide-keeper");
@@ -279,16 +279,16 @@ private:
             ::_exit(1);
         }
         if (has_group_)
-            ::setpgid(first, first); // both do it: either may be the first to run
+            ::setpgid(first, first); // both processes do it: either may run first
 
-        // A pipeline ends when the command ends, and the store's files and connections are
-        // bide-lock's.
+        // So that a pipeline ends with the command, and the keeper does not share the store's files
+        // and connections.
         const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
         for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
             null >= 0 ? ::dup2(null, stream) : ::close(stream);
         close_all_but(trouble.in, socket, how.hold);
 
-        // It is closed by a successful exec.
+        // A successful exec closes it.
         int why = 0;
         ssize_t n = 0;
         while ((n = ::read(trouble.in, &why, sizeof why)) < 0 && errno == EINTR) {
@@ -345,10 +345,10 @@ private:
         ::setpgid(0, has_group_ ? 0 : group);
 #if defined(__linux__)
         ::prctl(PR_SET_NAME, "bide-command");
-        // Where bide-lock and the keeper are both killed the first process gets this, at least.
+        // If bide-lock and the keeper are both killed, the first process gets this signal.
         ::prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (::getppid() != parent)
-            ::_exit(128 + SIGTERM); // it was killed already
+            ::_exit(128 + SIGTERM); // the keeper was killed already
 #else
         static_cast<void>(parent);
 #endif

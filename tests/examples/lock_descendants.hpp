@@ -4,8 +4,7 @@
 // The processes that descend from this one, and signals to all of them. A subreaper stays the
 // ancestor of processes that called setsid() or were forked twice.
 //
-// Everything here is safe between fork() and exec in a program with threads: no allocation, and no
-// lock.
+// All functions are safe between fork() and exec in a program with threads: no allocation, no lock.
 
 #include <array>
 #include <cerrno>
@@ -28,13 +27,13 @@
 
 namespace lock_parts {
 
-struct kinsman {
+struct descendant {
     pid_t pid, parent;
 };
 
 #if defined(__linux__)
 
-// Reads a file of /proc piece by piece: handle(byte) for each byte. False: it cannot be opened.
+// Reads a file of /proc in pieces. Calls handle(byte) for each byte. False: it cannot be opened.
 template <class Handle> bool read_bytes(const char* path, Handle handle) {
     const int file = ::open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
@@ -48,7 +47,7 @@ template <class Handle> bool read_bytes(const char* path, Handle handle) {
     return true;
 }
 
-// 0: there is no such process, or /proc does not say.
+// Returns 0 if the process does not exist or /proc does not show its parent.
 inline pid_t parent_of(pid_t pid) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
@@ -65,14 +64,14 @@ inline pid_t parent_of(pid_t pid) {
     return end == nullptr || std::strlen(end) < 5 ? 0 : static_cast<pid_t>(std::atoi(end + 4));
 }
 
-// Names each thread of a process: handle(tid).
+// Calls handle(tid) for each thread of a process.
 template <class Handle> void each_thread(pid_t pid, Handle handle) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
     const int directory = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0)
         return;
-    struct entry { // what getdents64(2) fills in
+    struct entry { // the layout of getdents64(2)
         std::uint64_t inode;
         std::int64_t offset;
         unsigned short size;
@@ -93,7 +92,7 @@ template <class Handle> void each_thread(pid_t pid, Handle handle) {
     ::close(directory);
 }
 
-// Names each child of a process: handle(child).
+// Calls handle(child) for each child of a process.
 template <class Handle> void each_child(pid_t pid, Handle handle) {
     each_thread(pid, [&](pid_t tid) {
         char path[96];
@@ -113,10 +112,10 @@ template <class Handle> void each_child(pid_t pid, Handle handle) {
 
 #endif
 
-// One list for the process: too large for a stack, and nothing may be allocated.
-class family {
+// The list of descendants, static: it is too large for a stack, and nothing may allocate.
+class descendant_list {
 public:
-    // Looks again. The list holds up to `most` processes: what kills repeats until none is left.
+    // Lists the descendants again, up to `most`. The keeper repeats SIGKILL until none is left.
     void look() {
         size_ = 0;
 #if defined(__linux__)
@@ -154,9 +153,9 @@ public:
     }
 
 private:
-    // The parent may have reaped the process meanwhile, and its pid be another one's. A descriptor
-    // of the process settles that: it is checked first, and signalled then.
-    static void send_one(const kinsman& one, int signal, result& r) {
+    // The parent may have reaped the process, and its pid may be another process's. So this opens a
+    // descriptor of the process, checks it, and signals through it.
+    static void send_one(const descendant& one, int signal, result& r) {
 #if defined(__linux__) && defined(SYS_pidfd_open) && defined(SYS_pidfd_send_signal)
         const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0));
         if (fd < 0 && errno == ESRCH)
@@ -171,7 +170,7 @@ private:
         if (fd >= 0)
             ::close(fd);
         if (!is_it)
-            return; // the next look finds it where it is now
+            return; // the next call of look() finds its new place
 #else
         const int sent = ::kill(one.pid, signal);
         const int error = errno;
@@ -183,11 +182,11 @@ private:
     }
 
     static constexpr std::size_t most = 32'768;
-    std::array<kinsman, most> all_; // not filled in: its pages are used when needed
+    std::array<descendant, most> all_; // not initialized: its pages are allocated on use
     std::size_t size_ = 0;
 };
 
-inline family the_family;
+inline descendant_list all_descendants;
 
 } // namespace lock_parts
 

@@ -2,11 +2,11 @@
 #define BIDE_TESTS_EXAMPLES_LOCK_KEEPER_HPP
 
 // The keeper: a small process between bide-lock and the command. It is the command's parent, and on
-// Linux the subreaper of everything that the command starts, so it finds and ends all of it: when
-// bide-lock says so, when the lease of a bide-lock that was stopped is over, and when bide-lock has
-// gone. It has one thread, and no part in the lock.
+// Linux the subreaper of every process that the command starts. So it finds and ends all of them:
+// when bide-lock tells it to, when bide-lock was stopped for longer than its lease, and when
+// bide-lock was killed. It has one thread, and does not use the lock.
 //
-// It is forked by a program with threads: no allocation and no lock here.
+// A program with threads forks it: so it neither allocates nor takes a lock.
 
 #include "lock_descendants.hpp"
 #include "lock_signals.hpp"
@@ -27,22 +27,22 @@
 
 namespace lock_parts {
 
-// What bide-lock and the keeper tell each other.
+// A note between bide-lock and the keeper.
 struct note {
     enum class kind : std::int32_t {
-        // bide-lock's
-        forward,  // this signal, to all of the command
-        finish,   // SIGTERM, and SIGKILL after so many milliseconds
-        good_for, // the lease, so many milliseconds more
-        leave,    // end, and let the rest of the command go on
-        // the keeper's
+        // from bide-lock
+        forward,  // send this signal to every process of the command
+        finish,   // send SIGTERM, and SIGKILL after this many milliseconds
+        good_for, // the lease lasts this many milliseconds more
+        leave,    // end, and let the command's processes go on
+        // from the keeper
         started,
         not_executable, // errno
-        ended,          // the command's first process; its status
-        expired,        // good_for is over
-        killing,        // SIGKILL is on its way
-        refused,        // so many processes cannot be signalled: they are another user's
-        gone            // nothing is left
+        ended,          // the command's first process has ended; its status
+        expired,        // the time of good_for has passed
+        killing,        // the keeper sends SIGKILL
+        refused,        // this many processes belong to another user and cannot be signalled
+        gone            // no process is left
     };
     kind what;
     std::int32_t value = 0;
@@ -57,7 +57,7 @@ inline bool tell(int socket, note::kind what, std::int32_t value = 0) {
     return ::send(socket, &n, sizeof n, flags) == static_cast<ssize_t>(sizeof n);
 }
 
-// Good for messages: sizes are kept, or at least never torn by what is this small.
+// A socket that keeps the size of a message, or at least does not split one this small.
 enum class heard { note, nothing, end };
 inline heard hear(int socket, note& n) {
     ssize_t size = 0;
@@ -70,11 +70,11 @@ inline heard hear(int socket, note& n) {
 
 class keeper {
 public:
-    // Socket: to bide-lock; -1: it is gone. Group: the command's process group; 0: it has none.
+    // socket: to bide-lock; -1: it has ended. group: the command's process group; 0: none.
     keeper(int socket, pid_t first, pid_t group, std::int64_t grace_ms)
         : socket_(socket), first_(first), group_(group), grace_ms_(grace_ms) {
 #if defined(__linux__)
-        if (socket >= 0) { // all signals are blocked
+        if (socket >= 0) { // all signals are blocked here
             sigset_t child;
             ::sigemptyset(&child);
             ::sigaddset(&child, SIGCHLD);
@@ -85,15 +85,15 @@ public:
             finish(grace_ms);
     }
 
-    // Until nothing is left of the command, or it is to be left alone.
+    // Runs until no process of the command is left, or until bide-lock says to leave.
     void run() {
         for (;;) {
             const bool reaped = reap();
             if (is_empty_)
                 return say(note::kind::gone);
             if (killing_) {
-                const family::result r = the_family.send(group(), SIGKILL);
-                if (r.reached == 0 && r.refused != 0) { // another user's
+                const descendant_list::result r = all_descendants.send(group(), SIGKILL);
+                if (r.reached == 0 && r.refused != 0) { // all belong to another user
                     if (pause_ms_ != 100)
                         say(note::kind::refused, r.refused);
                     pause_ms_ = 100;
@@ -115,7 +115,7 @@ public:
     }
 
 private:
-    static std::int64_t now() { // milliseconds, on a clock that goes on while the machine sleeps
+    static std::int64_t now() { // milliseconds, on a clock that advances while the machine sleeps
         timespec t{};
 #if defined(CLOCK_BOOTTIME)
         ::clock_gettime(CLOCK_BOOTTIME, &t);
@@ -130,8 +130,8 @@ private:
             tell(socket_, what, value);
     }
 
-    // The number of the group is the first process's, which may be another one's once that has
-    // been reaped. On Linux the descendants are known without the group.
+    // The group has the first process's number. After that process was reaped, the number may
+    // belong to another group. On Linux the descendants are found without the group.
     pid_t group() const {
 #if defined(__linux__)
         return first_ended_ ? 0 : group_;
@@ -164,11 +164,11 @@ private:
         if (kill_at_ != 0)
             return;
         kill_at_ = now() + grace_ms;
-        the_family.send(group(), SIGTERM);
-        the_family.send(group(), SIGCONT); // what was stopped has to go on in order to end
+        all_descendants.send(group(), SIGTERM);
+        all_descendants.send(group(), SIGCONT); // a stopped process must continue to end
     }
 
-    // Waits for the next thing to do, and does what bide-lock says. False: it says to leave.
+    // Waits for an event and executes bide-lock's notes. False: bide-lock said to leave.
     bool listen() {
         std::int64_t left = -1;
         const auto until = [&left](std::int64_t time) {
@@ -181,7 +181,7 @@ private:
             until(kill_at_);
         else if (good_until_ != 0)
             until(good_until_);
-        if (children_ < 0) // nothing tells when a process has ended
+        if (children_ < 0) // no descriptor reports the end of a process
             left = left < 0 ? 20 : std::min<std::int64_t>(left, 20);
         pollfd both[] = {{socket_, POLLIN, 0}, {children_, POLLIN, 0}};
         ::poll(both, 2, static_cast<int>(left));
@@ -204,7 +204,7 @@ private:
             if (n.what == note::kind::leave)
                 return false;
             if (n.what == note::kind::forward)
-                the_family.send(group(), n.value);
+                all_descendants.send(group(), n.value);
             else if (n.what == note::kind::finish)
                 finish(n.value);
             else if (n.what == note::kind::good_for)
@@ -217,7 +217,7 @@ private:
     const pid_t first_, group_;
     const std::int64_t grace_ms_;
     std::int64_t kill_at_ = 0, good_until_ = 0; // 0: none
-    std::int64_t pause_ms_ = 5;                 // between two looks for what SIGKILL has left
+    std::int64_t pause_ms_ = 5;                 // between two searches for processes after SIGKILL
     bool first_ended_ = false, is_empty_ = false, killing_ = false;
 };
 

@@ -1,11 +1,12 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_NESTING_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_NESTING_HPP
 
-// A bide-lock in the command of another one that holds the same lock: it may wait for itself.
+// A bide-lock inside the command of another bide-lock that holds the same lock: they may wait for
+// each other.
 //
 // $BIDE_LOCK_HELD of a command lists the locks around it, the outermost first: "FENCE NAME", with
-// slashes between them. A name may be of another lock in another slot, so the record decides: it has
-// a holder with that fence, or it is not that lock.
+// slashes between them. The name may belong to another lock in another slot. So the record decides:
+// it is the same lock if the record has a holder with that fence.
 
 #include "lock_options.hpp"
 
@@ -28,7 +29,7 @@ inline std::string_view held_around() {
     return value != nullptr ? value : "";
 }
 
-// What the command of this lock has in the variable.
+// The variable's value for the command of this lock.
 inline std::string held_with(const options& o, std::int64_t fence) {
     std::string all(held_around());
     if (!all.empty())
@@ -36,7 +37,7 @@ inline std::string held_with(const options& o, std::int64_t fence) {
     return all + std::to_string(fence) + ' ' + o.name;
 }
 
-// The fences of the locks around this process that have this name.
+// Returns the fences of the locks of this name around this process.
 inline std::vector<std::int64_t> fences_around(std::string_view name) {
     std::vector<std::int64_t> all;
     for (std::string_view rest = held_around(); !rest.empty();) {
@@ -51,8 +52,8 @@ inline std::vector<std::int64_t> fences_around(std::string_view name) {
     return all;
 }
 
-// Says so, in one line, if a bide-lock around this one holds the lock, and this one has to wait.
-// Blocks: for the store, if a lock of this name is around.
+// Reports in one line if a bide-lock around this one holds the lock and this one must wait.
+// Blocks: for the store, if a lock of this name is around this process.
 inline void tell_of_nesting(const options& o, bide::durable_semaphore& lock) {
     const std::vector<std::int64_t> around = fences_around(o.name);
     const auto seen = around.empty() ? decltype(lock.inspect())(std::nullopt) : lock.inspect();

@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
 
-// What bide-lock is told on its command line.
+// The options of bide-lock's command line.
 
 #include "lock_secrets.hpp"
 #include "lock_usage.hpp"
@@ -28,7 +28,7 @@
 
 namespace lock_parts {
 
-// A message that does not fit into stderr is dropped: there is a command to be ended in time.
+// Writes a message to stderr. Drops it if stderr is full: bide-lock must end the command in time.
 inline void complain(const std::string& what) {
     pollfd room{STDERR_FILENO, POLLOUT, 0};
     int found = 0;
@@ -38,10 +38,10 @@ inline void complain(const std::string& what) {
         std::fputs(("bide-lock: " + what + "\n").c_str(), stderr);
 }
 
-// Why there is nothing more to do.
+// Why bide-lock ends.
 struct failure {
     int status;
-    std::string what; // empty: it was said already, or is not worth saying
+    std::string what; // empty: no message
 };
 
 struct options {
@@ -53,17 +53,17 @@ struct options {
     std::int64_t permits = 1, weight = 1;
     milliseconds lease{30'000};
     std::optional<milliseconds> kill_after; // none: see grace()
-    std::optional<milliseconds> timeout;    // none: for ever
+    std::optional<milliseconds> timeout;    // none: no limit
     std::int64_t conflict_status = 1;
-    std::int64_t fence = 0;     // release: this one; 0: all
+    std::int64_t fence = 0;     // release: the holder with this fence; 0: all holders
     std::int64_t min_fence = 0; // repair
     bool relaxed = false, verbose = false, json = false, help = false;
     bool is_leased = false;       // --lease was given
     bool closes = false;          // --close
-    bool has_secret_slot = false; // the command is not to see $BIDE_LOCK_SLOT
+    bool has_secret_slot = false; // hides $BIDE_LOCK_SLOT from the command
     char** command = nullptr;     // run: ends with a nullptr, as execvp() wants it
 
-    milliseconds grace() const { // for a command whose lock is lost
+    milliseconds grace() const { // from SIGTERM to SIGKILL after the lock was lost
         return kill_after.value_or(std::min(milliseconds(10'000), lease / 3));
     }
 };
@@ -98,10 +98,10 @@ inline std::optional<std::chrono::milliseconds> parse_time(std::string_view text
     ms *= std::strtod(number.c_str(), &end);
     if (number.empty() || *end != '\0' || ms > 1e12)
         return std::nullopt;
-    return std::chrono::milliseconds(static_cast<std::int64_t>(ms + 0.999)); // no less than asked
+    return std::chrono::milliseconds(static_cast<std::int64_t>(ms + 0.999)); // rounds up
 }
 
-inline bool is_name(std::string_view name) { // which every store takes, the file system above all
+inline bool is_name(std::string_view name) { // a name that every store accepts, also a file system
     const auto is_bad = [](char c) {
         return c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f;
     };
@@ -109,12 +109,12 @@ inline bool is_name(std::string_view name) { // which every store takes, the fil
            std::none_of(name.begin(), name.end(), is_bad);
 }
 
-// Goes through the command line.
+// Parses the command line.
 class parser {
 public:
     explicit parser(std::span<char*> args) : args_(args) {}
 
-    // None: it has complained.
+    // None: an error was reported.
     std::optional<options> parse() {
         if (char* const slot = std::getenv("BIDE_LOCK_SLOT")) {
             take_slot(slot);
@@ -205,7 +205,7 @@ private:
 
     void take_slot(std::string_view text) { o_.slot = text; }
 
-    // A password in an argument can be read by all users of the machine: it is overwritten.
+    // All users of the machine can read arguments: overwrites a password.
     void slot() {
         char* const whole = args_[0];
         const bool is_attached = attached_.has_value();
@@ -224,7 +224,7 @@ private:
         take_slot(line);
     }
 
-    // Whether this is the option at hand; it may be one for a single action only.
+    // True if the current option has this name. It may belong to one action only.
     bool is(std::string_view short_name, std::string_view long_name,
             std::string_view only_to = {}) {
         if (name_ != short_name && name_ != long_name)
@@ -305,13 +305,13 @@ private:
             return fail("--kill-after: at most half of the --lease");
     }
 
-    static constexpr std::int64_t most_readers = 1024; // as durable_shared_mutex has it
+    static constexpr std::int64_t most_readers = 1024; // the same as in durable_shared_mutex
     static constexpr std::int64_t most = (std::int64_t{1} << 53) - 1;
 
     std::span<char*> args_;
     options o_;
-    std::string_view name_;                    // of the option at hand
-    std::optional<std::string_view> attached_; // to it
+    std::string_view name_;                    // the current option's name
+    std::optional<std::string_view> attached_; // the value attached to the option
     std::vector<std::string_view> operands_;
     std::vector<std::pair<std::string_view, std::string_view>> only_to_;
     std::string trouble_;

@@ -13,8 +13,8 @@
 
 namespace lock_parts {
 
-// Where passwords are in a slot, as offset and length. For text that is no proper URL it takes too
-// much rather than too little.
+// Returns offset and length of each password in a slot. In text that is not a proper URL, it hides
+// too much rather than too little.
 inline std::vector<std::pair<std::size_t, std::size_t>> secrets_of(std::string_view slot) {
     std::vector<std::pair<std::size_t, std::size_t>> found;
     const auto end = std::string_view::npos;
@@ -29,7 +29,7 @@ inline std::vector<std::pair<std::size_t, std::size_t>> secrets_of(std::string_v
         if (host != end && colon < host && colon + 1 < host)
             found.emplace_back(begin + colon + 1, host - colon - 1);
     }
-    // password=..., of key words or of a URL's query.
+    // password=..., among key words or in a URL's query.
     std::string lower(slot);
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -57,11 +57,11 @@ inline std::vector<std::pair<std::size_t, std::size_t>> secrets_of(std::string_v
 
 inline bool has_secret(std::string_view slot) { return !secrets_of(slot).empty(); }
 
-// The slot as a message may show it: in one line, without passwords.
+// Returns the slot for a message: one line, without passwords.
 inline std::string shown(std::string_view slot) {
     std::string text(slot);
     auto all = secrets_of(slot);
-    std::sort(all.rbegin(), all.rend()); // from the last: offsets stay
+    std::sort(all.rbegin(), all.rend()); // from the last one, so that offsets stay valid
     for (const auto& [begin, size] : all)
         if (begin <= text.size())
             text.replace(begin, size, "***");
@@ -71,10 +71,10 @@ inline std::string shown(std::string_view slot) {
     return text;
 }
 
-// Overwrites passwords in place: of this process's arguments or environment, which others can read.
+// Overwrites passwords in this process's arguments or environment, which other users can read.
 inline void blot_out(char* text) {
     for (const auto& [begin, size] : secrets_of(text)) {
-        volatile char* const first = text + begin; // it is read by others
+        volatile char* const first = text + begin; // other processes read it
         for (std::size_t i = 0; i < size; ++i)
             first[i] = '*';
     }

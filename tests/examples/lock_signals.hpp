@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_SIGNALS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_SIGNALS_HPP
 
-// Signals, as something that one can wait for beside other things.
+// Signals as events that a thread can await together with a file.
 
 #include <algorithm>
 #include <cerrno>
@@ -25,7 +25,7 @@ using steady = std::chrono::steady_clock;
     throw std::system_error(errno, std::generic_category(), what);
 }
 
-// A pipe that is not inherited.
+// A pipe with close-on-exec.
 struct private_pipe {
     int in = -1, out = -1;
 
@@ -47,21 +47,21 @@ struct private_pipe {
     }
 };
 
-// What has happened: a signal came, wake() was called, or the other file is readable.
+// An event: a signal arrived, wake() was called, or the file is readable.
 struct event {
     int signal = 0;        // 0: wake(), or the file
-    bool is_typed = false; // on the terminal: the whole foreground got it
+    bool is_typed = false; // typed on the terminal: the whole foreground group got it
     bool is_file = false;
 };
 
-inline volatile std::sig_atomic_t inbox_end = -1; // for the handler
+inline volatile std::sig_atomic_t inbox_end = -1; // used by the handler
 
-// Gets the signals that ask bide-lock to stop, and those about children, and hands them out one by
-// one. A signal that the caller ignores stays ignored, as nohup(1) wants it.
+// Receives the signals that ask bide-lock to stop and those about children, and returns them one by
+// one. A signal that the caller ignores stays ignored, as nohup(1) requires.
 class inbox {
 public:
     inbox() {
-        ::fcntl(pipe_.out, F_SETFL, O_NONBLOCK); // a handler must not wait
+        ::fcntl(pipe_.out, F_SETFL, O_NONBLOCK); // a handler must not block
         inbox_end = pipe_.out;
         sigset_t mine;
         ::sigemptyset(&mine);
@@ -81,11 +81,11 @@ public:
 
     inbox(const inbox&) = delete;
     inbox& operator=(const inbox&) = delete;
-    ~inbox() { inbox_end = -1; } // from now on they are ignored
+    ~inbox() { inbox_end = -1; } // from here on, signals are ignored
 
-    void wake() noexcept { post({}); } // from any thread
+    void wake() noexcept { post({}); } // any thread may call it
 
-    // Waits for the next event; none: not until then. File: -1, or one that may become readable.
+    // Waits for the next event; returns none if the time passed first. file: -1, or a descriptor.
     std::optional<event> next(std::optional<steady::time_point> until = {}, int file = -1) {
         for (;;) {
             pollfd readable[] = {{pipe_.in, POLLIN, 0}, {file, POLLIN, 0}};
@@ -111,7 +111,7 @@ public:
 private:
     static void post(const event& e) noexcept {
         const int before = errno;
-        // It fails where thousands were not read yet: then this one changes nothing.
+        // Fails if thousands of events are unread; one more would change nothing.
         [[maybe_unused]] const auto n = ::write(inbox_end, &e, sizeof e);
         errno = before;
     }
@@ -121,17 +121,17 @@ private:
 #else
         const bool by_kernel = info->si_pid == 0;
 #endif
-        // When a terminal goes, only the leader of its session gets SIGHUP.
+        // When a terminal closes, only the leader of its session gets SIGHUP.
         post({signal, by_kernel && signal != SIGHUP});
     }
 
     private_pipe pipe_;
 };
 
-// Ends as if the signal had not been caught: a shell that waits for bide-lock wants to know whether
-// its script was interrupted, and tells its own caller 128 + signal.
+// Ends the process by the signal itself. So a shell that waits for bide-lock sees that its script
+// was interrupted, and returns 128 + signal.
 [[noreturn]] inline void die_of(int signal) {
-    const rlimit none{0, 0}; // no core: nothing crashed here
+    const rlimit none{0, 0}; // no core dump: this is not a crash
     ::setrlimit(RLIMIT_CORE, &none);
     ::signal(signal, SIG_DFL);
     ::raise(signal);

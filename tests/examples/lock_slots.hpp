@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_SLOTS_HPP
 
-// Where bide-lock keeps its locks: what --slot means, and which exit status an error has. A
-// database is supported if the program was built with its client.
+// Maps --slot to a slot, and an error to an exit status. A database is supported if the program was
+// built with its client.
 
 #include "lock_options.hpp"
 
@@ -64,7 +64,7 @@ inline int status_of(const std::error_code& error) {
         }
     }
 #endif
-    switch (error.default_error_condition().value()) { // mostly an errno
+    switch (error.default_error_condition().value()) { // an errno in most cases
     case ENOMEM:
     case EMFILE:
     case ENFILE: return EX_OSERR;
@@ -123,7 +123,7 @@ inline bide::slot_ref open_etcd(const options& o, std::string_view place) { // U
     how.cert_file = o.cert_file;
     how.key_file = o.key_file;
     std::vector<std::string> endpoints;
-    for (;;) { // a comma in a password is no separator
+    for (;;) { // a comma in a password does not separate URLs
         auto end = place.find(",http");
         end = std::min(end, place.size());
         endpoints.emplace_back(place.substr(0, end));
@@ -135,7 +135,7 @@ inline bide::slot_ref open_etcd(const options& o, std::string_view place) { // U
 }
 #endif
 
-// What comes before the first colon, in the name of the store.
+// Returns the kind of store: the text before the first colon.
 inline std::string kind_of(std::string_view slot) {
     const std::string kind(slot.substr(0, std::min(slot.find(':'), slot.size())));
     if (kind == "postgresql")
@@ -145,20 +145,20 @@ inline std::string kind_of(std::string_view slot) {
     return kind == "http" || kind == "https" ? "etcd" : kind;
 }
 
-// Throws: failure; what the slots throw.
+// Throws: failure, and what the slots throw.
 inline bide::slot_ref open_slot(const options& o) {
     const auto colon = std::min(o.slot.find(':'), o.slot.size());
     const std::string kind = kind_of(o.slot);
     const std::string scheme = o.slot.substr(0, colon);
     const std::string rest = colon < o.slot.size() ? o.slot.substr(colon + 1) : "";
-    // A URL is the place, its scheme included; with a kind before it, too: etcd:https://...
+    // A URL is the location, with its scheme; a kind may stand before it: etcd:https://...
     const bool is_url = rest.starts_with("//");
     [[maybe_unused]] const std::string place = is_url ? o.slot : rest;
     if (rest.empty())
         throw failure{EX_USAGE, "--slot: KIND:PLACE or a URL, not " + shown(o.slot)};
-    // Always a directory's files: were a path one thing as long as there is no such directory, and
-    // another then, two could hold the same lock. Nothing here makes the directory, for the same
-    // reason: it may be one that is not mounted yet.
+    // The location is always a directory. If a path could mean a file or a directory, depending on
+    // what exists, two processes could hold the same lock. bide-lock does not make the directory,
+    // because it may be a mount point that is not mounted yet.
     if (kind == "file")
         return bide::file_slot(rest + "/" + o.name + ".bide");
     if (scheme != kind && !is_url) // rediss:host:port, https:place
@@ -189,7 +189,7 @@ inline bide::slot_ref open_slot(const options& o) {
                                 "of a URL"};
 }
 
-// What is not to be in the command's environment.
+// Returns the variables that the command's environment must not have.
 inline std::vector<std::string> secret_variables(const options& o) {
     std::vector<std::string> all;
     if (o.has_secret_slot)

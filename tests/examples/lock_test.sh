@@ -1,15 +1,15 @@
 # sh lock_test.sh <bide-lock> <scratch directory> <slot kinds: "file", or "file sqlite">
 #
-# Runs bide-lock alone and against itself. Events are put in order by FIFOs: a command under the
-# lock says by one that it runs, and waits at another until it may end. Where something is to be
-# seen in the record, a loop looks until it is there.
+# Runs bide-lock alone and against itself. FIFOs order the events: a command under the lock writes
+# to one FIFO when it runs, and reads from another one until it may end. If a test waits for a
+# change of the record, a loop reads the record until the change is there.
 
 set -eu
 LC_ALL=C
-TSAN_OPTIONS="${TSAN_OPTIONS-} atexit_sleep_ms=0" # else each run of bide-lock takes a second
+TSAN_OPTIONS="${TSAN_OPTIONS-} atexit_sleep_ms=0" # otherwise each run of bide-lock takes a second
 export LC_ALL TSAN_OPTIONS
 
-# Without a terminal, and not for ever.
+# Runs without a terminal, and with a time limit.
 if [ "${LOCK_TEST_INSIDE-}" != yes ]; then
     for tool in mkfifo timeout setsid; do
         command -v $tool > /dev/null || { echo "lock_test: skipped, there is no $tool"; exit 0; }
@@ -43,7 +43,7 @@ fail() {
     exit 1
 }
 
-# Each case has new FIFOs and a new lock: n.
+# Each case has new FIFOs and a new lock named n.
 count=0
 begin() {
     case_name="$1 ($kind)"
@@ -58,11 +58,11 @@ begin() {
     esac
     export BIDE_LOCK_SLOT
     mkfifo held go more
-    # Both ends are open here, so that nobody finds the other one closed.
+    # This shell has both ends open, so that no process finds the other end closed.
     exec 4<> held 5<> go
 }
 
-# expect STATUS COMMAND...: runs it, with its output in ./out and ./err.
+# expect STATUS COMMAND...: runs the command, with its output in ./out and ./err.
 expect() {
     wanted=$1
     shift
@@ -88,7 +88,7 @@ until_true() {
     done
 }
 
-# in_background OPTIONS... -- COMMAND: runs it as $child, with its output in ./bg.
+# in_background OPTIONS... -- COMMAND: runs bide-lock as $child, with its output in ./bg.
 in_background() {
     { "$lock" "$@" > bg 2>&1 & } < /dev/null
     child=$!
@@ -102,7 +102,7 @@ ends() {
     [ $status = "$1" ] || { cat bg; fail "status $status instead of $1"; }
 }
 
-# To be started before who writes into ./more; gone says that nobody can any more.
+# Start it before the processes that write into ./more. gone succeeds when all of them have ended.
 reader() {
     cat more &
     reader=$!
@@ -110,18 +110,18 @@ reader() {
 }
 gone() { wait $reader; }
 
-# What a holder does: it says its token and lane, and waits to be let go.
+# The command of a holder: it reports its token and lane, and waits for permission to end.
 hold='echo $BIDE_FENCE $BIDE_LANE > held; read go < go'
 held() { read -r fence lane <&4; }
 let_go() { echo >&5; }
 
 waiters() { "$lock" inspect n > seen && [ "$(grep -c '^waiter ' seen)" = "$1" ]; }
 
-# ---- For each kind of slot
+# ---- for each kind of slot
 
 contention_cases() {
 
-begin "says when the lock is held by the bide-lock around it"
+begin "reports when the bide-lock around it holds the lock"
 expect 1 "$lock" n -- "$lock" -w 0.1 n -- true
 says err "n: held by the bide-lock that runs this command (fence "
 expect 1 "$lock" n -- "$lock" other -- "$lock" -w 0.1 n -- true
@@ -136,12 +136,12 @@ expect 0 env BIDE_LOCK_HELD='1 n/x n/ n/2' "$lock" n -- true
 quiet
 in_background n -- sh -c "$hold"
 held
-expect 1 env BIDE_LOCK_HELD='1 n' "$lock" -w 0.1 n -- true # around it is a lock of this name in another slot
+expect 1 env BIDE_LOCK_HELD='1 n' "$lock" -w 0.1 n -- true # the lock around it has this name in another slot
 quiet
 let_go
 ends 0 $child
 
-begin "passes the command's status on"
+begin "returns the command's status"
 expect 0 "$lock" n -- true
 quiet
 expect 7 "$lock" n -- sh -c 'exit 7'
@@ -152,7 +152,7 @@ echo input > in
 expect 0 "$lock" n -- cat < in
 cmp out in
 
-begin "tells the command what it holds, with a token that grows"
+begin "tells the command what it holds, with an increasing token"
 last=0
 for run in 1 2 3; do
     expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE $BIDE_LANE $BIDE_LOCK_NAME'
@@ -175,7 +175,7 @@ done
 for pid in $pids; do wait $pid || { cat out.*; fail "two at once"; }; done
 [ "$(cat counter)" = 12 ] || fail "$(cat counter) instead of 12"
 
-begin "serves in the order of coming"
+begin "grants the lock in the order of arrival"
 in_background n -- sh -c "$hold"
 holder=$child
 held
@@ -189,7 +189,7 @@ let_go
 for pid in $holder $pids; do ends 0 $pid; done
 [ "$(tr -d '\n' < order)" = 123 ] || fail "in the order $(cat order)"
 
-begin "fails at once, or after a time, and leaves no trace"
+begin "fails at once or after a timeout, and leaves no entry"
 in_background n -- sh -c "$hold"
 held
 expect 1 "$lock" -n n -- touch ran
@@ -224,7 +224,7 @@ ends 0 $first
 ends 0 $second
 expect 0 "$lock" --permits 2 --weight 2 -w 60 n -- true
 
-begin "shares with those who share"
+begin "shares the lock among holders that use -s"
 in_background -s n -- sh -c "$hold"
 held
 expect 0 "$lock" -s -w 60 n -- true
@@ -248,7 +248,7 @@ ends 75 $child
 says bg "bide-lock: n: the lock was lost (fence "
 says bg "terminated"
 
-begin "goes on after a crash when the lease is over"
+begin "grants the lock after a crash when the lease has expired"
 in_background --lease 2s n -- sh -c "$hold"
 held
 kill -KILL $child
@@ -259,11 +259,11 @@ expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 
 for kind in $kinds; do contention_cases; done
 
-# ---- For one
+# ---- for one kind of slot
 
 kind=file
 
-begin "does not go on after a crash before the lease is over"
+begin "does not grant the lock after a crash before the lease has expired"
 in_background --lease 1h n -- sh -c 'exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99'
 reader
 held
@@ -274,7 +274,7 @@ expect 1 "$lock" -n n -- true
 expect 0 "$lock" release --all n
 expect 0 "$lock" -w 60 n -- true
 
-begin "kills what does not end, and what it has started"
+begin "kills processes that do not end, and their children"
 in_background --lease 6s --kill-after 100ms -v n -- sh -c '
     trap "" TERM
     { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
@@ -287,7 +287,7 @@ ends 75 $child
 says bg "killing the command"
 gone
 
-begin "gives what the command has started the same time, and no more"
+begin "gives background processes the same time to end as the command"
 in_background --lease 6s --kill-after 100ms n -- sh -c '
     sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE 0 > held; exec sleep 99" &
     wait'
@@ -297,7 +297,7 @@ expect 0 "$lock" release --force "$fence" n
 ends 75 $child
 gone
 
-begin "ends the command though nobody reads what it says"
+begin "ends the command even if its messages are not read"
 mkfifo deaf
 exec 6<> deaf
 for how in full broken; do
@@ -340,7 +340,7 @@ kill -HUP $child
 let_go
 ends 5 $child
 
-begin "hands signals on to all of the command, and waits for it"
+begin "passes signals to every process of the command, and waits for it"
 in_background n -- sh -c '
     trap "echo hangup; exit 9" HUP
     { exec 3> more; echo $BIDE_FENCE 0 > held; exec sleep 99; } &
@@ -357,7 +357,7 @@ kill -TERM $child
 ends 143 $child
 expect 0 "$lock" -w 60 n -- true
 
-begin "tells who holds it and who waits"
+begin "shows holders and waiters"
 expect 0 "$lock" inspect n
 says out "n: never used"
 expect 0 "$lock" inspect --json n
@@ -382,7 +382,7 @@ let_go
 ends 0 $holder
 ends 0 $child
 
-begin "takes it away from one holder, and keeps who did so"
+begin "takes the lock away from one holder, and records the user"
 in_background --lease 10m n -- sh -c "$hold"
 held
 expect 1 "$lock" release --force 77 n
@@ -397,7 +397,7 @@ says bg "shortly before the command ended"
 expect 1 "$lock" release --all n
 says err "n: there is no holder"
 
-begin "repairs a file that is damaged, and goes on with larger tokens"
+begin "repairs a damaged file, and continues with larger tokens"
 expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
 before=$(cat out)
 tr '\000-\377' 'x' < n.bide > damaged
@@ -408,7 +408,7 @@ expect 0 "$lock" repair --by ops --reason 'disk' n
 expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
 
-begin "repairs what cannot be read, on request only"
+begin "repairs an unreadable record only on request"
 expect 0 "$lock" repair --min-fence 50 --by ops --reason 'file lost' n
 expect 0 "$lock" n -- sh -c 'echo $BIDE_FENCE'
 [ "$(cat out)" -ge 50 ] || fail "token $(cat out)"
@@ -430,7 +430,7 @@ for kind in $kinds; do
 done
 kind=file
 
-begin "says which command it could not run"
+begin "names the command that it could not run"
 expect 127 "$lock" n -- ./no-such-command
 says err "bide-lock: ./no-such-command: No such file"
 touch plain
@@ -438,15 +438,15 @@ expect 126 "$lock" n -- ./plain
 says err "bide-lock: ./plain: Permission denied"
 expect 0 "$lock" -w 60 n -- true
 
-begin "ends the command, and what it has started, whatever has left its group"
+begin "ends every process of the command, also outside its group"
 if [ "$(uname)" = Linux ]; then
-# It is not in the command's group, it ignores SIGTERM, and its parent is gone.
+# The process is not in the command's group, ignores SIGTERM, and its parent has ended.
 stray='setsid sh -c "trap \"\" TERM; exec 3> more; echo \$BIDE_FENCE \$\$ > held
     while :; do sleep 99; done" & '
 for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     in_background --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
-    held # lane: its pid
+    held # the lane is its pid
     kill -KILL $child
     ends 137 $child
     gone
@@ -463,7 +463,7 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     in_background --lease 6s --kill-after 100ms n -- sh -c "($stray) ; $then"
     reader
     held
-    kill -STOP $child # it does not renew
+    kill -STOP $child # so that it does not renew
     gone
     kill -CONT $child
     ends 75 $child
@@ -479,7 +479,7 @@ for then in 'sleep 99 & wait' 'while :; do sleep 99; done'; do
     expect 0 "$lock" -w 60 n -- true
 done
 
-begin "hands signals on to what has left the command's group"
+begin "passes signals to processes that left the command's group"
 in_background n -- sh -c '
     setsid sh -c "trap \"echo hangup > hung; exit\" HUP
         exec 3> more; echo \$BIDE_FENCE 0 > held; while :; do sleep 0.05; done" &
@@ -517,7 +517,7 @@ touch end
 gone
 expect 0 "$lock" -w 60 n -- true
 
-begin "waits for what is left in the background where a lease has to be renewed"
+begin "waits for background processes if it renews a lease"
 background='sh -c "exec 3> more; echo \$BIDE_FENCE 0 > held; read go < go" & exit 3'
 in_background --lease 30s n -- sh -c "$background"
 reader
@@ -529,7 +529,7 @@ ends 3 $child
 in_background -v --lease 30s n -- sh -c "$background"
 reader
 held
-until_true grep -q "waiting for what it has started" bg
+until_true grep -q "waiting for its background processes" bg
 kill -TERM $child
 gone
 ends 143 $child
@@ -546,7 +546,7 @@ else
     echo "not checked: processes outside the command's group, as this is not Linux"
 fi
 
-begin "ends in its time though the lock file is locked"
+begin "ends in time even if the lock file is locked"
 if command -v flock > /dev/null; then
     expect 0 "$lock" -w 60 n -- true
     { flock n.bide.lock sh -c 'echo 0 0 > held; read go < go' & } < /dev/null
@@ -557,7 +557,7 @@ if command -v flock > /dev/null; then
     expect 1 "$lock" -n n -- touch ran
     expect 1 "$lock" -w 1 n -- touch ran
     expect 7 "$lock" -E 7 -w .1 --lease 30s n -- touch ran
-    # It has not said that it waits: it may get the signal before or after.
+    # The test does not know if bide-lock waits already: the signal may come before or after.
     in_background n -- touch ran
     until_true grep -q '^SigCgt:.*[1-9a-f]' /proc/$child/status
     kill -TERM $child
@@ -590,7 +590,7 @@ says out "n: 1 of 3 permits free"
 expect 0 "$lock" resize --permits 2 n
 let_go
 ends 0 $child
-expect 0 "$lock" -w 60 --permits 5 n -- "$lock" inspect n # it is free: they are adopted
+expect 0 "$lock" -w 60 --permits 5 n -- "$lock" inspect n # the lock is free: sets its permits
 says out "n: 4 of 5 permits free"
 expect 0 "$lock" -w 60 -x n -- "$lock" inspect n
 says out "n: 0 of 1024 permits free"
@@ -600,7 +600,7 @@ expect 0 "$lock" inspect n
 says out "n: 1024 of 1024 permits free"
 [ ! -e ran ] || fail "it ran with other permits"
 
-begin "keeps passwords out of sight"
+begin "hides passwords"
 mkdir password=hunter2
 secret=file:password=hunter2
 look='for p in /proc/$PPID /proc/$(sed -n "s/^PPid:.//p" /proc/$PPID/status); do
@@ -636,7 +636,7 @@ many=$(seq 10000 2> /dev/null || echo 1)
 expect 0 "$lock" n -- sh -c 'echo $#' command $many
 says out "$(echo "$many" | wc -l | tr -d ' ')"
 
-begin "says what is wrong with the slot"
+begin "reports what is wrong with the slot"
 expect 66 "$lock" --slot file:no-such-directory n -- true
 says err "there is no such directory"
 says err no-such-directory
@@ -648,7 +648,7 @@ for bad in redis:localhost redis:localhost:0 redis:6379; do
     expect 64 "$lock" --relaxed --slot $bad n -- true
 done
 
-begin "refuses what makes no sense"
+begin "refuses invalid options"
 wrong() {
     expect 64 "$lock" "$@"
     says err "Try: bide-lock --help"
@@ -676,10 +676,10 @@ done
 expect 0 "$lock" --help
 says out "usage: bide-lock"
 
-begin "understands times"
+begin "accepts times"
 for time in 1 0.5 .5 20ms 1.5s 2m 1h 1d; do expect 0 "$lock" -w $time --lease=1h n -- true; done
 
-begin "gives the command what it was given, and nothing of its own"
+begin "passes the inherited files to the command, and none of its own"
 if [ -d /proc/self/fd ]; then
     exec 7> seven
     sh -c 'ls /proc/$$/fd' < /dev/null > expected 2> err
@@ -699,11 +699,11 @@ if grep -q 'bide-lock: ' n.bide*; then fail "it printed into its files"; fi
 expect 0 "$lock" inspect n
 says out "n: 1 of 1 permits free, 0 waiting"
 
-# A terminal's Ctrl-C is for the command, which may read from it, too.
+# The terminal's Ctrl-C goes to the command, which may also read from the terminal.
 begin "keeps the terminal working"
 if script --version 2>&1 | grep -q util-linux; then
-    # Who types is in the background: what is there gets no Ctrl-C. (exec: else the shell that script
-    # starts gets it, too, and what that returns differs from shell to shell.)
+    # The process that types is in the background and so gets no Ctrl-C. (exec: otherwise the shell that
+    # script starts gets it, too, and its status differs from shell to shell.)
     { echo hello >&5; held; printf '\003' >&5; } &
     children=$!
     SHELL=/bin/sh
@@ -713,7 +713,7 @@ if script --version 2>&1 | grep -q util-linux; then
     says out "got hello"
     says out interrupted
 
-    begin "tells the command that the terminal has gone"
+    begin "tells the command that the terminal closed"
     reader
     script -qec "exec '$lock' n -- sh -c 'trap \"exit 5\" HUP
         exec 3> more; echo 1 0 > held; sleep 99 3>&- & wait'" typed < go > out 2>&1 &

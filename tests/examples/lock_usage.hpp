@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_EXAMPLES_LOCK_USAGE_HPP
 #define BIDE_TESTS_EXAMPLES_LOCK_USAGE_HPP
 
-// What bide-lock --help says.
+// The text of bide-lock --help.
 
 namespace lock_parts {
 
@@ -11,20 +11,20 @@ inline const char* const usage =
        bide-lock [options] release --force FENCE | --all NAME
        bide-lock [options] resize --permits N NAME
        bide-lock [options] repair [--min-fence N] NAME
-Runs a command while it holds the lock NAME, on one machine or across many. Waiters are served in
-the order of their arrival. The command's environment has
+Runs a command while it holds the lock NAME, on one machine or across many. Waiters get the
+lock in the order of their arrival. The command's environment has
   BIDE_LOCK_NAME  the name
   BIDE_FENCE      a number larger than that of every earlier holder
   BIDE_LANE       a number below N that no other holder has
   BIDE_LOCK_FD    the descriptor that holds the lock, if there is one (see "What holds the lock")
-  BIDE_LOCK_HELD  "FENCE NAME" of this lock and of those around it, the outermost first, with slashes
-                  between them
-A bide-lock in the command waits as any other does if the lock that it asks for is held around it. It
-says so on stderr, unless it has --nonblock. If the command waits for it in turn, neither ends.
+  BIDE_LOCK_HELD  "FENCE NAME" of this lock and of the locks around it, the outermost first, with
+                  slashes between them
+If the command runs another bide-lock for the same lock, that one waits like any other, and says
+so on stderr unless it has --nonblock. If the command waits for it in turn, neither ends.
 
 Where the lock is:
   --slot file:DIRECTORY       in DIRECTORY/NAME.bide, on a local file system that survives a reboot;
-                              the directory has to exist
+                              the directory must exist
   --slot sqlite:FILE          in a table of that database
   --slot postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE
   --slot postgres:CONNINFO    in a table of that database: postgres:host=db dbname=app
@@ -37,61 +37,63 @@ Where the lock is:
   $BIDE_LOCK_SLOT             the slot, if neither option is given
   --ca FILE, --cert FILE, --key FILE   PEM files for https:// and rediss://: the authorities, a
                               certificate, and its key
-  --relaxed                   accepts a store that may forget its holders
+  --relaxed                   accepts a store that may lose its record of holders
 
 Passwords: give them by --slot-file or $BIDE_LOCK_SLOT. A password on the command line can be seen
 until bide-lock has overwritten it, which is the first thing it does. Messages show no password. A
 $BIDE_LOCK_SLOT with a password, and the $REDISCLI_AUTH or $PGPASSWORD of such a slot, are not
-handed on to the command.
+passed to the command.
 
-How to get it:
-  -n, --nonblock              fail at once if it is not free, or if others wait for it; also if the
-                              store does not answer within 100 ms (-w 1 for a store far away)
-  -w, --timeout TIME          fail if it was not acquired within this time. Without it, bide-lock
-                              waits for other holders as long as that takes, but for a store that
-                              fails 10s only
-  -E, --conflict-exit-code N  the status of these failures (1)
-  --permits N                 N holders at once (1); if the lock is free, it takes this number,
-                              otherwise another number than the lock's is refused
-  --weight N                  take N of these permits (1)
-  -s, --shared                share it with other holders that use -s: 1 of 1024 permits
+How to acquire the lock:
+  -n, --nonblock              fail at once if the lock is held or has waiters, or if the store does
+                              not answer within 100 ms (use -w 1 for a remote store)
+  -w, --timeout TIME          fail if the lock was not acquired within this time. Without -w,
+                              bide-lock waits for other holders without a limit, but only 10s for
+                              a store that fails
+  -E, --conflict-exit-code N  the exit status of these failures (default: 1)
+  --permits N                 up to N holders at once (default: 1). If the lock is free, its number
+                              becomes N; otherwise a different N is an error
+  --weight N                  take N of these permits (default: 1)
+  -s, --shared                share the lock with other holders that use -s: 1 of 1024 permits
   -x, --exclusive             exclude the holders that use -s: all 1024 permits
   --holder ID                 the name that inspect shows (host:pid)
 If the lock is on a file system that is frozen (fsfreeze), bide-lock gives up in its time, but the
 kernel keeps its process until the file system is thawed.
 
-How to hold it:
-  --lease TIME                hold it by a lease of this length (30s), also on file and sqlite
-  --kill-after TIME           from SIGTERM to SIGKILL, when the command has to end (10s, but at most
-                              a third of the lease)
+How to hold the lock:
+  --lease TIME                hold the lock by a lease of this length (default: 30s), also on file
+                              and sqlite
+  --kill-after TIME           from SIGTERM to SIGKILL, when the command must end (default: 10s, but
+                              at most a third of the lease)
   -o, --close                 bide-lock holds the lock until the command's first process has
-                              ended; the descriptor is not handed on
+                              ended; the command does not inherit the descriptor
   -v, --verbose               report on stderr what happens
 
-How to look after it:
+How to administer the lock:
   inspect, --json             show holders and waiters; as JSON
-  release --force FENCE       take the lock away from this holder. The next one gets it at once;
+  release --force FENCE       take the lock away from this holder. The next waiter gets it at once;
                               the holder's command is terminated when its bide-lock notices, after
                               a third of the lease (10s on file and sqlite) at most
   release --all               take it away from all holders
   resize --permits N          change the number of permits (-s, -x: 1024); refused while holders
                               have more
   repair                      make a new record if the stored one cannot be read, or there is none,
-                              with the lock's --permits. It knows no holder: first make sure that
-                              none is at work. BIDE_FENCE goes on from the clock, or from
-                              --min-fence N if that is larger. Not for redis and etcd
-  --by NAME, --reason TEXT    what the record keeps of who did this (user@host), and why
+                              with the lock's --permits. The new record has no holder: first
+                              make sure that no command is running. The next BIDE_FENCE comes from
+                              the clock, or from --min-fence N if that is larger. Not for redis
+                              and etcd
+  --by NAME, --reason TEXT    the user (default: user@host) and the reason that the record keeps
 
 TIME is a number and one of ms, s, m, h, d: 500ms, 1.5h; without a unit, of seconds. A NAME has at
 most 200 bytes, no slash and no control characters, and does not begin with a dot or a dash.
 
 What holds the lock:
   file, sqlite (on Linux)   A descriptor that every process of the command inherits. The lock is
-      held as long as one of these processes has it open: there is no lease to run out, also if
+      held as long as one of these processes has it open: there is no lease that expires, even if
       bide-lock is killed. If the command ends and leaves processes in the background, bide-lock
-      ends, and they go on holding it. Programs that close their descriptors hold nothing of their
-      own: sudo and most daemons do so. bide-lock holds the lock for them until the command's first
-      process has ended.
+      ends, and these processes still hold the lock. Programs that close their descriptors (sudo and
+      most daemons) do not hold it. bide-lock holds it for them until the command's first process
+      has ended.
   postgres, etcd, redis, or --lease   A lease, which bide-lock renews. If the command ends and
       leaves processes in the background, bide-lock waits for them and renews (-o: it does not
       wait). A signal ends that wait: the processes are terminated. A remote lease ends with the
@@ -105,10 +107,11 @@ What is terminated, and when (on Linux, where /proc is mounted):
       bide-lock's, the keeper ("bide-keeper" for ps and pkill).
   The keeper is killed.   The same, by bide-lock.
   Both are killed at once (kill the whole control group, pkill -9 -f).   Only the command's first
-      process gets SIGTERM. The rest holds the lock by its descriptor, if it has not closed it (-o:
-      it has none); a lease ends.
+      process gets SIGTERM. The other processes hold the lock by the descriptor, unless they closed
+      it (-o: they have none). A lease expires.
   Processes of another user (by sudo, say) cannot be signalled. A machine that was suspended may
-      go on for a moment after its lease: check BIDE_FENCE in what the command writes to.
+      run for a moment after its lease: let the resource that the command writes to check
+      BIDE_FENCE.
 Signals that bide-lock gets (HUP, INT, QUIT, TERM) go to every process of the command. On a terminal
 the command stays in the caller's process group, so Ctrl-C, Ctrl-Z and input work.
 
@@ -119,9 +122,9 @@ Status: the command's, or 128+n if signal n ended it, or bide-lock while it wait
    65  the record cannot be read           74  the slot cannot be read or written
    66  the slot cannot be used             75  the lock was lost while the command ran
    69  the store does not answer           76  the store speaks another protocol
-   71  the system refuses something        78  it is held with another --permits or clock
+   71  a system call failed                78  it is held with another --permits or clock
                                           126  the command cannot be executed
-                                          127  there is no such command
+                                          127  the command was not found
 )";
 
 } // namespace lock_parts

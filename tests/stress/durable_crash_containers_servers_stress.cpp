@@ -1,5 +1,5 @@
-// As durable_crash_servers_stress.cpp, with the processes in two containers: neither sees the other
-// one's processes, boot id or clock. Needs root, and a kernel with time namespaces.
+// Like durable_crash_servers_stress.cpp, with the processes in two containers. Neither container
+// sees the other's processes, boot id or clock. Needs root and a kernel with time namespaces.
 
 #include <support/catch.hpp>
 
@@ -24,7 +24,7 @@ test::crash_options by_lease() {
     test::crash_options o;
     o.in_containers = true;
     o.process_bound = false;
-    o.lease = 300ms; // a server's answer may take its time
+    o.lease = 300ms; // a server may answer slowly
     o.waiter_ttl = 300ms;
     o.kills = 4;
     o.pauses = 1;

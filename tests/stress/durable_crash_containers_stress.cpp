@@ -1,5 +1,5 @@
-// As durable_crash_stress.cpp, with the processes in two containers: neither sees the other one's
-// processes, boot id or clock. Needs root, and a kernel with time namespaces.
+// Like durable_crash_stress.cpp, with the processes in two containers. Neither container sees the
+// other's processes, boot id or clock. Needs root and a kernel with time namespaces.
 //
 //   BIDE_CRASH_KILLS=2000 BIDE_CRASH_PAUSES=200 durable_crash_containers_stress
 
@@ -38,37 +38,41 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE("durable locks: two containers, over a file_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: two containers, over a file_slot, dead holders are detected by liveness") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("file,containers,liveness", file_in(in), by_liveness());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a file_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: two containers, over a file_slot, dead holders are detected by the lease") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("file,containers,lease", file_in(in), by_lease());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: two containers, over a sqlite_slot, dead holders are detected by liveness") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("sqlite,containers,liveness", sqlite_in(in), by_liveness());
     }
 }
 
-TEST_CASE("durable locks: two containers, over a sqlite_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: two containers, over a sqlite_slot, dead holders are detected by the lease") {
     if (test::has_containers()) {
         const test::temp_directory in("crash");
         test::check_survival("sqlite,containers,lease", sqlite_in(in), by_lease());
     }
 }
 
-// ---- whether the harness would see it
+// ---- controls of the harness
 
-TEST_CASE("crash harness: containers that go by their own clocks are found out") {
+TEST_CASE("crash harness: containers that use their own clocks are detected") {
     if (!test::has_containers()) {
         return;
     }
@@ -78,7 +82,8 @@ TEST_CASE("crash harness: containers that go by their own clocks are found out")
     o.has_clock_of_its_own = true;
     o.process_bound = false;
     o.kills = 0;
-    o.pauses = 1'000; // at most; about each second holder is of the container that is behind
+    o.pauses =
+        1'000; // at most; about every second holder is in the container with the slower clock
     o.pauses_holders_only = true;
     o.ends_with_overlap = true;
     const test::crash_report found = test::crash_storm("file,own clocks", file_in(in), o);

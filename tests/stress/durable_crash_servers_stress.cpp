@@ -1,5 +1,5 @@
-// Durable locks among processes that are killed and stopped at any time, over the slots of servers,
-// where these are installed. See durable_crash_stress.cpp for how to let it run for long.
+// Durable locks among processes that are killed and stopped at any time, over the slots of the
+// servers that are installed. durable_crash_stress.cpp says how to run it for longer.
 
 #include <support/catch.hpp>
 
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 test::crash_options by_liveness() {
     test::crash_options o;
-    o.lease = 300ms; // a server's answer may take its time
+    o.lease = 300ms; // a server may answer slowly
     o.waiter_ttl = 300ms;
     o.kills = 8;
     o.pauses = 1;

@@ -1,10 +1,10 @@
-// Durable locks among processes that are killed and stopped at any time, over the slots that need no
-// server. To go on for long, by hand:
+// Durable locks among processes that are killed and stopped at any time, over the slots that need
+// no server. To run it for longer:
 //
 //   BIDE_CRASH_KILLS=2000 BIDE_CRASH_PAUSES=200 durable_crash_stress
-//   BIDE_CRASH_SLOTS=sqlite ... for one of them; BIDE_TEST_SEED=... to repeat
+//   BIDE_CRASH_SLOTS=sqlite ... runs one slot; BIDE_TEST_SEED=... repeats a run
 //
-// One line on stderr says how each storm went.
+// Each storm prints one line on stderr.
 
 #include <support/catch.hpp>
 
@@ -37,12 +37,14 @@ using test::sqlite_in;
 
 } // namespace
 
-TEST_CASE("durable locks: kills and pauses over a file_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: kills and pauses over a file_slot, dead holders are detected by liveness") {
     const test::temp_directory in("crash");
     test::check_survival("file,liveness", file_in(in), by_liveness());
 }
 
-TEST_CASE("durable locks: kills and pauses over a file_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: kills and pauses over a file_slot, dead holders are detected by the lease") {
     const test::temp_directory in("crash");
     test::check_survival("file,lease", file_in(in), by_lease());
 }
@@ -54,24 +56,27 @@ TEST_CASE("durable locks: kills and pauses among three holders over a file_slot"
     test::check_survival("file,semaphore", file_in(in), o);
 }
 
-TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by liveness") {
+TEST_CASE(
+    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by liveness") {
     const test::temp_directory in("crash");
     test::check_survival("sqlite,liveness", sqlite_in(in), by_liveness());
 }
 
-TEST_CASE("durable locks: kills and pauses over a sqlite_slot, found out by the lease") {
+TEST_CASE(
+    "durable locks: kills and pauses over a sqlite_slot, dead holders are detected by the lease") {
     const test::temp_directory in("crash");
     test::check_survival("sqlite,lease", sqlite_in(in), by_lease());
 }
 
-// ---- whether the harness would see it
+// ---- controls of the harness
 
 TEST_CASE("crash harness: without a gate a stopped holder's late writes are counted") {
     const test::temp_directory in("crash");
     test::crash_options o;
     o.is_gated = false;
     o.pauses_holders_only = true;
-    o.renews = false; // else it may be stopped with the file locked, and nobody follows
+    o.renews =
+        false; // otherwise it may be stopped with the file locked, which blocks all other processes
     o.lease = 100ms;
     o.waiter_ttl = 100ms;
     o.kills = 0;
@@ -84,13 +89,13 @@ TEST_CASE("crash harness: without a gate a stopped holder's late writes are coun
     CHECK(found.stale_accepted == found.stale_attempted);
 }
 
-TEST_CASE("crash harness: processes that each have a lock of their own are found out") {
+TEST_CASE("crash harness: processes that each have their own lock are detected") {
     test::crash_options o;
     o.kills = 2;
     o.pauses = 1;
     o.lease = 50ms;
     o.time = 200ms;
-    o.slack = 300ms; // for there is no record in the end
+    o.slack = 300ms; // there is no record in the end
     const test::crash_report found = test::crash_storm(
         "nothing in common", [] { return bide::slot_ref(bide::memory_slot()); }, o);
     INFO(found.summary("nothing in common"));

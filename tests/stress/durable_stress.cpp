@@ -1,5 +1,5 @@
-// Durable locks under threads and coroutines of one process: what they guard is counted, the order
-// of those who wait is written down, and nothing of anybody is left in the record.
+// Durable locks under threads and coroutines of one process. The tests count guarded increments,
+// record the order of grants, and check that the record is empty at the end.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -42,7 +42,7 @@ using namespace std::chrono_literals;
 
 using answer = bide::result<bide::durable_guard, std::error_code>;
 
-// ---- where the record is
+// ---- stores
 
 class in_memory {
 public:
@@ -67,7 +67,7 @@ bide::durable_options quick() {
     return test::unhurried(o);
 }
 
-// What the record says, past all locks.
+// Reads the record without a lock object.
 bide::durable::record record_of(bide::slot_ref slot) {
     const auto there = slot.load();
     if (!there || there->version == 0) {
@@ -81,10 +81,10 @@ template <class Place> bool nothing_is_left(Place& place) {
     return left.fence > 1 && left.holders.empty() && left.waiters.empty();
 }
 
-// ---- what is guarded
+// ---- the guarded data
 
-// Plain, so that a hole in the exclusion is a wrong sum, and a race to a sanitizer: between threads
-// of one lock object there is always one that hands over.
+// Not atomic, so that a failure of exclusion is a wrong sum, and a race for a sanitizer. Between
+// threads of one lock object, a release always synchronizes with the next grant.
 struct guarded {
     std::uint64_t sum = 0;
     std::int64_t last_fence = 0;
@@ -154,8 +154,8 @@ void one_turn(bide::durable_mutex& m, guarded& g, test::jitter& chance) {
     }
 }
 
-// Writes of different lock objects are ordered by the store, which a sanitizer cannot always see:
-// so all share one here, and below not.
+// The store orders the writes of different lock objects, and a sanitizer cannot always see that. So
+// all threads share one lock object here; further down they do not.
 template <class Place> void storm(int threads, int turns) {
     const test::stress_time time;
     Place place;
@@ -178,13 +178,11 @@ template <class Place> void storm(int threads, int turns) {
 
 } // namespace
 
-TEST_CASE("durable_mutex: nothing is lost of what it guards, in many short storms") {
+TEST_CASE("durable_mutex: guarded increments are not lost, in many short runs") {
     storm<in_memory>(4, 20);
 }
 
-TEST_CASE("durable_mutex: nothing is lost of what it guards, over a file") {
-    storm<in_file>(3, 10);
-}
+TEST_CASE("durable_mutex: guarded increments are not lost, over a file") { storm<in_file>(3, 10); }
 
 TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
     const test::stress_time time;
@@ -213,9 +211,10 @@ TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
 
 // ---- order
 
-TEMPLATE_TEST_CASE("durable_semaphore: who came earlier is never served later", "", in_memory,
-                   in_file) {
-    // A ticket's place is taken in one step, one after the other; then all poll at once.
+TEMPLATE_TEST_CASE("durable_semaphore: contenders are granted in the order of their arrival", "",
+                   in_memory, in_file) {
+    // Each contender takes its place in one step, one after the other. Then all poll at the same
+    // time.
     const test::stress_time time;
     TestType place;
     std::uint64_t inversions = 0;
@@ -255,10 +254,11 @@ TEMPLATE_TEST_CASE("durable_semaphore: who came earlier is never served later", 
     CHECK(nothing_is_left(place));
 }
 
-// ---- several at once
+// ---- several holders
 
-TEMPLATE_TEST_CASE("durable_semaphore: three permits are never four, and no two have a lane", "",
-                   in_memory, in_file) {
+TEMPLATE_TEST_CASE(
+    "durable_semaphore: three permits have at most three holders, each in its own lane", "",
+    in_memory, in_file) {
     const test::stress_time time;
     constexpr std::int64_t permits = 3;
     TestType place;
@@ -299,8 +299,8 @@ TEMPLATE_TEST_CASE("durable_semaphore: three permits are never four, and no two 
     CHECK(nothing_is_left(place));
 }
 
-TEMPLATE_TEST_CASE("durable_shared_mutex: readers see no writer, and a writer nobody", "",
-                   in_memory, in_file) {
+TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers", "", in_memory,
+                   in_file) {
     const test::stress_time time;
     TestType place;
     std::atomic<int> readers{0};
@@ -357,7 +357,7 @@ TEST_CASE("durable_guard: a renewal that races with the release does not bring t
         for (auto& t : tickets) {
             t = m.ticket();
         }
-        std::atomic<std::size_t> current{0}; // one more than the ticket that is held
+        std::atomic<std::size_t> current{0}; // the index of the held ticket, plus 1
         std::atomic<bool> is_over{false};
         std::array<std::atomic<bool>, 256> released{};
         test::team two(2, [&](int i) {
@@ -420,10 +420,10 @@ TEST_CASE(
     CHECK(nothing_is_left(place));
 }
 
-// ---- who gives up
+// ---- cancellation
 
-TEMPLATE_TEST_CASE("durable_mutex: who is cancelled or out of time leaves no entry", "", in_memory,
-                   in_file) {
+TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no entry", "",
+                   in_memory, in_file) {
     const test::stress_time time;
     TestType place;
     bide::durable_mutex keeper(place.open(), quick());

@@ -1,16 +1,16 @@
 #ifndef BIDE_TESTS_SUPPORT_CONTAINERS_HPP
 #define BIDE_TESTS_SUPPORT_CONTAINERS_HPP
 
-// Containers on one machine, as small as can be: a container has a pid, a mount and a time namespace
-// of its own, its own /proc, and its own boot id. Files, memory that was shared before, and the
-// network are the machine's. Linux, and root.
+// Minimal containers on one machine. A container has its own pid, mount and time namespaces, its
+// own /proc and its own boot id. It shares files, memory that was mapped before, and the network
+// with the machine. Needs Linux and root.
 //
 //   container one(directory, shape);
 //   if (!one.is_running()) { ... one.trouble() says why ... }
 //   if (one.fork() == 0) { ... inside ... }
 //
-// No other thread may be running. A process keeps what it once knew of its boot, and its children
-// inherit that: whoever makes containers for durable locks uses no durable lock itself before.
+// No other thread may run. A process caches its boot id, and its children inherit the cache. So a
+// process that makes containers for durable locks must not have used a durable lock before.
 
 #if defined(__linux__)
 #include <sched.h>
@@ -42,17 +42,18 @@
 namespace test {
 
 struct container_shape {
-    std::string boot_id = "00000000-0000-4000-8000-000000000001"; // what /proc says; empty: nothing
-    std::int64_t boottime_s = 0;                                  // by how much its clock is ahead
+    std::string boot_id =
+        "00000000-0000-4000-8000-000000000001"; // the boot id in /proc; empty: none
+    std::int64_t boottime_s = 0;                // how far its clock is ahead, in seconds
     bool has_own_boot_id = true;
     bool has_own_pids = true;
     bool has_own_time = true;
-    std::string root{}; // not empty: a directory that is its root, without any /proc
+    std::string root{}; // not empty: its root directory, without /proc
 };
 
 class container {
 public:
-    // Files of the container's are made in `in`.
+    // Makes the container's files in `in`.
     container(const temp_directory& in, container_shape shape) : shape_(std::move(shape)) {
         static int made = 0;
         boot_id_file_ = in.write("boot_id." + std::to_string(++made),
@@ -77,8 +78,8 @@ public:
     const std::string& trouble() const noexcept { return trouble_; }
     const container_shape& shape() const noexcept { return shape_; }
 
-    // As fork(2): the child is inside, and the caller's. It ends with status 70 where it cannot
-    // enter.
+    // Like fork(2): the child runs in the container and is the caller's child. It ends with status
+    // 70 if it cannot enter.
     pid_t fork() const {
         if (shape_.has_own_pids && ::setns(pids_, CLONE_NEWPID) != 0) {
             return -1;
@@ -126,7 +127,7 @@ private:
         ::close(to_first[0]);
         ::close(to_us[1]);
         if (trouble_.empty()) {
-            // It goes on only where its parent is still there, and dies with it from then on.
+            // Continues only if its parent still runs; from then on it dies with its parent.
             static_cast<void>(!::write(to_first[1], "g", 1));
             char some[200];
             for (ssize_t n; (n = ::read(to_us[0], some, sizeof some)) > 0;) {
@@ -171,7 +172,7 @@ private:
         return fd;
     }
 
-    // The first process.
+    // The container's first process.
     [[noreturn]] void live(int from_parent, int to_parent) const {
         char go = 0;
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);

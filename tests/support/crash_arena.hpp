@@ -1,28 +1,27 @@
 #ifndef BIDE_TESTS_SUPPORT_CRASH_ARENA_HPP
 #define BIDE_TESTS_SUPPORT_CRASH_ARENA_HPP
 
-// What processes that are killed and stopped fight for, in memory that they share with their parent;
-// and the referee among them, which nobody's death can blind. Threads may fight for it as well.
+// The resource that processes compete for, in memory shared with their parent, and the referee that
+// checks exclusion. The death of a process does not stop the checks. Threads may compete as well.
 //
-// Who holds the lock writes itself into its cell: the fence, the lane, and until when it may believe
-// that it holds, which is its guard's local deadline. While it is inside it acts again and again:
-// it writes to the resource, and looks at the other cells. It takes itself out of its cell before it
-// releases. So
+// Each process has a cell. A holder writes into its cell the fence, the lane, and its guard's local
+// deadline: until then it may believe that it holds. While it is inside, it acts repeatedly: it
+// writes to the resource, and reads the other cells. It clears its cell before it releases. So
 //
-//   - two that are inside at a time cannot miss each other: both write their cells before they look,
-//     and the orders are seq_cst; the later one to look sees the other.
-//   - what is found is true: a cell that says the same before and after a look at the clock was
-//     inside at that time; with both deadlines still to come two leases are in force at once.
-//   - a process that is about to be killed is marked in its cell before the signal is sent. Who finds
-//     a cell inside and then no mark has found a process that lives: no false alarm, however soon
-//     a lock is passed on to the next. Who finds a mark passes by: the process may be gone. If it is
-//     not, and still acts, then it looks itself, and finds the other, which is not marked: at most one
-//     process is between its mark and its end. No blind spot.
-//   - where a lease has to outlive its process, marks do not count: the dead stays in its cell,
-//     which nobody else gets before its time is over.
+//   - two processes that are inside at a time cannot miss each other: both write their cells before
+//     they read, and the orders are seq_cst; the later one to read sees the other.
+//   - a finding is true: a cell that is equal before and after a read of the clock was inside at
+//     that time. If both deadlines are in the future, two leases are valid at once.
+//   - the parent marks a cell before it kills the process. If a reader finds a cell inside, and
+//     then no mark, that process is alive: there is no false alarm, however fast the lock passes
+//     on. If the reader finds a mark, it ignores the cell: the process may be dead. If the process
+//     is still alive and acts, it reads the cells itself and finds the reader, which is not marked:
+//     at most one process is between its mark and its end. So no overlap is missed.
+//   - if a lease must outlive its process, marks are ignored: the dead process stays in its cell,
+//     and the cell is not reused before its time expires.
 //
-// A write is stale when, before it began, somebody with a later token had written. The referee keeps
-// account of that by itself, and not by the gate, which it is to judge.
+// A write is stale if another process with a later token had written before it began. The referee
+// detects that by itself, because it also checks the fence gate.
 
 #include <bide/durable/fence_gate.hpp>
 
@@ -43,7 +42,7 @@ inline std::int64_t& boottime_ahead_ns() noexcept {
     return ahead;
 }
 
-// Nanoseconds since the machine was booted, the same for all processes.
+// Nanoseconds since the boot of the machine, equal for all processes.
 inline std::int64_t boottime_ns() noexcept {
     timespec now{};
 #if defined(CLOCK_BOOTTIME)
@@ -54,13 +53,13 @@ inline std::int64_t boottime_ns() noexcept {
     return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - boottime_ahead_ns();
 }
 
-// One process of one time; its successor has another one.
+// The cell of one process. Its successor uses another cell.
 struct crash_cell {
-    std::atomic<std::int64_t> inside{0}; // the fence that it is inside with; 0: it is not
-    std::atomic<std::int64_t> until{0}; // when its belief ends; of the last time that it was inside
+    std::atomic<std::int64_t> inside{0}; // its fence while it is inside; 0: outside
+    std::atomic<std::int64_t> until{0};  // the guard's deadline; kept after it left
     std::atomic<std::int64_t> lane{0};
-    std::atomic<bool> is_taken{false};  // until its process was reaped
-    std::atomic<bool> is_doomed{false}; // a SIGKILL is about to be sent
+    std::atomic<bool> is_taken{false};  // until the process was reaped
+    std::atomic<bool> is_doomed{false}; // the parent is about to send SIGKILL
     std::atomic<bool> has_finished{false};
 };
 
@@ -69,13 +68,14 @@ public:
     static constexpr int cells = 64;
     static constexpr int lanes = 8;
 
-    // Set before anybody is there.
+    // Set before the first process starts.
     bool is_gated = true;             // the resource checks tokens
-    bool lease_outlives_kill = false; // nobody else may be granted the lock before it is over
+    bool lease_outlives_kill = false; // no other grant may come before a lease expires
 
-    // ---- the parent's
+    // ---- for the parent
 
-    // One for a new process, which nobody has to remember the last of; -1: there is none now.
+    // Returns a free cell for a new process, whose last process need not be remembered; -1: none is
+    // free.
     int take_cell() noexcept {
         for (int i = 0; i < cells; ++i) {
             last_taken_ = (last_taken_ + 1) % cells;
@@ -92,10 +92,10 @@ public:
         return -1;
     }
 
-    // ---- a holder's
+    // ---- for a holder
 
-    // It was granted the lock: `newest_before` is what newest_grant was before it asked. `until` of a
-    // time before the guard was asked, and what remains.
+    // The process was granted the lock. `newest_before` is newest_grant before it asked. `until` is
+    // a time before the guard was asked, plus what remains.
     void enter(int me, std::int64_t fence, std::int64_t lane, std::int64_t until,
                std::int64_t newest_before) noexcept {
         if (lane < 0 || lane >= lanes) {
@@ -122,7 +122,7 @@ public:
         ++acquisitions;
     }
 
-    // A write with its token, and a look around.
+    // Writes with the process's token, and reads the other cells.
     void act(int me, std::int64_t until) noexcept {
         crash_cell& mine = cell[static_cast<std::size_t>(me)];
         if (const std::int64_t fence = mine.inside) {
@@ -134,7 +134,7 @@ public:
 
     void leave(int me) noexcept { cell[static_cast<std::size_t>(me)].inside = 0; }
 
-    // The first is kept in words.
+    // Keeps the text of the first overlap.
     void complain(const char* doing, const std::string& what) noexcept {
         if (errors++ == 0) {
             std::snprintf(first_error, sizeof first_error, "%s: %s", doing, what.c_str());
@@ -143,16 +143,16 @@ public:
 
     std::array<crash_cell, cells> cell{};
 
-    // An order of the parent's to whoever is inside: stand still there.
+    // The parent's order to a process inside: stand still there.
     static constexpr int anybody = -1;
-    std::atomic<int> stand_still{0}; // 0: no order; anybody; or the cell that obeys it, + 1
+    std::atomic<int> stand_still{0}; // 0: no order; `anybody`; or the cell that obeys it, plus 1
     std::atomic<bool> is_ending{false};
 
     std::atomic<std::int64_t> newest_grant{0};
     std::atomic<std::int64_t> last_grant_at{0};
     std::atomic<std::int64_t> longest_gap{0};      // ns from one grant to the next
     std::atomic<std::int64_t> longest_wait{0};     // ns of one process for one grant
-    std::atomic<std::int64_t> holder_killed_at{0}; // 0: somebody has got it since
+    std::atomic<std::int64_t> holder_killed_at{0}; // 0: granted again since
     std::atomic<std::size_t> recoveries{0};
     std::array<std::atomic<std::int64_t>, 4'096> recovery{}; // ns from the kill to the next grant
 
@@ -160,13 +160,14 @@ public:
     std::atomic<std::int64_t> overlaps{0};
     std::atomic<std::int64_t> stale_attempted{0};
     std::atomic<std::int64_t> stale_accepted{0};
-    std::atomic<std::int64_t> refused_in_time{0}; // a holder in its lease, by the gate
+    std::atomic<std::int64_t> refused_in_time{
+        0}; // writes that the gate refused from a holder within its lease
     std::atomic<std::int64_t> fences_not_later{0};
     std::atomic<std::int64_t> fences_twice{0};
     std::atomic<std::int64_t> wrong_lanes{0};
-    std::atomic<std::int64_t> told_lost{0}; // releases that heard that the lease was over
-    std::atomic<std::int64_t> believers{0}; // guards that took a lost lock for held
-    std::atomic<std::int64_t> deaf{0};      // guards that never said that it was lost
+    std::atomic<std::int64_t> told_lost{0}; // releases that reported the loss of the lease
+    std::atomic<std::int64_t> believers{0}; // guards that reported a lost lock as held
+    std::atomic<std::int64_t> deaf{0};      // guards that never reported the loss
     std::atomic<std::int64_t> errors{0};
     char first_error[200] = {};
     char first_overlap[200] = {};
@@ -223,7 +224,7 @@ private:
 
     std::array<bide::fence_gate, lanes> gate_{};
     std::array<std::atomic<std::int64_t>, lanes> newest_write_{};
-    std::array<std::atomic<std::int64_t>, 1 << 16> granted_{}; // each fence at its place
+    std::array<std::atomic<std::int64_t>, 1 << 16> granted_{}; // indexed by fence
 };
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);

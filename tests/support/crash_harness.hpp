@@ -1,16 +1,17 @@
 #ifndef BIDE_TESTS_SUPPORT_CRASH_HARNESS_HPP
 #define BIDE_TESTS_SUPPORT_CRASH_HARNESS_HPP
 
-// A storm over one durable lock: processes that acquire, use a resource, and release, while their
-// parent kills and stops them. What they do to each other is judged in support/crash_arena.hpp; here
-// are the processes, and what the parent does to them. Linux.
+// A storm over one durable lock: processes acquire, use a resource, and release, while their parent
+// kills and stops them. support/crash_arena.hpp checks exclusion; here are the processes and the
+// parent. Linux only.
 //
 //   const crash_report found = crash_storm([] { return bide::slot_ref(...); }, options);
 //
-// The function opens one more slot object, in the process that asks. No other thread may be running:
-// the processes are forked. They may run in two containers, each with a boot id, a clock, and pids of
-// its own; then this process has used no durable lock before. BIDE_CRASH_KILLS and BIDE_CRASH_PAUSES ask for so many instead of a short
-// time; BIDE_CRASH_SLOTS=file,sqlite for these only.
+// The function opens one more slot object in the calling process. No other thread may run, because
+// the processes are forked. They may run in two containers, each with its own boot id, clock and
+// pids; then this process must not have used a durable lock before. BIDE_CRASH_KILLS and
+// BIDE_CRASH_PAUSES set the number of kills and pauses, instead of a short time.
+// BIDE_CRASH_SLOTS=file,sqlite selects slots.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -49,7 +50,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// ThreadSanitizer lets the child of a process that had threads start none.
+// Under ThreadSanitizer the child of a process with threads cannot start threads.
 #define BIDE_TESTS_FORKS_NO_THREADS 0
 #if defined(__SANITIZE_THREAD__)
 #undef BIDE_TESTS_FORKS_NO_THREADS
@@ -67,35 +68,38 @@ struct crash_options {
     int workers = 6;
     std::int64_t permits = 1; // 1: a durable_mutex; more: a durable_semaphore
 
-    // Whether others go on at once when a process is gone; else when its lease is over.
+    // True: the death of a holder is detected at once. False: only its lease ends the hold.
     bool process_bound = true;
     std::chrono::milliseconds lease{200};
     std::chrono::milliseconds waiter_ttl{200};
 
-    // Whether guards renew their leases.
+    // True: guards renew their leases.
     bool renews = true;
 
-    // Whether the resource checks tokens. Without, a stopped holder does damage: the control.
+    // True: the resource checks tokens. False: a stopped holder does damage; a control of the
+    // harness.
     bool is_gated = true;
 
-    // Only who is inside is stopped, and always goes on later.
+    // Stops only a process inside the lock, and always continues it.
     bool pauses_holders_only = false;
 
-    // Whether the processes run in two containers; the parent is in none.
+    // True: the processes run in two containers. The parent runs in neither.
     bool in_containers = false;
 
-    // Whether each goes by its own clock for all times of the record. In containers: the control.
+    // True: each process uses its own clock for all times of the record. In containers this is a
+    // control.
     bool has_clock_of_its_own = false;
 
-    // Whether the storm is over when two held at once: a control has nothing more to show.
+    // True: the storm ends when two processes held the lock at once. A control needs no more.
     bool ends_with_overlap = false;
 
-    // At least so many, and for at least so long; none of both: nobody comes to harm.
+    // The smallest numbers of kills and pauses, and the shortest time. With 0 kills and 0 pauses no
+    // process is harmed.
     long kills = 12;
     long pauses = 2;
     std::chrono::milliseconds time = stress_time::length();
 
-    // Besides lease and waiter_ttl, for one to acquire after whatever happened.
+    // The longest time until the next grant after any event, besides lease and waiter_ttl.
     std::chrono::milliseconds slack{20'000};
     std::uint32_t seed = run_seed();
 
@@ -114,7 +118,7 @@ struct crash_options {
     }
 };
 
-// BIDE_CRASH_SLOTS is not set, or names it.
+// True if BIDE_CRASH_SLOTS is not set, or names the slot.
 inline bool crash_wants(std::string_view slot) {
     const char* const given = std::getenv("BIDE_CRASH_SLOTS");
     const std::string all = ',' + std::string(given != nullptr ? given : "") + ',';
@@ -123,19 +127,19 @@ inline bool crash_wants(std::string_view slot) {
 
 struct crash_report {
     long kills = 0;
-    long holders_killed = 0; // of these, while they stood still inside
+    long holders_killed = 0; // of the kills, those of a process that stood still inside
     long pauses = 0;
     std::int64_t acquisitions = 0;
     std::int64_t overlaps = 0;
     std::int64_t stale_attempted = 0;
     std::int64_t stale_accepted = 0;
     std::int64_t told_lost = 0;
-    std::int64_t longest_gap_us = 0; // without an acquisition by anybody
+    std::int64_t longest_gap_us = 0; // the longest time without a grant
     std::int64_t longest_wait_us = 0;
     std::vector<std::int64_t> recovery_us{}; // from the kill of a holder to the next grant; sorted
     std::uint32_t seed = 0;
 
-    // Promises that were broken, a sentence each; stale writes are not among them.
+    // A sentence for each broken promise. Stale writes are not included.
     std::vector<std::string> faults{};
 
     std::int64_t recovery(double part) const {
@@ -162,14 +166,14 @@ struct crash_report {
     }
 };
 
-// ---- what a process does
+// ---- a process
 
 template <class Lock> class crash_worker {
 public:
     crash_worker(Lock& lock, crash_arena& arena, int me, const crash_options& o, std::uint32_t seed)
         : lock_(lock), arena_(arena), me_(me), options_(o), chance_(seed) {}
 
-    // Until the parent ends it, and once more.
+    // Acquires and releases until the parent says to end, and once more.
     void run() {
         while (!arena_.is_ending) {
             ::alarm(children::longest_life);
@@ -220,13 +224,14 @@ private:
         return true;
     }
 
-    // Rather too early than too late.
+    // Errs on the early side.
     static std::int64_t until(const guard& held) {
         const std::int64_t now = boottime_ns();
         return now + std::chrono::nanoseconds(held.remaining()).count();
     }
 
-    // If the parent wants somebody to: until it says otherwise, or for ever.
+    // If the parent ordered it, stands still until the parent cancels the order, or until it is
+    // killed.
     void stand_still(guard& held) {
         int nobody = crash_arena::anybody;
         if (!arena_.stand_still.compare_exchange_strong(nobody, me_ + 1)) {
@@ -236,8 +241,8 @@ private:
             arena_.act(me_, until(held));
             std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
-        // It was stopped meanwhile, for longer than its lease, and others have been here. It does
-        // not know, and writes.
+        // The process was stopped for longer than its lease, and other processes held the lock. It
+        // does not know that, and writes.
         arena_.act(me_, until(held));
         arena_.believers += held.is_held() ? 1 : 0;
         const auto lost = held.lost();
@@ -264,7 +269,7 @@ inline bide::durable_options crash_lock_options(const crash_options& o) {
     return told;
 }
 
-// Calls f with a lock over a newly opened slot.
+// Calls f with a lock over a new slot object.
 template <class Open, class F> void with_crash_lock(const Open& open, const crash_options& o, F f) {
     if (o.permits == 1) {
         bide::durable_mutex lock(open(), crash_lock_options(o));
@@ -275,7 +280,7 @@ template <class Open, class F> void with_crash_lock(const Open& open, const cras
     }
 }
 
-// ---- what the parent does
+// ---- the parent
 
 template <class Open> class crash_director {
 public:
@@ -289,7 +294,7 @@ public:
     crash_report run() {
         good_ = build_containers();
         if (good_) {
-            use_once(); // what a parent keeps is not to be taken for its children's own
+            use_once(); // a child must not take cached data of its parent for its own
         }
         arena_->last_grant_at = boottime_ns();
         workers_.resize(static_cast<std::size_t>(options_.workers));
@@ -337,7 +342,8 @@ private:
         return options_.lease + options_.waiter_ttl + options_.slack;
     }
 
-    // Watches the processes meanwhile; where it is not so in time, the storm is over.
+    // Waits until the question is true, and watches the processes. If it is not true in time, ends
+    // the storm.
     template <class Question> bool await(const char* what, Question question) {
         const auto begin = std::chrono::steady_clock::now();
         const auto end = begin + limit();
@@ -365,7 +371,7 @@ private:
         return good_;
     }
 
-    // What can be seen of a storm that has come to a halt; and how long the store took to say it.
+    // Prints the state of a storm without progress, and how long the store took to answer.
     void tell(const char* waiting_for) {
         const std::int64_t before = bide::durable::boottime_ms();
         bide::slot_ref slot = open_();
@@ -390,8 +396,8 @@ private:
                      [&] { return arena_->acquisitions > acquisitions; });
     }
 
-    // In this process; under a thread sanitizer, which wants no fork where threads have been, and
-    // with containers, which inherit what this one knows of its boot, in one of its own.
+    // Runs f in this process. Runs it in a child under ThreadSanitizer, which allows no fork after
+    // threads, and with containers, which would inherit this process's cached boot id.
     template <class F> void with_lock(F f) {
         const auto in_words = [&] {
             try {
@@ -448,7 +454,7 @@ private:
         return report_.faults.empty();
     }
 
-    // As fork(2), where that one lives.
+    // Like fork(2), in the worker's container.
     pid_t fork_for([[maybe_unused]] const worker& w) {
 #if BIDE_TESTS_HAVE_CONTAINERS
         if (options_.in_containers) {
@@ -478,7 +484,8 @@ private:
         }
         if (w.pid == 0 && good_) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (!options_.in_containers && ::getppid() != parent) { // these end with their first
+            if (!options_.in_containers &&
+                ::getppid() != parent) { // processes of a container end with its first process
                 ::_exit(1);
             }
             ::_exit(live(w.cell, seed));
@@ -506,7 +513,7 @@ private:
         return it != workers_.end() ? &*it : nullptr;
     }
 
-    // The one that obeys an order to stand still inside; nullptr: the storm is over.
+    // Returns the process that obeyed an order to stand still inside; nullptr: the storm has ended.
     worker* freeze_holder() {
         arena_->stand_still = crash_arena::anybody;
         const bool obeyed =
@@ -514,7 +521,7 @@ private:
         return obeyed ? in_cell(arena_->stand_still - 1) : nullptr;
     }
 
-    // ---- what happens to them
+    // ---- kills and pauses
 
     void next() {
         if (options_.kills + options_.pauses == 0) {
@@ -544,7 +551,7 @@ private:
 
     enum class then { await_grant, go_on };
 
-    // A zombie, sometimes, until somebody else has acquired.
+    // Sometimes leaves a zombie until another process has acquired.
     void kill(worker& victim, std::int64_t before, then what = then::await_grant) {
         crash_cell& c = arena_->cell[static_cast<std::size_t>(victim.cell)];
         const bool is_inside = arena_->stand_still == victim.cell + 1;
@@ -574,8 +581,8 @@ private:
         spawn(victim);
     }
 
-    // For 1.5 leases, inside or wherever it is. It may have the store's own lock, itself or by its
-    // thread that renews, and then nobody gets anywhere before it goes on; else somebody else
+    // Stops a process for 1.5 leases, at any point. It, or its renewal thread, may hold the store's
+    // own lock; then no process makes progress until it continues. Otherwise another process
     // acquires.
     void pause(worker& victim) {
         const bool is_inside = arena_->stand_still == victim.cell + 1;
@@ -586,7 +593,7 @@ private:
             return ::waitpid(victim.pid, &status, WUNTRACED | WNOHANG) == victim.pid;
         });
         ++report_.pauses;
-        if (chance_.below(2) == 0) { // as if this was not enough
+        if (chance_.below(2) == 0) { // also kills another process meanwhile
             worker& other = any();
             if (good_ && &other != &victim) {
                 kill(other, 0, then::go_on);
@@ -610,7 +617,7 @@ private:
         }
     }
 
-    // Everybody acquires once more, and leaves.
+    // Every process acquires once more and ends.
     void finish() {
         is_expected_to_end_ = true;
         arena_->is_ending = true;
@@ -629,7 +636,7 @@ private:
         }
     }
 
-    // The last of the dead are still in it, until their time is over.
+    // The last dead processes stay in the record until their time expires.
     void look_at_record() {
         with_lock([this](auto& lock) {
             std::string last = "entries do not expire";
@@ -692,7 +699,7 @@ private:
     crash_report report_;
 };
 
-// Prints what came of it, too.
+// Runs a storm and prints its result.
 template <class Open>
 crash_report crash_storm(std::string_view name, Open open, const crash_options& o) {
     crash_report found = crash_director<Open>(std::move(open), o).run();
@@ -700,7 +707,7 @@ crash_report crash_storm(std::string_view name, Open open, const crash_options& 
     return found;
 }
 
-// Whether containers can be made here; says on stderr that a test is skipped where they cannot.
+// True if the test may make containers. Otherwise reports on stderr that the test is skipped.
 inline bool has_containers() {
     std::string why = "this system has none";
 #if BIDE_TESTS_HAVE_CONTAINERS
@@ -713,8 +720,8 @@ inline bool has_containers() {
     return why.empty();
 }
 
-// All that a lock promises, and that there was something to promise. The name is the slot's, a comma,
-// and what is special: nothing is done where nobody wants that slot.
+// Checks every promise of the lock, and that the storm did enough to test them. The name is the
+// slot's, a comma, and the variant. Does nothing if BIDE_CRASH_SLOTS excludes the slot.
 template <class Open>
 void check_survival(std::string_view name, Open open, const crash_options& o) {
     if (!crash_wants(name.substr(0, name.find(',')))) {

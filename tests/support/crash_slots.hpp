@@ -1,7 +1,8 @@
 #ifndef BIDE_TESTS_SUPPORT_CRASH_SLOTS_HPP
 #define BIDE_TESTS_SUPPORT_CRASH_SLOTS_HPP
 
-// The slots that need no server, for crash_storm(), and a storm that is found out by the lease.
+// For crash_storm(): the slots that need no server, and options of a storm in which dead holders
+// are detected by the lease.
 
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>

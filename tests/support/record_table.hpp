@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_RECORD_TABLE_HPP
 #define BIDE_TESTS_SUPPORT_RECORD_TABLE_HPP
 
-// A record of a durable lock, and contenders that are known by their names.
+// A record of a durable lock, with contenders that have names.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
@@ -17,8 +17,8 @@ namespace test {
 using namespace bide::durable;
 using bide::durable_errc;
 
-// A lease or a place is over at its very time; and whoever is among the dead is gone, unless a
-// grace is asked for.
+// A lease or a place expires exactly at its time. A contender that is listed as dead is gone,
+// unless the caller asks for a grace time.
 struct clock_judge {
     std::int64_t now;
     std::vector<std::string> dead{};
@@ -34,13 +34,13 @@ struct clock_judge {
     }
 };
 
-// Known by its name in these tests, where it asks once only.
+// The name identifies the contender in these tests, because each asks once only.
 inline contender who(std::string name, std::int64_t weight = 1) {
     const std::string nonce = name + "'s";
     return {std::move(name), nonce, weight, {}};
 }
 
-// One record, and those who ask of it.
+// One record and its contenders.
 struct table {
     explicit table(std::int64_t permits = 1) {
         t.permits = permits;
@@ -78,9 +78,12 @@ struct table {
     std::vector<std::string> dead{};
 };
 
-inline bool is(const acquire_outcome& out, acquire_status as) { return out.status == as && !out.error; }
+inline bool is(const acquire_outcome& out, acquire_status as) {
+    return out.status == as && !out.error;
+}
 inline bool is_refused(const acquire_outcome& out, durable_errc why) {
-    return out.status == acquire_status::refused && !out.changed && out.error == why && out.fence == 0;
+    return out.status == acquire_status::refused && !out.changed && out.error == why &&
+           out.fence == 0;
 }
 
 } // namespace test

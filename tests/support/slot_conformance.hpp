@@ -1,18 +1,18 @@
 #ifndef BIDE_TESTS_SUPPORT_SLOT_CONFORMANCE_HPP
 #define BIDE_TESTS_SUPPORT_SLOT_CONFORMANCE_HPP
 
-// What every slot owes its locks (durable/slot.hpp), asked of a store that works. A store is told
-// to the suite by
+// The contract of slots (durable/slot.hpp), tested on a store that works. The suite needs a class
+// for the store:
 //
 //   using slot = bide::file_slot;
-//   slot open();                        one more slot object for the same place
-//   void fresh();                       from now on open() is about another place, nothing stored
-//   static constexpr std::size_t limit; the largest value the slot takes
+//   slot open();                        makes a slot object for the current place
+//   void fresh();                       moves to another place, where nothing is stored
+//   static constexpr std::size_t limit; the largest value that the slot accepts
 //   static constexpr bool processes;    forked processes may open() the same place
-//   void erase();                       optional: deletes what is stored, behind everybody's back
-//   static constexpr int scale;         optional: so many times less work, for slow stores
+//   void erase();                       optional: deletes the value without using a slot
+//   static constexpr int scale;         optional: divides the work, for slow stores
 //
-// The suite finds faults and says them; check_slot() asserts that there are none.
+// The suite collects faults; check_slot() asserts that there are none.
 
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
@@ -53,7 +53,7 @@ public:
     using slot = typename Store::slot;
     static_assert(bide::cas_slot<slot>);
 
-    // `wait`: for what a watch is to tell; four times that for members to come to their ends.
+    // `wait`: the time limit for a watch's event; four times that for the members to end.
     explicit slot_suite(Store& store, std::chrono::milliseconds wait = std::chrono::seconds(10))
         : store_(store), wait_(wait) {}
 
@@ -86,7 +86,7 @@ public:
 #endif
     }
 
-    // What was found so far, as a sentence each.
+    // The faults so far, one sentence each.
     const std::vector<std::string>& faults() const noexcept { return faults_; }
 
 private:
@@ -106,7 +106,7 @@ private:
         }
     }
 
-    // ---- saying
+    // ---- reports
 
     void begin(std::string_view part) {
         part_ = part;
@@ -122,7 +122,7 @@ private:
         return is_so;
     }
 
-    bool is_well() const { return faults_.size() == found_; } // this part, so far
+    bool is_well() const { return faults_.size() == found_; } // true: no fault in this part so far
 
     // Lines with a leading '!' are faults.
     void expect_none(const std::vector<std::string>& reports) {
@@ -150,25 +150,25 @@ private:
 
     clock::time_point soon() const { return clock::now() + 4 * wait_; }
 
-    // ---- one step each, with what must always be so
+    // ---- single steps with their checks
 
     bide::slot_snapshot load(slot& s) {
         auto read = s.load();
         if (!expect(read.has_value(), "load() fails: " + (read ? "" : read.error().message()))) {
             return {};
         }
-        expect(!read->fell_back, "load() says it fell back, and nothing was lost");
+        expect(!read->fell_back, "load() sets fell_back, but nothing was lost");
         expect(read->version != 0 || read->value.empty(), "a value without a version");
         return std::move(*read);
     }
 
     void expect_there(slot& s, version v, std::string_view value, const std::string& when) {
         const bide::slot_snapshot there = load(s);
-        expect(there.version == v, "load() says another version, " + when);
-        expect(there.value == value, "load() says another value, " + when);
+        expect(there.version == v, "load() returns another version, " + when);
+        expect(there.value == value, "load() returns another value, " + when);
     }
 
-    // The new version; 0 if it was not stored.
+    // Returns the new version; 0 if the value was not stored.
     version store_to(slot& s, version v, std::string_view value, const std::string& when) {
         const bide::cas_result r = s.compare_exchange(v, value);
         if (!expect(r.status == status::stored, told(r) + ", " + when)) {
@@ -193,7 +193,7 @@ private:
     }
 
 public:
-    // ---- the parts, which may be called alone: one object
+    // ---- the parts, which may be called alone: one slot object
 
     void absent() {
         begin("absent");
@@ -256,7 +256,7 @@ public:
         store_to(second, v3, "d", "assigned anew");
     }
 
-    // ---- any bytes
+    // ---- arbitrary bytes
 
 private:
     static std::string some_bytes(std::size_t size, std::uint32_t seed) {
@@ -382,10 +382,10 @@ public:
         }
     }
 
-    // ---- many at a time
+    // ---- concurrency
 
 private:
-    // Runs work(i, slot) for members i, each with an object of its own; what they report.
+    // Runs work(i, slot) for each member i, with a slot object of its own. Returns their reports.
     template <class Work> std::vector<std::string> at_once(crew how, int n, Work work) {
         if (how == crew::threads) {
             std::vector<slot> slots;
@@ -458,7 +458,7 @@ public:
     }
 
 private:
-    // Adds one to the number that is there; what went wrong.
+    // Increments the stored number. Returns what went wrong.
     template <class Exchange>
     static std::string add_one(slot& s, clock::time_point end, Exchange exchange) {
         std::optional<bide::slot_snapshot> there;
@@ -575,7 +575,7 @@ private:
     };
 #endif
 
-    // What was seen: version and sum of the value.
+    // The values that were read: version and checksum.
     using sights = std::set<std::pair<version, std::uint64_t>>;
 
     static std::string see(const bide::slot_snapshot& there, sights& seen) {
@@ -583,7 +583,7 @@ private:
         return parse(there).is_whole ? "" : "! a value that nobody stored\n";
     }
 
-    // Stores n times, and says each: "S version after serial sum".
+    // Stores n times, and reports each: "S version after serial sum".
     std::string write_many(slot& s, int n, sights& seen) const {
         std::ostringstream said;
         const auto end = soon();
@@ -683,7 +683,7 @@ private:
         for (const auto& [v, w] : all) {
             const auto before = all.find(w.after);
             expect(before != all.end() && (v == 0 || before->second.serial + 1 == w.serial),
-                   "a value was made of another one than it replaced");
+                   "a value was computed from another one than it replaced");
         }
         for (const auto& [v, value] : seen) {
             const auto as_written = all.find(v);
@@ -696,10 +696,10 @@ private:
                                   " stores are in the last value");
     }
 
-    // ---- what a slot may offer besides
+    // ---- optional operations
 
 public:
-    // Templates, so that they are compiled for slots that offer it.
+    // Templates, so that they are compiled only for slots that have the operation.
 
     template <class S = slot> void locked() {
         begin("locked");
@@ -770,9 +770,9 @@ public:
             }
             expect(*before > 1'500'000'000'000, "server_now() is not in milliseconds since 1970");
             expect(*before <= *after, "server_now() went back");
-            if (expect(there.server_ms.has_value(), "load() does not bring the store's clock")) {
+            if (expect(there.server_ms.has_value(), "load() does not return the store's clock")) {
                 expect(*before - 1 <= *there.server_ms && *there.server_ms <= *after + 1,
-                       "load() brings another clock than server_now()");
+                       "load() returns another clock than server_now()");
             }
             v = store_to(s, v, "x", "on the store's clock");
         }
@@ -780,7 +780,7 @@ public:
 
 #if BIDE_TESTS_CAN_FORK
 private:
-    // Readable within the time?
+    // True if the descriptor becomes readable within the time.
     static bool readable(int fd, std::chrono::milliseconds within) {
         const auto end = clock::now() + within;
         for (;;) {
@@ -794,7 +794,7 @@ private:
         }
     }
 
-    // It may be readable for nothing, but not for ever.
+    // A watch may be readable without a change, but not forever.
     bool goes_quiet(bide::slot_watch& w) {
         const auto end = clock::now() + wait_;
         do {
@@ -814,7 +814,8 @@ public:
         S watching = store_.open();
         S other = store_.open();
         version v = 0;
-        for (int i = 0; i < 3 && is_well(); ++i) { // a new watch each time, of nothing at first
+        for (int i = 0; i < 3 && is_well();
+             ++i) { // a new watch each time, at first without a value
             auto one = watching.watch();
             auto two = watching.watch();
             if (!expect(one && two && *one && *two, "watch() fails")) {
@@ -823,8 +824,8 @@ public:
             for (S* const by : {&other, &watching}) {
                 v = store_to(*by, v, std::to_string(i), "watched");
                 for (bide::slot_watch* const w : {one->get(), two->get()}) {
-                    expect(readable(w->fd(), wait_), "a change does not make it readable");
-                    expect(goes_quiet(*w), "drained, and readable without a change");
+                    expect(readable(w->fd(), wait_), "a change does not make the watch readable");
+                    expect(goes_quiet(*w), "the watch is readable after a drain without a change");
                 }
             }
         }
@@ -835,13 +836,14 @@ public:
     }
 
 private:
-    // One waits for each change of another, which comes just when it drains, loads and waits.
+    // One member waits for each change of another. The change comes while it drains, loads and
+    // waits.
     template <class S = slot> void follow(crew how) {
         const int changes = times(40);
         shared_board b;
         expect_none(at_once(how, 2, [&](int i, S& s) {
             if (i == 0) {
-                auto end = soon() + wait_; // the other one's is over first
+                auto end = soon() + wait_; // the other member's time ends first
                 while (b->asked.load() < 1 + changes) {
                     if (clock::now() > end) {
                         return std::string("! a change was not asked for in time\n");
@@ -896,7 +898,7 @@ private:
     }
 
 public:
-    // An object that was made, and used, before the fork.
+    // A slot object that was made and used before the fork.
     void forked() {
         const int each = times(20);
         begin("forked");
@@ -965,7 +967,7 @@ private:
     Store& store_;
     const std::chrono::milliseconds wait_;
     std::string part_;
-    std::size_t found_ = 0; // before this part
+    std::size_t found_ = 0; // faults before this part
     std::vector<std::string> faults_;
 };
 

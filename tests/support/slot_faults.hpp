@@ -1,18 +1,18 @@
 #ifndef BIDE_TESTS_SUPPORT_SLOT_FAULTS_HPP
 #define BIDE_TESTS_SUPPORT_SLOT_FAULTS_HPP
 
-// What every slot of a server owes its locks (durable/slot.hpp) when the network, or the server, is
-// in trouble. A store is told to the suite by
+// The contract of slots of servers (durable/slot.hpp) when the network or the server fails. The
+// suite needs a class for the store:
 //
 //   using slot = bide::redis_slot;
-//   std::uint16_t port();           where its server listens, at 127.0.0.1
-//   slot open_at(std::uint16_t port, std::chrono::milliseconds patience);
-//                                   one more slot object for the same place; it may be watched
-//   void fresh();                   from now on open_at() is about another place, nothing stored
-//   void kill9();                   ends the server as a crash would
-//   void restart();                 and brings it back to the same port
-//   std::error_code nobody;         the answer where nobody listens
-//   static constexpr bool greets;   a new connection hears of the server before it asks anything
+//   std::uint16_t port();           the server's port at 127.0.0.1
+//   slot open_at(std::uint16_t port, std::chrono::milliseconds retry_time);
+//                                   makes a slot object for the current place; it may be watched
+//   void fresh();                   moves to another place, where nothing is stored
+//   void kill9();                   kills the server
+//   void restart();                 starts it again at the same port
+//   std::error_code nobody;         the error if no server listens
+//   static constexpr bool greets;   true: the server sends first on a new connection
 
 #include <bide/durable/slot.hpp>
 #include <support/catch.hpp>
@@ -43,7 +43,7 @@ public:
 
     explicit slot_faults(Store& store) : store_(store) { store_.fresh(); }
 
-    // Stored, and the client never hears of it.
+    // The value is stored, and the client gets no reply.
     void lost_reply(flaky_proxy::afterwards then) {
         CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
             store_.fresh();
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    // False: the client gave up before there was a reply to lose.
+    // False: the client gave up before the reply.
     bool loses_reply(flaky_proxy::afterwards then, std::chrono::milliseconds time_given) {
         slot direct = store_.open_at(store_.port(), long_enough);
         const auto first = stores(direct, 0, "first");
@@ -66,7 +66,7 @@ private:
         if (net.dropped_replies() == 0) {
             return false;
         }
-        CHECK(lost.status == bide::cas_status::indeterminate); // and not a conflict with itself
+        CHECK(lost.status == bide::cas_status::indeterminate); // not a conflict with its own value
         CHECK(lost.error == (then == flaky_proxy::afterwards::stays ? std::errc::timed_out
                                                                     : std::errc::connection_reset));
         CHECK(net.dropped_replies() == 1);
@@ -77,13 +77,14 @@ private:
         CHECK(seen->value == "second");
         CHECK(seen->version > first);
         stores(direct, seen->version, "third");
-        CHECK(eventually([&] { return has(behind, "third"); })); // no late reply answers that
+        CHECK(eventually(
+            [&] { return has(behind, "third"); })); // a late reply does not count for the next call
         CHECK(net.connections() > before);
         return true;
     }
 
 public:
-    // The time limit is one for all of a reply, and not for each part of it.
+    // The time limit is for the whole reply, not for each part of it.
     void slow_reply() {
         CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
             store_.fresh();
@@ -107,7 +108,7 @@ private:
         slot behind = store_.open_at(net.port(), time_given);
         REQUIRE(eventually([&] { return behind.load().has_value(); }));
 
-        net.trickle(time_given / 20); // each part in time, and no reply of them
+        net.trickle(time_given / 20); // each part comes in time, the whole reply does not
         const bide::cas_result late = behind.compare_exchange(first, "second");
         CHECK(late.status != bide::cas_status::stored);
         CHECK(late.error == std::errc::timed_out);
@@ -160,7 +161,7 @@ private:
     }
 
 public:
-    // Found out before anything is sent.
+    // The client notices before it sends.
     void cut_connection() {
         flaky_proxy net(store_.port());
         slot behind = store_.open_at(net.port(), long_enough);
@@ -202,7 +203,7 @@ public:
         CHECK(seen->version == first);
         store_.kill9();
         store_.restart();
-        const auto second = stores(one, first, "second"); // its connection is one of before
+        const auto second = stores(one, first, "second"); // its connection was opened before
         CHECK(second > first);
     }
 
@@ -217,7 +218,7 @@ public:
         }
     }
 
-    // It has a connection of its own, and closing the parent's takes nothing from the parent.
+    // The child opens its own connection. It closes the parent's without an effect on the parent.
     void forked_child() {
         flaky_proxy net(store_.port());
         slot mine = store_.open_at(net.port(), long_enough);
@@ -257,7 +258,7 @@ public:
     }
 
 private:
-    // More than a reply takes, and less than one that trickles.
+    // Longer than a reply, and shorter than a reply that trickles.
     static constexpr std::chrono::milliseconds brief{400};
     static constexpr std::chrono::milliseconds briefer{120};
     static constexpr std::chrono::milliseconds long_enough{20'000};
@@ -276,24 +277,22 @@ private:
     Store& store_;
 };
 
-// Inside a test case.
+// Call it inside a test case.
 template <class Store> void check_slot_faults(Store& store) {
     const watchdog limit;
     slot_faults<Store> faults(store);
-    SECTION("a lost reply is indeterminate, and the next load tells") {
+    SECTION("a lost reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::stays);
     }
-    SECTION("a connection that ends instead of a reply is indeterminate, and the next load tells") {
+    SECTION("a connection that ends before the reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::is_cut);
     }
-    SECTION("a reply that comes byte by byte is given up in time") { faults.slow_reply(); }
-    SECTION("a server that hangs is given up") { faults.hanging_server(); }
-    SECTION("a connection that was closed meanwhile is not used again") { faults.cut_connection(); }
-    SECTION("a watch whose connection is gone says so") { faults.cut_watch(); }
-    SECTION("what was acknowledged is there after the server was killed") {
-        faults.killed_server();
-    }
-    SECTION("without a server nothing is stored, and it says why") { faults.nobody_there(); }
+    SECTION("a reply that comes byte by byte times out") { faults.slow_reply(); }
+    SECTION("a server that hangs times out") { faults.hanging_server(); }
+    SECTION("a closed connection is not used again") { faults.cut_connection(); }
+    SECTION("a watch whose connection ended fails") { faults.cut_watch(); }
+    SECTION("an acknowledged value survives a kill of the server") { faults.killed_server(); }
+    SECTION("without a server nothing is stored, and the error says why") { faults.nobody_there(); }
     SECTION("a forked child leaves the connections to its parent") { faults.forked_child(); }
 }
 

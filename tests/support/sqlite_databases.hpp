@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_SQLITE_DATABASES_HPP
 #define BIDE_TESTS_SUPPORT_SQLITE_DATABASES_HPP
 
-// What the tests of SQLite's slot share.
+// Shared by the tests of the SQLite slot.
 
 #include <bide/durable/slots/sqlite.hpp>
 #include <support/gate.hpp>
@@ -16,7 +16,7 @@
 
 namespace test {
 
-// In memory where that can be had, as most here syncs a lot.
+// A directory in memory if possible, because these tests sync often.
 class sqlite_directory : public temp_directory {
 public:
     explicit sqlite_directory(const std::string& under = "/dev/shm")
@@ -25,7 +25,7 @@ public:
 
 inline bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// A connection as any program has one.
+// A plain SQLite connection.
 class sqlite_database {
 public:
     explicit sqlite_database(const std::string& path) {
@@ -41,7 +41,7 @@ public:
     int run(const std::string& text) {
         return ::sqlite3_exec(db_, text.c_str(), nullptr, nullptr, nullptr);
     }
-    // The first column of the first row.
+    // Returns the first column of the first row.
     std::string ask(const std::string& text) {
         std::string answer = "none";
         ::sqlite3_exec(
@@ -70,7 +70,7 @@ inline bide::sqlite_slot_options in_mode(bide::sqlite_journal journal) {
     return options;
 }
 
-// Makes the value `value`, whatever is there; 0 if it fails.
+// Stores `value` over any current value. Returns the version; 0 if it fails.
 template <class Slot> bide::slot_version put(Slot& s, std::string_view value) {
     const auto there = s.load();
     return there ? s.compare_exchange(there->version, value).version : 0;

@@ -14,7 +14,7 @@
 
 namespace test {
 
-// A fresh directory that anybody may pass through. Removed by the process that made it.
+// A new directory that every user may enter. The process that made it removes it.
 class temp_directory {
 public:
     explicit temp_directory(const std::string& name, const std::string& under = "/tmp") {
@@ -37,7 +37,7 @@ public:
     const std::string& path() const noexcept { return path_; }
     std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
-    // Below it, with this content.
+    // Makes a file in the directory with this content.
     std::string write(const std::string& name, const std::string& content) const {
         const std::string file = *this / name;
         std::ofstream(file) << content;

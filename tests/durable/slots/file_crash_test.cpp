@@ -2,13 +2,13 @@
 
 #include <support/catch.hpp>
 
-// The file slot on a disk that is a simulation: every write can be lost, a sector at a time, until
-// it was synced; a process can be killed between any two of its steps.
+// The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
+// process can be killed between any two of its steps.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <support/jitter.hpp>
 
 #include <algorithm>
@@ -46,9 +46,9 @@ public:
         std::string bytes;
     };
     struct node {
-        std::string cached;  // what the system shows
-        std::string durable; // what a loss of power leaves, and besides any of
-        std::vector<piece> unsynced;
+        std::string cached;          // what a read returns
+        std::string durable;         // what survives a loss of power
+        std::vector<piece> unsynced; // any subset of these may survive as well
     };
     static constexpr int directory = 1'000'000;
 
@@ -57,23 +57,23 @@ public:
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
     bool lies = false;        // syncs do nothing
-    bool can_exchange = true; // two names, in one step
+    bool can_exchange = true; // the filesystem can exchange two names in one step
     int syncs_before_eio =
-        -1; // and the one after fails; what was written may be on the disk or not
+        -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
     int write_error = ENOSPC;
-    std::size_t writes_before_failing = 0; // so many bytes are written by the one that fails
+    std::size_t writes_before_failing = 0; // bytes that the failing write still writes
     std::uint32_t chance = 1;
     long pid = 1;
     bool is_locked = false;          // for a writer
-    std::function<void()> meanwhile; // is called in the middle of each write and sync
+    std::function<void()> meanwhile; // called in the middle of each write and sync
     std::int64_t slept = 0;
-    std::int64_t free_at = 0; // till then somebody has the lock
-    bool is_claimed = false;  // by somebody
+    std::int64_t free_at = 0; // until then another process has the lock
+    bool is_claimed = false;  // by another process
     bool has_claim = false;
     int claims = 0;
     std::int64_t longest_rest_with_claim = 0;
-    std::uint64_t clock = 1'000; // it stands: versions do without it
+    std::uint64_t clock = 1'000; // does not advance: versions must not depend on it
 
     void revive() {
         is_dead = false;
@@ -82,7 +82,7 @@ public:
         ++pid;
     }
 
-    // ---- what a slot does with it
+    // ---- the system calls of a slot
 
     int open_file(const std::string& path, int flags) {
         if (path == "/d/.") {
@@ -149,7 +149,7 @@ public:
         }
         if (syncs_before_eio == 0) {
             syncs_before_eio = -1;
-            if (fd != directory) { // a part of it gets there, and nothing of it is tried again
+            if (fd != directory) { // a part reaches the disk; the kernel does not retry
                 test::jitter some(chance);
                 for (const piece& p : of(fd).unsynced) {
                     if (some.below(2) == 0) {
@@ -166,7 +166,7 @@ public:
         if (!lies && fd == directory) {
             durable_names = names;
         } else if (!lies) {
-            for (const piece& p : of(fd).unsynced) { // and not what it believes to be there
+            for (const piece& p : of(fd).unsynced) { // the kernel drops them from its cache
                 put(of(fd).durable, p.at, p.bytes);
             }
             of(fd).unsynced.clear();
@@ -214,7 +214,7 @@ public:
         facts.st_size = static_cast<off_t>(of(fd).cached.size());
         return 0;
     }
-    void distrust(int fd) {
+    void drop_cache(int fd) {
         if (!is_dead) {
             of(fd).cached = of(fd).durable;
             for (const piece& p : of(fd).unsynced) {
@@ -223,7 +223,7 @@ public:
         }
     }
 
-    // ---- what becomes of it
+    // ---- a loss of power
 
     node& data() { return of(names.at(data_path)); }
     bool has(const std::string& path) const { return names.count(path) != 0; }
@@ -234,10 +234,10 @@ public:
         return there != names.end() && there->second == fd;
     }
 
-    // Calls f(disk, state) for what a loss of power may leave now: all there is where that is not
-    // too much, else `most` of it by chance. Returns how often.
+    // Calls f(disk, state) for each state that a loss of power may leave now. If there are more
+    // than `most` states, draws `most` of them at random. Returns the number of calls.
     template <class F> long each_loss(std::uint32_t seed, long most, F f) const {
-        std::vector<int> files; // those that the path may mean afterwards
+        std::vector<int> files; // the files that the path may name afterwards
         for (const auto* const all : {&durable_names, &names}) {
             const auto there = all->find(data_path);
             files.push_back(there == all->end() ? -1 : there->second);
@@ -334,7 +334,7 @@ struct disk_io {
     }
     int look_at(int fd, struct stat& facts) { return on->look_at(fd, facts); }
     int try_lock(int fd, bool exclusive) {
-        if (!on->is_lock(fd)) { // a writer's, which comes second
+        if (!on->is_lock(fd)) { // the lock of a writer on the value's file, which is taken second
             return 0;
         }
         errno = EWOULDBLOCK;
@@ -349,8 +349,8 @@ struct disk_io {
     void unclaim(int) { on->has_claim = false; }
     bool is_claimed(int) { return on->is_claimed; }
     bool is_reliable(int) { return true; }
-    int take_after(int, const struct stat&) { return 0; }
-    void distrust(int fd) { on->distrust(fd); }
+    int copy_owner_and_mode(int, const struct stat&) { return 0; }
+    void drop_cache(int fd) { on->drop_cache(fd); }
     long process() { return on->pid; }
     std::int64_t steady_ns() { return on->slept; }
     std::uint64_t clock_ns() { return on->clock; }
@@ -372,9 +372,9 @@ file_settings pages_of(std::uint32_t size) {
 
 store on(disk& d, const file_settings& settings) { return store(data_path, settings, disk_io{&d}); }
 
-// ---- what is stored, and what may be found
+// ---- what is stored, and what a load may return
 
-// Its number, and bytes that no other has.
+// The value's number, and bytes that differ from every other value's.
 std::string value_of(std::uint32_t serial, std::size_t size) {
     std::string value;
     value.reserve(size + 4);
@@ -389,12 +389,12 @@ std::string value_of(std::uint32_t serial, std::size_t size) {
     return value;
 }
 
-// Values are numbered from 1; 0 is none.
+// Values are numbered from 1; 0 means no value.
 class history {
 public:
     struct entry {
         std::string value;
-        bide::slot_version version = 0; // 0: nobody was told
+        bide::slot_version version = 0; // 0: not acknowledged
     };
 
     std::uint32_t next() const { return static_cast<std::uint32_t>(all.size()) + 1; }
@@ -407,12 +407,12 @@ public:
         least = static_cast<std::uint32_t>(all.size());
     }
 
-    // The number of what was read; -1: it should not have been.
+    // Returns the number of the value that was read; -1: the read is wrong.
     long judge(const bide::result<bide::slot_snapshot, std::error_code>& read) const {
         if (!read) {
             return lies && read.error() == durable_errc::corrupt_record ? 0 : -1;
         }
-        // Nothing that was acknowledged is lost by a crash.
+        // A crash loses no acknowledged value.
         if (read->lost_acknowledged && !(lies && read->fell_back)) {
             return -1;
         }
@@ -429,13 +429,13 @@ public:
         const entry& meant = all[serial - 1];
         const bool is_whole =
             read->value == meant.value && (meant.version == 0 || meant.version == read->version);
-        // It only falls back where something was half written.
+        // fell_back is set only if a page was half written.
         const bool may_fall_back = lies || least < all.size();
         return is_whole && (!read->fell_back || may_fall_back) ? serial : -1;
     }
 
     std::vector<entry> all;
-    std::uint32_t least = 0; // at least this one is to be found
+    std::uint32_t least = 0; // a load must return this value or a later one
     bool lies = false;
 };
 
@@ -454,9 +454,9 @@ struct tally {
     }
 };
 
-// The next value; false: it was not stored.
+// Stores the next value. False: it was not stored.
 bool put(store& s, history& h, std::size_t size) {
-    const auto read = s.look();
+    const auto read = s.load_snapshot();
     if (!read) {
         return false;
     }
@@ -467,17 +467,17 @@ bool put(store& s, history& h, std::size_t size) {
     return r.status == cas_status::stored;
 }
 
-// ---- rot
+// ---- damage on the disk
 
 std::uint64_t mark_on(disk& d) {
     const std::string bytes = d.has(lock_path) ? d.bytes_of(lock_path) : std::string();
     return bytes.size() < 8 ? 0 : bide::detail::load_little<std::uint64_t>(bytes.data());
 }
 
-// The good page with the latest version, and how many bytes of it mean something; size 0: none.
+// The good page with the latest version, and how many of its bytes count; size 0: none.
 struct newest_page {
     std::uint64_t version = 0;
-    std::uint64_t other = 0; // the version of the other one, where it is good
+    std::uint64_t other = 0; // the version of the other page, if that is good
     std::size_t at = 0;
     std::size_t size = 0;
 };
@@ -494,7 +494,7 @@ newest_page newest_on(disk& d) {
             break;
         }
         const file_page page = bide::detail::decode_header(bytes.data() + at);
-        if (!page.is_plausible(half) || !bide::detail::sums_up(bytes.data() + at, page)) {
+        if (!page.is_plausible(half) || !bide::detail::checksum_matches(bytes.data() + at, page)) {
             continue;
         }
         if (page.version > newest.version) {
@@ -511,16 +511,15 @@ void flip(disk& d, std::size_t bit) {
     byte = static_cast<char>(byte ^ 1 << bit % 8);
 }
 
-// A bit of the newest page has turned over. What is said then: by the one that comes first, and by
-// the one after it.
+// A bit of the newest page has flipped. Checks what the first slot returns, and the slot after it.
 bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     const newest_page before = newest_on(d);
     const std::uint64_t mark = mark_on(d);
     flip(d, before.at * 8 + bit % (before.size * 8));
-    d.clock += 10'000'000; // a page of which nothing is known may have had any version until now
+    d.clock += 10'000'000; // an unknown page may have had any version up to this time
     for (int reader = 0; reader < 2; ++reader) {
-        const auto read = on(d, settings).look();
-        if (before.other == 0) { // nothing is left
+        const auto read = on(d, settings).load_snapshot();
+        if (before.other == 0) { // no page is left
             if (read || read.error().category() != bide::durable_category()) {
                 return false;
             }
@@ -536,14 +535,14 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     }
     store s = on(d, settings);
     const bide::cas_result r = s.compare_exchange(before.other, "and on");
-    const auto mine = s.look();
-    const auto others = on(d, settings).look();
+    const auto mine = s.load_snapshot();
+    const auto others = on(d, settings).load_snapshot();
     return r.status == cas_status::stored && r.version > before.version && mine && others &&
            !mine->fell_back && !mine->lost_acknowledged && others->value == "and on" &&
            !others->fell_back && !others->lost_acknowledged;
 }
 
-// Power is lost: whatever is left can be read, and goes on.
+// Loses power in every way. Each state can be loaded and changed further.
 void lose_power(const disk& d, const history& h, const file_settings& settings, tally& t,
                 const std::string& when, long most = 2'000, std::uint64_t clock = 1'000) {
     t.states +=
@@ -551,7 +550,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             left.clock = clock;
             disk rotten = left;
             store s = on(left, settings);
-            const auto read = s.look();
+            const auto read = s.load_snapshot();
             const long found = h.judge(read);
             if (found < 0) {
                 t.note(false, when + ", state " + std::to_string(state));
@@ -565,7 +564,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             }
             if (found >= 0 && read && state % 61 == 0) {
                 const bide::cas_result r = s.compare_exchange(read->version, "and on");
-                const auto after = on(left, settings).look();
+                const auto after = on(left, settings).load_snapshot();
                 bool good = r.status == cas_status::stored && after && after->value == "and on" &&
                             !after->fell_back && after->version == r.version;
                 for (const history::entry& e : h.all) {
@@ -576,7 +575,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
         });
 }
 
-// Runs the values one after the other, killed after each possible number of steps.
+// Stores the values one after the other, and is killed after each possible number of steps.
 void crash_everywhere(const file_settings& settings, const std::vector<std::size_t>& sizes,
                       tally& t, std::size_t then) {
     for (int life = 0;; ++life) {
@@ -595,12 +594,12 @@ void crash_everywhere(const file_settings& settings, const std::vector<std::size
         const bool was_killed = d.is_dead;
         lose_power(d, h, settings, t, when);
 
-        // The system goes on, and another process comes.
+        // The system runs on, and another process uses the slot.
         d.revive();
         history seen = h;
         {
             store s = on(d, settings);
-            const long found = seen.judge(s.look());
+            const long found = seen.judge(s.load_snapshot());
             t.note(found >= 0, when + ", next process");
             seen.least = found < 0 ? 0 : static_cast<std::uint32_t>(found);
         }
@@ -627,7 +626,7 @@ constexpr std::size_t whole(std::size_t page) { return page - file_page::header_
 
 } // namespace
 
-TEST_CASE("crc32c: by table and by instruction are the same, in one go and in two") {
+TEST_CASE("crc32c: table and instruction agree, for one piece and for two") {
     namespace detail = bide::detail;
     REQUIRE(detail::crc32c("123456789", 9) == 0xe3069283u);
     test::jitter chance(5);
@@ -647,7 +646,7 @@ TEST_CASE("crc32c: by table and by instruction are the same, in one go and in tw
     REQUIRE(same);
 }
 
-TEST_CASE("file_slot: a page is these bytes on every machine") {
+TEST_CASE("file_slot: a page has the same bytes on every machine") {
     char bytes[36] = {};
     std::copy_n("four", 4, bytes + 32);
     bide::detail::encode_header(bytes, 0x00014000, 0x0102030405060708, 4);
@@ -660,18 +659,18 @@ TEST_CASE("file_slot: a page is these bytes on every machine") {
     REQUIRE(page.version == 0x0102030405060708);
     REQUIRE(page.is_plausible(0x14000));
     REQUIRE(!page.is_plausible(0x4000));
-    REQUIRE(bide::detail::sums_up(bytes, page));
+    REQUIRE(bide::detail::checksum_matches(bytes, page));
     bytes[35] ^= 1;
-    REQUIRE(!bide::detail::sums_up(bytes, page));
+    REQUIRE(!bide::detail::checksum_matches(bytes, page));
 }
 
 TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") {
     tally t;
-    // Made, changed in every sector, to shorter and to longer values.
+    // A new file, then changes of every sector, to shorter and longer values.
     crash_everywhere(pages_of(4096), {100, whole(4096), whole(4096), 1'000, whole(4096)}, t,
                      whole(4096));
     const long updates = t.states;
-    // Moved into a larger file, and changed there.
+    // A larger file replaces the first, and is changed.
     crash_everywhere(pages_of(4096), {100, 200, 5'000, 300}, t, 13'000);
     const long moves = t.states - updates;
     // One write of 14 sectors.
@@ -682,7 +681,7 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") 
         bool ready = put(s, h, before) && put(s, h, before) && put(s, h, before);
         REQUIRE(ready);
         disk at_the_sync = d;
-        at_the_sync.life = 1; // the write, not the sync
+        at_the_sync.life = 1; // killed between the write and the sync
         store there = on(at_the_sync, pages_of(8192));
         put(there, h, 14 * sector - 32);
         REQUIRE(at_the_sync.is_dead);
@@ -702,7 +701,7 @@ TEST_CASE("file_slot: a crash at any step leaves the old value or the new one") 
     REQUIRE(t.rotten_unknown > 1'000);
 }
 
-TEST_CASE("file_slot: on a disk whose syncs do nothing a value is a whole one or none") {
+TEST_CASE("file_slot: if syncs do nothing, a load returns a whole value or none") {
     tally t;
     disk d;
     history h;
@@ -710,18 +709,19 @@ TEST_CASE("file_slot: on a disk whose syncs do nothing a value is a whole one or
     REQUIRE(put(s, h, 10));
     REQUIRE(put(s, h, 20));
     h.lies = d.lies = true;
-    const std::uint64_t later = d.clock + 1'000'000; // for what was lost whole, they need it
+    const std::uint64_t later =
+        d.clock + 1'000'000; // versions that were lost as a whole need a later clock
     REQUIRE(put(s, h, whole(4096)));
     REQUIRE(put(s, h, whole(4096)));
     lose_power(d, h, pages_of(4096), t, "two writes", 0, later); // 16 sectors
     REQUIRE(t.states == 65'536);
-    REQUIRE(put(s, h, 5'000)); // a new file of which nothing is on the disk
+    REQUIRE(put(s, h, 5'000)); // nothing of the new file is on the disk
     lose_power(d, h, pages_of(4096), t, "a new file", 3'000, later);
     INFO(t.first_bad);
     REQUIRE(t.bad == 0);
 }
 
-TEST_CASE("file_slot: what was stored without a sync is on the disk when one that syncs tells it") {
+TEST_CASE("file_slot: a slot that syncs does not return a value before it is on the disk") {
     tally t;
     disk d;
     history h;
@@ -732,14 +732,14 @@ TEST_CASE("file_slot: what was stored without a sync is on the disk when one tha
     for (const std::size_t size :
          std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
         REQUIRE(put(careless, h, size));
-        REQUIRE(careful.look().has_value());
+        REQUIRE(careful.load_snapshot().has_value());
         lose_power(d, h, pages_of(4096), t, "after " + std::to_string(size));
     }
     INFO(t.first_bad);
     REQUIRE(t.bad == 0);
 }
 
-TEST_CASE("file_slot: after a sync that failed nothing is told that a crash takes back") {
+TEST_CASE("file_slot: after a failed sync no load returns a value that a crash takes back") {
     long unsure = 0;
     long failed = 0;
     long kept = 0;
@@ -753,7 +753,7 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
             store s = on(d, pages_of(4096));
             for (const std::size_t size :
                  std::vector<std::size_t>{100, 3'000, 2'000, 6'000, 3'000}) {
-                const auto read = s.look();
+                const auto read = s.load_snapshot();
                 t.note(h.judge(read) >= 0, "load before");
                 if (!read) {
                     continue;
@@ -768,11 +768,11 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
                 unsure += r.status == cas_status::indeterminate;
                 failed += r.status == cas_status::failed;
                 if (r.status == cas_status::failed) {
-                    h.all.back().value.clear(); // never to be seen
+                    h.all.back().value.clear(); // must not be returned
                 }
-                // This process and another one read the same, and a crash leaves it.
-                const auto mine = s.look();
-                const auto other = on(d, pages_of(4096)).look();
+                // This process and another one load the same value, and it survives a crash.
+                const auto mine = s.load_snapshot();
+                const auto other = on(d, pages_of(4096)).load_snapshot();
                 const long found = h.judge(mine);
                 t.note(found >= 0 && h.judge(other) == found, "load after");
                 kept += found == static_cast<long>(h.all.size());
@@ -788,7 +788,7 @@ TEST_CASE("file_slot: after a sync that failed nothing is told that a crash take
     REQUIRE(kept > 0);
 }
 
-TEST_CASE("file_slot: a reader that comes in the middle of a change waits for its end") {
+TEST_CASE("file_slot: a reader that arrives during a change waits for its end") {
     for (const bool synced : {true, false}) {
         file_settings settings = pages_of(4096);
         settings.is_synced = synced;
@@ -797,19 +797,20 @@ TEST_CASE("file_slot: a reader that comes in the middle of a change waits for it
         store s = on(d, settings);
         REQUIRE(put(s, h, 3'000));
         REQUIRE(put(s, h, 3'000));
-        const auto before = s.look();
-        store old = on(d, settings); // one that knows what was there
-        REQUIRE(old.look()->version == before->version);
+        const auto before = s.load_snapshot();
+        store old = on(d, settings); // a slot that has loaded the value before
+        REQUIRE(old.load_snapshot()->version == before->version);
         int looks = 0;
         int waited = 0;
         bool good = true;
         d.meanwhile = [&] {
             store fresh = on(d, settings);
             for (store* const reader : {&old, &fresh}) {
-                const auto read = reader->look();
+                const auto read = reader->load_snapshot();
                 ++looks;
                 waited += !read && read.error() == std::errc::timed_out;
-                // The new value may be told when it is on the disk, or without syncs whole.
+                // The new value may be returned once it is on the disk; without syncs, once it is
+                // whole.
                 const bool is_next = read && (!synced || d.data().unsynced.empty()) &&
                                      read->value == h.all.back().value;
                 good = good &&
@@ -822,12 +823,13 @@ TEST_CASE("file_slot: a reader that comes in the middle of a change waits for it
         REQUIRE(made.status == cas_status::stored);
         REQUIRE(good);
         REQUIRE(looks == (synced ? 6 : 4));
-        REQUIRE(waited >= (synced ? 4 : 2)); // in the page's write, and in its sync
-        REQUIRE(old.look()->version == made.version);
+        REQUIRE(waited >= (synced ? 4 : 2)); // during the write of the page, and during its sync
+        REQUIRE(old.load_snapshot()->version == made.version);
     }
 }
 
-TEST_CASE("file_slot: a write that the disk refused did not happen; half a write is not told") {
+TEST_CASE(
+    "file_slot: a write that the disk refuses changes nothing; a half write is not returned") {
     for (const std::size_t part :
          {std::size_t{0}, std::size_t{1}, std::size_t{700}, std::size_t{2'999}}) {
         disk d;
@@ -835,16 +837,16 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
         store s = on(d, pages_of(4096));
         REQUIRE(put(s, h, 1'000));
         REQUIRE(put(s, h, 3'000));
-        const auto before = s.look();
+        const auto before = s.load_snapshot();
         REQUIRE(before.has_value());
         d.writes_before_error = 0;
         d.writes_before_failing = part;
         const bide::cas_result r = s.compare_exchange(before->version, h.begin(3'000));
-        const bool is_half = part > 8; // the first bytes of all pages are the same
+        const bool is_half = part > 8; // all pages begin with the same bytes
         REQUIRE(r.status == (is_half ? cas_status::indeterminate : cas_status::failed));
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
-        const auto after = s.look();
+        const auto after = s.load_snapshot();
         REQUIRE(after.has_value());
         REQUIRE(after->version == before->version);
         REQUIRE(after->value == before->value);
@@ -852,11 +854,11 @@ TEST_CASE("file_slot: a write that the disk refused did not happen; half a write
         const bide::cas_result healed = s.compare_exchange(after->version, "whole");
         REQUIRE(healed.status == cas_status::stored);
         REQUIRE(healed.version >= before->version + (is_half ? file_versions::jump : 1));
-        REQUIRE(!s.look()->fell_back);
+        REQUIRE(!s.load_snapshot()->fell_back);
     }
 }
 
-TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") {
+TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
     for (int writes = 0; writes < 3; ++writes) {
         disk d;
         history h;
@@ -866,23 +868,23 @@ TEST_CASE("file_slot: when a file cannot be made or moved nothing has changed") 
         REQUIRE(r.status == cas_status::failed);
         REQUIRE(r.error == std::errc::no_space_on_device);
         d.writes_before_error = -1;
-        REQUIRE(s.look()->version == 0);
+        REQUIRE(s.load_snapshot()->version == 0);
         REQUIRE(put(s, h, 100));
         if (writes == 2) {
-            break; // moving takes no room for a mark
+            break; // renaming needs no space for the synced version
         }
         d.writes_before_error = writes;
-        const auto before = s.look();
+        const auto before = s.load_snapshot();
         const bide::cas_result moved = s.compare_exchange(before->version, std::string(5'000, 'x'));
         REQUIRE(moved.status == cas_status::failed);
         d.writes_before_error = -1;
-        REQUIRE(s.look()->version == before->version);
-        REQUIRE(s.look()->value == before->value);
+        REQUIRE(s.load_snapshot()->version == before->version);
+        REQUIRE(s.load_snapshot()->value == before->value);
         REQUIRE(put(s, h, 5'000));
     }
 }
 
-TEST_CASE("file_slot: bytes that rot are never a value") {
+TEST_CASE("file_slot: damaged bytes are never returned as a value") {
     test::jitter chance(11);
     disk d;
     history h;
@@ -890,7 +892,7 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
     REQUIRE(put(s, h, 900));
     REQUIRE(put(s, h, 2'000));
     REQUIRE(put(s, h, 1'500));
-    const bide::slot_version last = s.look()->version;
+    const bide::slot_version last = s.load_snapshot()->version;
     const std::string clean = d.data().cached;
     long intact = 0;
     long fell_back = 0;
@@ -911,7 +913,7 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
             case 3: bytes.replace(at / 4096 * 4096, 4096, clean, chance.below(4096), 4096); break;
             }
         }
-        const auto read = on(d, pages_of(4096)).look();
+        const auto read = on(d, pages_of(4096)).load_snapshot();
         if (!read) {
             corrupt += read.error() == durable_errc::corrupt_record ||
                        read.error() == durable_errc::unsupported_record_version;
@@ -936,9 +938,10 @@ TEST_CASE("file_slot: bytes that rot are never a value") {
     REQUIRE(corrupt > 0);
 }
 
-TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a loss") {
+TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a loss") {
     long bits = 0;
-    for (const std::size_t last : {std::size_t{200}, std::size_t{5'000}}) { // the latter is moved
+    for (const std::size_t last :
+         {std::size_t{200}, std::size_t{5'000}}) { // the second size needs a larger file
         disk d;
         history h;
         store s = on(d, pages_of(4096));
@@ -949,24 +952,24 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
         REQUIRE(newest.version == h.all[2].version);
         REQUIRE(newest.other == h.all[1].version);
         long silent = 0;
-        for (std::size_t bit = 0; bit<newest.size * 8; bit += last> 1'000 ? 13 : 1) {
+        for (std::size_t bit = 0; bit < newest.size * 8; bit += last > 1'000 ? 13 : 1) {
             silent += !is_told_of_rot(d, pages_of(4096), bit);
             ++bits;
         }
         REQUIRE(silent == 0);
 
-        // Without the mark, or before there was one, it may have been a crash.
+        // Without a synced version, a crash may have been the cause.
         disk unmarked = d;
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
         flip(unmarked, newest.at * 8 + 300);
-        REQUIRE(on(unmarked, pages_of(4096)).look()->fell_back);
-        REQUIRE(!on(unmarked, pages_of(4096)).look()->lost_acknowledged);
+        REQUIRE(on(unmarked, pages_of(4096)).load_snapshot()->fell_back);
+        REQUIRE(!on(unmarked, pages_of(4096)).load_snapshot()->lost_acknowledged);
 
-        // Rot in the page that does not count loses nothing.
+        // Damage in the page that does not count loses nothing.
         disk older = d;
         flip(older, (newest.at == 0 ? older.data().cached.size() / 2 : 0) * 8 + 300);
-        const auto read = on(older, pages_of(4096)).look();
+        const auto read = on(older, pages_of(4096)).load_snapshot();
         REQUIRE(read.has_value());
         REQUIRE(read->version == newest.version);
         REQUIRE(read->fell_back);
@@ -975,7 +978,7 @@ TEST_CASE("file_slot: each bit that rots in an acknowledged page is told as a lo
     REQUIRE(bits > 4'000);
 }
 
-TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss") {
+TEST_CASE("file_slot: an older copy of the file is reported as a loss") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -987,7 +990,7 @@ TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss
     d.data().cached = copy;
     store other = on(d, pages_of(4096));
     for (store* const reader : {&s, &other, &other, &s}) {
-        const auto read = reader->look();
+        const auto read = reader->load_snapshot();
         REQUIRE(read.has_value());
         REQUIRE(read->version == h.all[1].version);
         REQUIRE(read->fell_back);
@@ -996,10 +999,10 @@ TEST_CASE("file_slot: an earlier copy of the file in its place is told as a loss
     const bide::cas_result r = other.compare_exchange(h.all[1].version, "and on");
     REQUIRE(r.status == cas_status::stored);
     REQUIRE(r.version > h.all[3].version);
-    REQUIRE(!s.look()->lost_acknowledged);
+    REQUIRE(!s.load_snapshot()->lost_acknowledged);
 }
 
-TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has no loss") {
+TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file is no loss") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -1008,16 +1011,16 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
     disk_io io{&d};
     const int lock = io.open_file(lock_path, O_RDWR);
     REQUIRE(io.write_at(lock, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 0) == 8);
-    const auto read = on(d, pages_of(4096)).look();
+    const auto read = on(d, pages_of(4096)).load_snapshot();
     REQUIRE(read.has_value());
     REQUIRE(read->version == h.all[1].version);
     REQUIRE(!read->lost_acknowledged);
     REQUIRE(mark_on(d) == h.all[1].version);
 
-    // Its versions go on all the same, though the clock stands, for one that never saw it.
+    // Versions do not repeat for a slot that never saw the file, though the clock stands still.
     d.forget(data_path);
     store fresh = on(d, pages_of(4096));
-    const auto absent = fresh.look();
+    const auto absent = fresh.load_snapshot();
     REQUIRE(absent->version == 0);
     REQUIRE(!absent->lost_acknowledged);
     for (int life = 0;; ++life) {
@@ -1027,7 +1030,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
         store maker = on(dying, pages_of(4096));
         const bool is_made = put(maker, none, 100);
         dying.revive();
-        const auto after = on(dying, pages_of(4096)).look();
+        const auto after = on(dying, pages_of(4096)).load_snapshot();
         REQUIRE(after.has_value());
         REQUIRE(!after->lost_acknowledged);
         REQUIRE((after->version == 0 || after->version > h.all[1].version));
@@ -1039,7 +1042,7 @@ TEST_CASE("file_slot: what is no mark is none, and a file that was deleted has n
 
 // ---- repair
 
-TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes twice") {
+TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no version") {
     for (const bool can_exchange : {true, false}) {
         for (const int how : {0, 1, 2, 3, 4}) {
             CAPTURE(can_exchange, how);
@@ -1050,13 +1053,13 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             store s = on(d, pages_of(4096));
             REQUIRE(put(s, h, 100));
             REQUIRE(put(s, h, 100));
-            REQUIRE(put(s, h, 5'000)); // moved: its pages are larger
+            REQUIRE(put(s, h, 5'000)); // a new file with larger pages
             const auto intact = s.replace_damaged("no");
             REQUIRE(intact.status == cas_status::conflict);
             REQUIRE(intact.current->version == h.all[2].version);
             std::string& bytes = d.data().cached;
             switch (how) {
-            case 0: // the versions say nothing
+            case 0: // no plausible versions
                 bytes[16] ^= 64;
                 bytes[bytes.size() / 2 + 16] ^= 64;
                 break;
@@ -1069,9 +1072,9 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             case 4: bytes.assign(bytes.size(), '\0'); break;
             }
             const std::string damaged = bytes;
-            d.clock = 1'000; // it was set back: the mark knows better
+            d.clock = 1'000; // the clock was set back; the synced version is later
             store by = on(d, pages_of(4096));
-            REQUIRE(by.look().error() == durable_errc::corrupt_record);
+            REQUIRE(by.load_snapshot().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
             const bide::cas_result r = by.replace_damaged("repaired");
             REQUIRE(r.status == cas_status::stored);
@@ -1079,7 +1082,7 @@ TEST_CASE("file_slot: a repair puts a damaged file aside, and no version comes t
             REQUIRE(d.bytes_of("/d/slot.damaged") == damaged);
             REQUIRE(!d.has("/d/slot.new"));
             for (store* const reader : {&s, &by}) {
-                const auto read = reader->look();
+                const auto read = reader->load_snapshot();
                 REQUIRE(read.has_value());
                 REQUIRE(read->value == "repaired");
                 REQUIRE(read->version == r.version);
@@ -1127,7 +1130,7 @@ TEST_CASE(
             }
             const bool was_killed = d.is_dead;
             const auto judge = [&](disk& left) {
-                const auto read = on(left, settings).look();
+                const auto read = on(left, settings).load_snapshot();
                 ++states;
                 if (!read) {
                     ++damaged;
@@ -1142,9 +1145,9 @@ TEST_CASE(
                              read->lost_acknowledged || read->version <= h.all[1].version;
                     return;
                 }
-                // The next one has more luck.
+                // The next repair succeeds.
                 const bide::cas_result r = on(left, settings).replace_damaged("repaired");
-                const auto after = on(left, settings).look();
+                const auto after = on(left, settings).load_snapshot();
                 wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
                          after->version <= h.all[1].version || left.has("/d/slot.new");
             };
@@ -1168,7 +1171,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("file_slot: a file of zeros, of another size or of a later format is not absent") {
+TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is not absent") {
     disk d;
     history h;
     store s = on(d, pages_of(4096));
@@ -1179,7 +1182,7 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
         d.data().cached = std::move(bytes);
         const bide::cas_result r = s.compare_exchange(0, "x");
         REQUIRE(r.status == cas_status::failed);
-        const auto read = on(d, pages_of(4096)).look();
+        const auto read = on(d, pages_of(4096)).load_snapshot();
         REQUIRE(!read);
         REQUIRE(r.error == read.error());
         return read.error();
@@ -1193,25 +1196,26 @@ TEST_CASE("file_slot: a file of zeros, of another size or of a later format is n
     later[8] = later[4096 + 8] = 2;
     REQUIRE(says(later) == durable_errc::unsupported_record_version);
     d.data().cached = clean;
-    REQUIRE(s.look()->value == h.all[1].value);
+    REQUIRE(s.load_snapshot()->value == h.all[1].value);
 
-    // Moved, it has what it had before in its other page.
+    // A new larger file has the value before in its other page.
     REQUIRE(put(s, h, 6'000));
     d.data().cached[40] ^= 1;
-    REQUIRE(on(d, pages_of(4096)).look()->value == h.all[1].value);
-    REQUIRE(on(d, pages_of(4096)).look()->fell_back);
+    REQUIRE(on(d, pages_of(4096)).load_snapshot()->value == h.all[1].value);
+    REQUIRE(on(d, pages_of(4096)).load_snapshot()->fell_back);
 
-    // Just made, its other page holds nothing, which is nothing to fall back to.
+    // In a first file the other page is empty; fell_back is not set.
     disk fresh;
     store first = on(fresh, pages_of(4096));
     REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
-    REQUIRE(!on(fresh, pages_of(4096)).look()->fell_back);
+    REQUIRE(!on(fresh, pages_of(4096)).load_snapshot()->fell_back);
     fresh.data().cached[40] ^= 1;
     fresh.data().cached[33] ^= 1;
-    REQUIRE(on(fresh, pages_of(4096)).look().error() == durable_errc::corrupt_record);
+    REQUIRE(on(fresh, pages_of(4096)).load_snapshot().error() == durable_errc::corrupt_record);
 }
 
-TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leaves no claim") {
+TEST_CASE(
+    "file_slot: a waiter claims the lock after a long wait, polls often, and drops the claim") {
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     history h;
@@ -1233,7 +1237,8 @@ TEST_CASE("file_slot: who has waited long claims the lock, looks often, and leav
     REQUIRE(!d.has_claim);
 }
 
-TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it to end") {
+TEST_CASE(
+    "file_slot: a newcomer lets the claimant go first, and does not wait for the claim to end") {
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     d.is_claimed = true;
@@ -1246,7 +1251,7 @@ TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it 
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
 
-    // Where a claim may be the lock there is none.
+    // If any filesystem is allowed, no claim is taken.
     settings.any_filesystem = true;
     d.is_claimed = false;
     store any = on(d, settings);
@@ -1259,12 +1264,14 @@ TEST_CASE("file_slot: who comes lets a claim go first, but does not wait for it 
     REQUIRE(d.slept == before);
 }
 
-TEST_CASE("file_slot: versions go on beyond what may have been lost") {
+TEST_CASE("file_slot: a new version is later than any that may have been lost") {
     constexpr std::uint64_t jump = file_versions::jump;
     REQUIRE(file_versions::next(0, false, 0, 0, 1'000) == 1'000);
     REQUIRE(file_versions::next(1'000, false, 999, 1'000, 1'000) == 1'001);
-    REQUIRE(file_versions::next(5'000, false, 4'999, 5'000, 1'000) == 5'001); // the clock went back
-    REQUIRE(file_versions::next(5'000, false, 4'999, 7'000, 1'000) == 7'001); // seen, and lost
+    REQUIRE(file_versions::next(5'000, false, 4'999, 5'000, 1'000) ==
+            5'001); // the clock was set back
+    REQUIRE(file_versions::next(5'000, false, 4'999, 7'000, 1'000) ==
+            7'001); // a version that was seen and lost
     REQUIRE(file_versions::next(5'000, true, 0, 5'000, 1'000) == 5'000 + jump);
     REQUIRE(file_versions::next(5'000, true, 9'000'000, 5'000, 0) == 9'000'000 + jump);
     REQUIRE(file_versions::next(5'000, true, ~std::uint64_t{0}, 5'000, 0) == 5'000 + jump);

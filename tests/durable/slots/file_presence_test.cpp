@@ -2,7 +2,7 @@
 
 #include <support/catch.hpp>
 
-// A process that is there, as others see it by its mark in the lock file.
+// Presences: marks in the lock file that show other processes that this one runs.
 #if defined(__linux__)
 
 #include <bide/durable/slots/detail/presence_file.hpp>
@@ -39,7 +39,7 @@ static_assert(bide::present_slot<file_slot> && bide::present_slot<relaxed_file_s
 
 namespace {
 
-// The mark, in the form that a report has.
+// The mark as text, for a report.
 std::string text_of(const bide::result<mark_owner, std::error_code>& mark) {
     return mark ? std::to_string((*mark)->mark()) : "! " + mark.error().message();
 }
@@ -61,7 +61,7 @@ std::string read_line(int from) {
     return line;
 }
 
-// A child with two pipes: it says a line when it is ready, and ends when it is told to, or killed.
+// A child with two pipes. It writes a line when it is ready. It ends when told to, or when killed.
 class other_process {
 public:
     explicit other_process(const std::function<std::string()>& begin) {
@@ -108,7 +108,7 @@ private:
 };
 
 // What a program in a container would find: namespaces of its own, and another boot's number.
-// Empty: it is there.
+// Empty: the mark is present.
 std::string enter_container(const std::string& boot_id) {
     if (::unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC) != 0) {
         return "no namespaces can be made here";
@@ -137,7 +137,7 @@ std::string first_line(const char* path) {
     return line;
 }
 
-// The line that f(pipe) sends from the first process of a container.
+// Returns the line that f(pipe) sends from the first process of a container.
 std::string in_container_begun(const std::string& boot_id, const std::function<void(int)>& f) {
     int said[2];
     if (::pipe2(said, O_CLOEXEC) != 0) {
@@ -179,10 +179,10 @@ bool is_readable(const bide::slot_watch& watch, int ms) {
 
 } // namespace
 
-TEST_CASE("presence: a mark is seen by its own process and by others, until it is closed") {
+TEST_CASE("presence: every process sees a mark until it is closed") {
     slot_in_directory in;
     file_slot slot = in.open();
-    auto mine = slot.be_present(); // makes the lock file
+    auto mine = slot.be_present(); // this makes the lock file
     REQUIRE(mine.has_value());
     const std::int64_t mark = (*mine)->mark();
     REQUIRE(mark >= 1);
@@ -196,25 +196,25 @@ TEST_CASE("presence: a mark is seen by its own process and by others, until it i
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: it takes nothing from the slot's own locks, and they nothing from it") {
+TEST_CASE("presence: marks and the slot's own locks do not affect each other") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
     REQUIRE(mine.has_value());
     REQUIRE(slot.compare_exchange(0, "x").status == bide::cas_status::stored);
     {
-        file_slot other = in.open(); // opens the lock file, and closes it
+        file_slot other = in.open(); // opens and closes the lock file
         REQUIRE(other.load()->value == "x");
     }
     const auto r = slot.update_locked([&](const bide::slot_snapshot&) {
-        return std::string(text_of(slot.is_present((*mine)->mark()))); // with the lock held
+        return std::string(text_of(slot.is_present((*mine)->mark()))); // while the lock is held
     });
     REQUIRE(r.status == bide::cas_status::stored);
     REQUIRE(slot.load()->value == "yes");
     REQUIRE(slot.is_present((*mine)->mark()) == presence::yes);
 }
 
-TEST_CASE("presence: a process that was killed is not present") {
+TEST_CASE("presence: a killed process is not present") {
     slot_in_directory in;
     file_slot slot = in.open();
     mark_owner kept; // of the child
@@ -228,14 +228,14 @@ TEST_CASE("presence: a process that was killed is not present") {
     REQUIRE(slot.is_present(other.mark()) == presence::no);
 }
 
-TEST_CASE("presence: a child of fork() keeps its parent's mark, and takes none away") {
+TEST_CASE("presence: a child of fork() keeps its parent's mark, and releases none") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present();
     REQUIRE(mine.has_value());
     const std::int64_t mark = (*mine)->mark();
     {
-        // It does with its copies what a child may do with them, and ends.
+        // The child uses its copies in every allowed way, and ends.
         test::children child(1, [&](int, auto) {
             const bool is_stored = slot.compare_exchange(0, "x").status == bide::cas_status::stored;
             const auto own = slot.be_present();
@@ -254,12 +254,12 @@ TEST_CASE("presence: a child of fork() keeps its parent's mark, and takes none a
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: a program that inherited the file keeps the mark until its end") {
+TEST_CASE("presence: a program that inherited the descriptor keeps the mark until it ends") {
     slot_in_directory in;
     file_slot slot = in.open();
     int end[2];
     REQUIRE(::pipe2(end, O_CLOEXEC) == 0);
-    // The child becomes present, starts two programs and ends: one has the file, one has not.
+    // The child takes a mark, starts two programs and ends. One inherits the descriptor.
     other_process starter([&] {
         const auto mark = slot.be_present();
         if (!mark) {
@@ -269,7 +269,8 @@ TEST_CASE("presence: a program that inherited the file keeps the mark until its 
             if (::fork() == 0) {
                 ::dup2(end[0], 0);
                 ::fcntl((*mark)->fd(), F_SETFD, inherits ? 0 : FD_CLOEXEC);
-                ::execlp("cat", "cat", static_cast<char*>(nullptr)); // until the pipe is closed
+                ::execlp("cat", "cat",
+                         static_cast<char*>(nullptr)); // runs until the pipe is closed
                 ::_exit(1);
             }
         }
@@ -284,20 +285,21 @@ TEST_CASE("presence: a program that inherited the file keeps the mark until its 
     REQUIRE(slot.is_present(mark) == presence::yes);
     ::close(end[1]);
     REQUIRE(is_readable(**watch, 60'000));
-    while (slot.is_present(mark) == presence::yes) { // told just before
+    while (slot.is_present(mark) ==
+           presence::yes) { // the event comes just before the lock is dropped
         ::sched_yield();
     }
     REQUIRE(slot.is_present(mark) == presence::no);
 }
 
-TEST_CASE("presence: many marks differ, and a byte that is taken is not taken again") {
+TEST_CASE("presence: marks differ, and a byte that is locked is not drawn again") {
     slot_in_directory in;
     file_slot slot = in.open();
     std::vector<mark_owner> all;
     std::set<std::int64_t> names;
-    // Half of all bytes, and a few more, are somebody's.
+    // Locks a little more than half of all bytes.
     const int others = ::open(in.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    struct flock half {};
+    struct flock half{};
     half.l_type = F_WRLCK;
     half.l_whence = SEEK_SET;
     half.l_start = static_cast<off_t>(bide::detail::presence_bytes::first);
@@ -319,7 +321,7 @@ TEST_CASE("presence: many marks differ, and a byte that is taken is not taken ag
     for (std::size_t i = 1; i < all.size(); i += 2) {
         REQUIRE(slot.is_present(all[i]->mark()) == presence::yes);
     }
-    // All bytes are: it does not look for one for ever.
+    // If all bytes are locked, the search ends with an error.
     half.l_len = 1 << 25;
     all.clear();
     REQUIRE(::fcntl(others, F_OFD_SETLK, &half) == 0);
@@ -328,16 +330,16 @@ TEST_CASE("presence: many marks differ, and a byte that is taken is not taken ag
     REQUIRE(slot.be_present().has_value());
 }
 
-TEST_CASE("presence: of a lock file that was made again nothing is known") {
+TEST_CASE("presence: after the lock file was made again an old mark is unknown") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
     REQUIRE(mine.has_value());
     const std::int64_t mark = (*mine)->mark();
-    for (int i = 0; i < 200; ++i) { // a filesystem may give the number of its inode again
+    for (int i = 0; i < 200; ++i) { // a filesystem may reuse the inode number
         REQUIRE(::unlink(in.lock().c_str()) == 0);
         REQUIRE(slot.is_present(mark) == presence::unknown); // it is not there
-        REQUIRE(in.open().load().has_value());               // makes the next one
+        REQUIRE(in.open().load().has_value());               // makes a new lock file
         REQUIRE(slot.is_present(mark) == presence::unknown);
     }
     const auto next = slot.be_present();
@@ -346,7 +348,7 @@ TEST_CASE("presence: of a lock file that was made again nothing is known") {
             mark >> bide::detail::presence_bytes::byte_bits);
     REQUIRE(slot.is_present((*next)->mark()) == presence::yes);
 
-    // Moved away and back it is the one that it was.
+    // A file that is moved away and back is still the mark's file.
     const std::int64_t now = (*next)->mark();
     REQUIRE(::rename(in.lock().c_str(), (in.directory() / "away").c_str()) == 0);
     REQUIRE(slot.is_present(now) == presence::unknown);
@@ -354,10 +356,10 @@ TEST_CASE("presence: of a lock file that was made again nothing is known") {
     REQUIRE(slot.is_present(now) == presence::yes);
 }
 
-TEST_CASE("presence: a file that was made at once in the place of a dead holder's tells nothing") {
+TEST_CASE("presence: a new file with the old inode number does not answer for the old mark") {
     slot_in_directory in;
     file_slot slot = in.open();
-    for (int i = 0; i < 200; ++i) { // no descriptor keeps the inode: its number is free
+    for (int i = 0; i < 200; ++i) { // no descriptor keeps the inode, so its number may be reused
         const auto mine = slot.be_present();
         REQUIRE(mine.has_value());
         const std::int64_t mark = (*mine)->mark();
@@ -372,7 +374,7 @@ TEST_CASE("presence: a file that was made at once in the place of a dead holder'
 }
 
 TEST_CASE(
-    "presence: what is no mark is unknown, and so is all where locks are not to be relied on") {
+    "presence: an invalid mark is unknown, and so is every mark on an unreliable filesystem") {
     slot_in_directory in;
     file_slot slot = in.open();
     const auto mine = slot.be_present();
@@ -383,7 +385,8 @@ TEST_CASE(
           mark & ~bide::detail::presence_bytes::byte_mask}) {
         REQUIRE(slot.is_present(none) == presence::unknown);
     }
-    REQUIRE(slot.is_present(mark ^ std::int64_t{1} << 24) == presence::unknown); // another file's
+    REQUIRE(slot.is_present(mark ^ std::int64_t{1} << 24) ==
+            presence::unknown); // a mark of another file
     REQUIRE(slot.is_present(mark ^ std::int64_t{1}) == presence::no);
 
     file_slot_options any;
@@ -396,7 +399,7 @@ TEST_CASE(
     REQUIRE(nowhere.is_present(mark) == presence::unknown);
 }
 
-TEST_CASE("presence: where there can be no lock file it says why") {
+TEST_CASE("presence: an error says why the lock file cannot be made") {
     test::temp_directory in("presence");
     const auto says = [&](const std::string& name, int error) {
         const auto mark = file_slot(in / name).be_present();
@@ -417,7 +420,7 @@ TEST_CASE("presence: where there can be no lock file it says why") {
     }
 }
 
-TEST_CASE("presence: who may only read sees it") {
+TEST_CASE("presence: read permission is enough to see a mark") {
     slot_in_directory in;
     file_slot_options options;
     options.mode = 0644;
@@ -438,13 +441,13 @@ TEST_CASE("presence: who may only read sees it") {
     });
     const std::string said = child.reports()[0];
     if (said == "skipped") {
-        WARN("skipped: only root can become somebody else");
+        WARN("skipped: only root can change its user");
         return;
     }
     REQUIRE(said == "yes, " + std::error_code(EACCES, std::generic_category()).message());
 }
 
-TEST_CASE("presence: containers with their own processes, times and boot see each other's marks") {
+TEST_CASE("presence: containers with separate pids, clocks and boot ids see each other's marks") {
     slot_in_directory in;
     file_slot slot = in.open();
     const std::string ours = first_line("/proc/sys/kernel/random/boot_id");
@@ -455,7 +458,8 @@ TEST_CASE("presence: containers with their own processes, times and boot see eac
     }
     int end[2];
     REQUIRE(::pipe2(end, O_CLOEXEC) == 0);
-    // The first process of a container takes the mark, and outlives the one that made the container.
+    // The container's first process takes the mark, and outlives the process that made the
+    // container.
     other_process maker([&] {
         ::close(end[1]);
         return in_container_begun(boots[0], [&](int said) {
@@ -463,8 +467,8 @@ TEST_CASE("presence: containers with their own processes, times and boot see eac
             const bool is_another = first_line("/proc/sys/kernel/random/boot_id") != ours;
             send_line(said, is_another ? text_of(mark) : "! the same boot");
             char none = 0;
-            static_cast<void>(!::read(end[0], &none, 1)); // until the test closes it
-            ::_exit(0);                                   // the mark is not let go of
+            static_cast<void>(!::read(end[0], &none, 1)); // until the test closes the pipe
+            ::_exit(0);                                   // the mark is not released first
         });
     });
     if (maker.line().rfind("skipped", 0) == 0) {
@@ -496,7 +500,8 @@ TEST_CASE("presence: containers with their own processes, times and boot see eac
     REQUIRE(!is_readable(**watch, 0));
     ::close(end[1]);
     REQUIRE(is_readable(**watch, 60'000));
-    while (slot.is_present(mark) == presence::yes) { // told just before
+    while (slot.is_present(mark) ==
+           presence::yes) { // the event comes just before the lock is dropped
         ::sched_yield();
     }
     CHECK(from_another() == "no");
@@ -504,7 +509,7 @@ TEST_CASE("presence: containers with their own processes, times and boot see eac
     ::close(end[0]);
 }
 
-TEST_CASE("presence: a watch is told when the last file of a presence is closed") {
+TEST_CASE("presence: a watch reports when the last descriptor of a mark is closed") {
     slot_in_directory in;
     file_slot slot = in.open();
     auto mine = slot.be_present();
@@ -512,7 +517,7 @@ TEST_CASE("presence: a watch is told when the last file of a presence is closed"
     REQUIRE(slot.load().has_value());
     auto watch = slot.watch();
     REQUIRE(watch.has_value());
-    REQUIRE(slot.is_present((*mine)->mark()) == presence::yes); // to ask tells nothing
+    REQUIRE(slot.is_present((*mine)->mark()) == presence::yes); // asking does not trigger the watch
     REQUIRE(!is_readable(**watch, 0));
     const int copy = ::fcntl((*mine)->fd(), F_DUPFD_CLOEXEC, 0);
     REQUIRE(copy >= 0);

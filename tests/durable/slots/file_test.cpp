@@ -2,7 +2,7 @@
 
 #include <support/catch.hpp>
 
-// Where there is no flock(2) the header is empty, and so is this.
+// The header is empty on systems without flock(2), and so is this file.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <support/children.hpp>
@@ -118,7 +118,7 @@ std::string value_in(file_slot& slot) {
 
 std::error_code error_of(int error) { return {error, std::generic_category()}; }
 
-// All operations answer this, and nothing is made or changed.
+// Checks that all operations fail with this error, and that nothing is made or changed.
 bool is_refused(const std::string& path, std::error_code why, file_slot_options options = {}) {
     file_slot slot(path, options);
     const auto there = slot.load();
@@ -149,19 +149,19 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-TEST_CASE("file_slot: keeps what every slot promises") {
+TEST_CASE("file_slot: keeps the contract of slots") {
     file_store<file_slot, 8> store;
     test::check_slot(store);
 }
 
-TEST_CASE("file_slot: keeps it without syncs, as long as the system runs") {
+TEST_CASE("file_slot: keeps the contract without syncs while the system runs") {
     file_store<relaxed_file_slot, 1> store;
     test::check_slot(store);
 }
 
-// ---- which files there are
+// ---- the files
 
-TEST_CASE("file_slot: makes nothing until it is used, and its file only for a value") {
+TEST_CASE("file_slot: makes no file before its first use, and the value's file only to store") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(in.names().empty());
@@ -173,7 +173,7 @@ TEST_CASE("file_slot: makes nothing until it is used, and its file only for a va
     REQUIRE(mode_of(in / "a.lock") == 0600);
 }
 
-TEST_CASE("file_slot: a relative path stays where it was when the working directory changes") {
+TEST_CASE("file_slot: a relative path is resolved once, when the slot is made") {
     directory in;
     const int before = ::open(".", O_RDONLY | O_CLOEXEC);
     REQUIRE(::chdir(in.path().c_str()) == 0);
@@ -184,7 +184,7 @@ TEST_CASE("file_slot: a relative path stays where it was when the working direct
     REQUIRE(in.names() == std::vector<std::string>{"here", "here.lock"});
 }
 
-TEST_CASE("file_slot: a file that grows keeps its mode, and other slots follow it") {
+TEST_CASE("file_slot: a file that grows keeps its mode, and other slots see the new file") {
     directory in;
     file_slot_options options;
     options.page_size = 1; // 4096
@@ -208,7 +208,7 @@ TEST_CASE("file_slot: a file that grows keeps its mode, and other slots follow i
     REQUIRE(value_in(two) == "small again");
 }
 
-TEST_CASE("file_slot: a file that was deleted is absent, and its versions do not come again") {
+TEST_CASE("file_slot: a deleted file is absent, and its versions do not repeat") {
     directory in;
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -224,7 +224,7 @@ TEST_CASE("file_slot: a file that was deleted is absent, and its versions do not
     }
 }
 
-TEST_CASE("file_slot: when the lock file was removed all take the next one") {
+TEST_CASE("file_slot: after the lock file was removed, all slots use the new one") {
     directory in;
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -243,9 +243,9 @@ TEST_CASE("file_slot: when the lock file was removed all take the next one") {
     REQUIRE(value_in(two) == "busy");
 }
 
-// ---- what it refuses
+// ---- what the slot refuses
 
-TEST_CASE("file_slot: where there can be no file it says why and makes none") {
+TEST_CASE("file_slot: an error says why the file cannot be made, and nothing is made") {
     directory in;
     REQUIRE(is_refused("", durable_errc::invalid_argument));
     REQUIRE(is_refused(in / "", durable_errc::invalid_argument));
@@ -268,7 +268,7 @@ TEST_CASE("file_slot: where there can be no file it says why and makes none") {
     REQUIRE(is_refused(in / "text", durable_errc::corrupt_record));
 }
 
-TEST_CASE("file_slot: a file with two names is refused by both") {
+TEST_CASE("file_slot: a file with two names is refused under both") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -287,25 +287,25 @@ TEST_CASE("file_slot: a file with two names is refused by both") {
 
 namespace {
 
-// The system, on a filesystem that is not to be relied on.
+// The system calls, on an unreliable filesystem.
 struct remote_io : bide::detail::posix_io {
     bool is_reliable(int) noexcept { return false; }
 };
 
 } // namespace
 
-TEST_CASE("file_slot: filesystems of the network are refused unless they are wanted") {
+TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is set") {
     directory in;
     bide::detail::file_settings settings;
     bide::detail::file_store<remote_io> refused(in / "a", settings);
-    REQUIRE(refused.look().error() == durable_errc::unsupported_filesystem);
+    REQUIRE(refused.load_snapshot().error() == durable_errc::unsupported_filesystem);
     REQUIRE(refused.compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
     settings.any_filesystem = true;
     bide::detail::file_store<remote_io> wanted(in / "a", settings);
     REQUIRE(wanted.compare_exchange(0, "x").status == cas_status::stored);
 }
 
-TEST_CASE("file_slot: who may not write may read") {
+TEST_CASE("file_slot: read permission is enough to load") {
     directory in;
     file_slot_options options;
     options.mode = 0644;
@@ -344,7 +344,7 @@ TEST_CASE("file_slot: who may not write may read") {
 
 namespace {
 
-// A small filesystem of its own, where one may be mounted.
+// A small filesystem, if the test may mount one.
 class small_filesystem {
 public:
     explicit small_filesystem(const char* options) {
@@ -381,7 +381,7 @@ private:
 
 } // namespace
 
-TEST_CASE("file_slot: goes on where the disk is full, and says so where it cannot") {
+TEST_CASE("file_slot: works on a full disk, and reports ENOSPC where it needs space") {
     small_filesystem on("size=128k");
     if (!on) {
         return;
@@ -413,7 +413,7 @@ TEST_CASE("file_slot: goes on where the disk is full, and says so where it canno
     REQUIRE(put(another, "x") != 0);
 }
 
-TEST_CASE("file_slot: a filesystem that became read-only can be read") {
+TEST_CASE("file_slot: loads from a filesystem that became read-only") {
     small_filesystem on("size=256k");
     if (!on) {
         return;
@@ -441,7 +441,7 @@ TEST_CASE("file_slot: a filesystem that became read-only can be read") {
 
 // ---- the lock
 
-TEST_CASE("file_slot: an update that throws changes nothing and lets go of the lock") {
+TEST_CASE("file_slot: an update that throws changes nothing and releases the lock") {
     directory in;
     file_slot slot(in / "a");
     const slot_version before = put(slot, "x");
@@ -459,7 +459,7 @@ TEST_CASE("file_slot: an update that throws changes nothing and lets go of the l
     REQUIRE(put(other, "y") != 0);
 }
 
-TEST_CASE("file_slot: a slot that is used inside its own update refuses, and keeps the lock") {
+TEST_CASE("file_slot: a use inside the slot's own update fails, and the update keeps the lock") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -485,7 +485,8 @@ TEST_CASE("file_slot: a slot that is used inside its own update refuses, and kee
     REQUIRE(value_in(slot) == "y");
 }
 
-TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet needs no lock") {
+TEST_CASE(
+    "file_slot: a wait for a stopped holder times out; a load of a synced value needs no lock") {
     directory in;
     file_slot_options hasty;
     hasty.retry_time = milliseconds(30);
@@ -520,15 +521,15 @@ TEST_CASE("file_slot: a lock whose holder was stopped is given up; what is quiet
     REQUIRE(is_held == 'y');
     REQUIRE(r.status == cas_status::failed);
     REQUIRE(r.error == std::errc::timed_out);
-    REQUIRE(!there); // a first look takes the lock
+    REQUIRE(!there); // the first load takes the lock
     REQUIRE(there.error() == std::errc::timed_out);
     REQUIRE(quiet == "x");
-    REQUIRE(put(slot, "z") != 0); // the dead hold nothing
+    REQUIRE(put(slot, "z") != 0); // the lock of a dead process is free
 }
 
 // ---- processes and threads
 
-TEST_CASE("file_slot: a child has a lock of its own, also when it was forked inside an update") {
+TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an update") {
     directory in;
     file_slot_options hasty;
     hasty.retry_time = milliseconds(20);
@@ -544,8 +545,8 @@ TEST_CASE("file_slot: a child has a lock of its own, also when it was forked ins
             return std::string(busy.error == std::errc::timed_out ? "busy" : "free");
         });
         said = child.reports()[0];
-        by_other =
-            other.compare_exchange(there.version, "other's"); // the child's end unlocks nothing
+        by_other = other.compare_exchange(
+            there.version, "other's"); // the end of the child releases no lock of the parent
         return std::string("1");
     });
     REQUIRE(r.status == cas_status::stored);
@@ -554,7 +555,7 @@ TEST_CASE("file_slot: a child has a lock of its own, also when it was forked ins
     REQUIRE(value_in(slot) == "1");
 }
 
-TEST_CASE("file_slot: processes and threads that add ones lose none") {
+TEST_CASE("file_slot: concurrent increments by processes and threads are not lost") {
     directory in;
     const std::string path = in / "a";
     constexpr int each = 40;
@@ -594,7 +595,7 @@ TEST_CASE("file_slot: processes and threads that add ones lose none") {
     REQUIRE(value_in(slot) == std::to_string(8 * each));
 }
 
-TEST_CASE("file_slot: no process of a crowd that comes back at once is left out") {
+TEST_CASE("file_slot: no process starves among processes that lock again at once") {
     constexpr int n = 60;
     directory in;
     struct counts {
@@ -629,7 +630,7 @@ TEST_CASE("file_slot: no process of a crowd that comes back at once is left out"
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
-TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from the lock") {
+TEST_CASE("file_slot: a claim belongs to one open file, and does not block the lock") {
     directory in;
     write_file(in / "a", "");
     bide::detail::posix_io io;
@@ -641,7 +642,7 @@ TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from 
     REQUIRE(!io.is_claimed(files[1]));
     REQUIRE(io.try_claim(files[0]));
     REQUIRE(!io.try_claim(files[1]));
-    REQUIRE(!io.is_claimed(files[0])); // by another
+    REQUIRE(!io.is_claimed(files[0])); // by another open file
     REQUIRE(io.is_claimed(files[1]));
     REQUIRE(io.try_lock(files[1], true) == 0);
     io.unclaim(files[0]);
@@ -654,7 +655,8 @@ TEST_CASE("file_slot: a claim is one file's that is open, and keeps nobody from 
 
 #endif
 
-TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or more") {
+TEST_CASE("file_slot: a writer that is killed at any moment leaves what it acknowledged, or a "
+          "later value") {
     directory in;
     test::shared_with_children<std::atomic<long>> acknowledged;
     long kills = 0;
@@ -694,12 +696,12 @@ TEST_CASE("file_slot: a writer that is killed at any moment leaves what it ackno
         REQUIRE(there->value.size() >= static_cast<std::size_t>(found % 3'900));
         REQUIRE(found >= acknowledged->load());
         REQUIRE(found <= acknowledged->load() + 1);
-        *acknowledged = found; // what was stored before it could say so counts
+        *acknowledged = found; // a value that was stored but not yet acknowledged counts
     }
     REQUIRE(kills == 40);
 }
 
-TEST_CASE("file_slot: readers do not keep a writer out") {
+TEST_CASE("file_slot: readers do not block a writer") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "0") != 0);
@@ -731,7 +733,7 @@ TEST_CASE("file_slot: readers do not keep a writer out") {
     REQUIRE(stored == 50);
 }
 
-// ---- watching
+// ---- watches
 
 #if defined(__linux__)
 
@@ -746,7 +748,7 @@ bool is_readable(const bide::slot_watch& watch, int ms = 0) {
 
 } // namespace
 
-TEST_CASE("file_slot: a watch tells of changes by others, also of those that move the file") {
+TEST_CASE("file_slot: a watch reports changes by other slots, also those that replace the file") {
     directory in;
     file_slot slot(in / "a");
     auto watch = slot.watch();
@@ -761,13 +763,13 @@ TEST_CASE("file_slot: a watch tells of changes by others, also of those that mov
         REQUIRE(is_readable(**watch, 10'000));
         REQUIRE(!(*watch)->drain());
         REQUIRE(!is_readable(**watch));
-        REQUIRE(value_in(slot).size() == size); // a look is no change
+        REQUIRE(value_in(slot).size() == size); // a load is not a change
         REQUIRE(slot.compare_exchange(1, "conflict").status == cas_status::conflict);
         REQUIRE(!is_readable(**watch));
     }
 }
 
-TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says so") {
+TEST_CASE("file_slot: a watch fails if the lock file is gone, and in a child") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -790,14 +792,14 @@ TEST_CASE("file_slot: a watch on a lock file that is gone, or in a child, says s
     REQUIRE(file_slot(in / "missing/a").watch().error() == error_of(ENOENT));
 }
 
-TEST_CASE("file_slot: what one watch was told is not told to the next one") {
+TEST_CASE("file_slot: a new watch does not report the events of the one before") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
     {
         auto watch = slot.watch();
         REQUIRE(watch.has_value());
-        for (int i = 0; i < 400; ++i) { // what is the same twice in a row is told once
+        for (int i = 0; i < 400; ++i) { // the kernel merges equal events
             REQUIRE(::chmod((in / "a.lock").c_str(), 0600) == 0);
             REQUIRE(put(slot, "y") != 0);
         }
@@ -810,11 +812,11 @@ TEST_CASE("file_slot: what one watch was told is not told to the next one") {
     REQUIRE(!(*next)->drain());
 }
 
-TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
+TEST_CASE("file_slot: a child's watch takes no event from its parent's") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
-    REQUIRE(slot.watch().has_value()); // and is over: what is kept of it is the parent's
+    REQUIRE(slot.watch().has_value()); // destroyed at once; its unused instance is the parent's
     test::children child(1, [&](int, auto gate) -> std::string {
         gate();
         auto watch = slot.watch();
@@ -832,7 +834,7 @@ TEST_CASE("file_slot: a child's watch takes nothing from its parent's") {
 }
 
 #if defined(__linux__)
-TEST_CASE("file_slot: descriptors that other hands closed, and took for their own files, are left alone") {
+TEST_CASE("file_slot: a descriptor that other code closed and reused is left alone") {
     const test::temp_directory dir("closed-by-others");
     const std::string path = dir / "slot";
     const std::string theirs = dir / "theirs";
@@ -853,7 +855,7 @@ TEST_CASE("file_slot: descriptors that other hands closed, and took for their ow
         REQUIRE(ours.size() >= 2);
         const int other = ::open(theirs.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         REQUIRE(::write(other, "theirs", 6) == 6);
-        for (const int fd : ours) { // as closefrom() and open() would
+        for (const int fd : ours) { // as closefrom() and open() do
             REQUIRE(::dup2(other, fd) == fd);
         }
         if (!is_destroyed) {
@@ -875,7 +877,7 @@ TEST_CASE("file_slot: descriptors that other hands closed, and took for their ow
 }
 #endif
 
-TEST_CASE("file_slot: a file of somebody else's is not taken for the last watch's") {
+TEST_CASE("file_slot: a reused descriptor number is not taken for an unused watch") {
     directory in;
     file_slot slot(in / "a");
     REQUIRE(put(slot, "x") != 0);
@@ -886,7 +888,7 @@ TEST_CASE("file_slot: a file of somebody else's is not taken for the last watch'
     write_file(in / "b", "mine");
     const int other = ::open((in / "b").c_str(), O_RDONLY | O_CLOEXEC);
     REQUIRE(other >= 0);
-    REQUIRE(::dup2(other, number) == number); // as after closing all files
+    REQUIRE(::dup2(other, number) == number); // as after a close of all files
     auto next = slot.watch();
     REQUIRE(next.has_value());
     REQUIRE((*next)->fd() != number);

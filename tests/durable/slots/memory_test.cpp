@@ -53,12 +53,12 @@ std::string value_in(memory_slot& slot) { return slot.load().value().value; }
 
 } // namespace
 
-TEST_CASE("memory_slot: keeps what every slot promises") {
+TEST_CASE("memory_slot: keeps the contract of slots") {
     memory_store store;
     test::check_slot(store);
 }
 
-TEST_CASE("memory_slot: copies are over one memory, others over others") {
+TEST_CASE("memory_slot: copies share one memory, and separate slots do not") {
     memory_slot one;
     memory_slot copy = one;
     memory_slot other;
@@ -80,7 +80,7 @@ TEST_CASE("memory_slot: a memory lives as long as the last slot over it") {
     CHECK(value_in(second) == "kept");
 }
 
-TEST_CASE("memory_slot: a conflict brings what is there") {
+TEST_CASE("memory_slot: a conflict returns the current value") {
     memory_slot slot;
     const auto none = slot.compare_exchange(7, "x");
     REQUIRE(none.current);
@@ -110,7 +110,7 @@ TEST_CASE("memory_slot: an update that throws stores nothing and leaves the memo
     CHECK(slot.compare_exchange(first.version, "after").status == cas_status::stored);
 }
 
-TEST_CASE("memory_slot: without memory for a value nothing is done") {
+TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {
     if (!test::counts_allocations()) {
         return;
     }
@@ -129,7 +129,9 @@ TEST_CASE("memory_slot: without memory for a value nothing is done") {
     };
     tried([&] { static_cast<void>(slot.load()); });
     tried([&] { slot.compare_exchange(first.version, large); });
-    tried([&] { slot.compare_exchange(first.version + 1, ""); }); // what is there
+    tried([&] {
+        slot.compare_exchange(first.version + 1, "");
+    }); // the conflict returns the current value
     tried([&] { slot.update_locked(change); });
     tried([&] { memory_slot(); });
     CHECK(thrown == 5);
@@ -138,7 +140,7 @@ TEST_CASE("memory_slot: without memory for a value nothing is done") {
     CHECK(there.value == large);
 }
 
-TEST_CASE("memory_slot: an update is alone in the memory") {
+TEST_CASE("memory_slot: an update excludes every other operation") {
     memory_slot slot;
     std::atomic<int> inside{0};
     std::atomic<int> met{0};
@@ -173,7 +175,7 @@ void change(memory_slot slot) {
 
 } // namespace
 
-TEST_CASE("memory_slot: a change rings every watch, and nothing else does") {
+TEST_CASE("memory_slot: every change notifies every watch, and nothing else does") {
     const test::watchdog in_time;
     memory_slot slot;
     std::vector<std::unique_ptr<bide::slot_watch>> watches;
@@ -195,14 +197,14 @@ TEST_CASE("memory_slot: a change rings every watch, and nothing else does") {
     CHECK(rung() == "rrrr");
     CHECK_FALSE(watches[1]->drain());
     CHECK(rung() == "r-rr");
-    CHECK_FALSE(watches[1]->drain()); // of nothing
+    CHECK_FALSE(watches[1]->drain()); // without an event
     change(slot);
     change(slot);
     CHECK_FALSE(watches[1]->drain());
     CHECK(rung() == "r-rr");
 }
 
-TEST_CASE("memory_slot: watches that go leave the others in the list") {
+TEST_CASE("memory_slot: destroying a watch leaves the other watches in the list") {
     const test::watchdog in_time;
     for (std::size_t gone = 0; gone < 4; ++gone) {
         memory_slot slot;
@@ -230,16 +232,16 @@ TEST_CASE("memory_slot: a watch may outlive its slot") {
     slot.reset();
     change(other);
     CHECK(is_rung(*watch));
-    other = memory_slot(); // the watch's memory is nobody else's now
+    other = memory_slot(); // only the watch owns its memory now
     CHECK_FALSE(watch->drain());
     CHECK_FALSE(is_rung(*watch));
 }
 
-TEST_CASE("memory_slot: a watch that nobody drains holds nobody up") {
+TEST_CASE("memory_slot: a watch that is never drained blocks no change") {
     const test::watchdog in_time;
     memory_slot slot;
     const auto watch = slot.watch().value();
-    for (int i = 0; i < 70'000; ++i) { // more than a pipe takes
+    for (int i = 0; i < 70'000; ++i) { // more than a pipe's buffer
         change(slot);
     }
     CHECK(is_rung(*watch));
@@ -249,7 +251,7 @@ TEST_CASE("memory_slot: a watch that nobody drains holds nobody up") {
     CHECK(is_rung(*watch));
 }
 
-TEST_CASE("memory_slot: without files there is no watch, and an error") {
+TEST_CASE("memory_slot: without free descriptors watch() fails") {
     memory_slot slot;
     rlimit before{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -278,7 +280,7 @@ TEST_CASE("memory_slot: a child has a memory of its own") {
     CHECK(slot.compare_exchange(1, "parent's").status == cas_status::stored);
 }
 
-TEST_CASE("memory_slot: a child neither rings its parent's watches nor silences them") {
+TEST_CASE("memory_slot: a child neither notifies its parent's watches nor drains them") {
     memory_slot slot;
     const auto rung = slot.watch().value();
     change(slot);

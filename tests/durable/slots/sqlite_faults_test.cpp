@@ -1,4 +1,4 @@
-// What hands and containers do to a database of locks: who is there, what was lost, what is wrong.
+// A database of locks among other programs and containers: presences, losses and errors.
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/slots/sqlite.hpp>
@@ -62,16 +62,16 @@ using directory = test::sqlite_directory;
 
 namespace {
 
-// As the locks see it: not worth another try.
+// True if the error is permanent for a lock: it does not retry.
 bool lasts(std::error_code error) {
     for (const std::errc e :
          {std::errc::permission_denied, std::errc::operation_not_permitted,
           std::errc::no_such_file_or_directory, std::errc::not_a_directory,
           std::errc::is_a_directory, std::errc::too_many_links,
           std::errc::too_many_symbolic_link_levels, std::errc::cross_device_link,
-          std::errc::invalid_argument, std::errc::protocol_error,
-          std::errc::read_only_file_system, std::errc::filename_too_long,
-          std::errc::operation_not_supported, std::errc::function_not_supported}) {
+          std::errc::invalid_argument, std::errc::protocol_error, std::errc::read_only_file_system,
+          std::errc::filename_too_long, std::errc::operation_not_supported,
+          std::errc::function_not_supported}) {
         if (error == e) {
             return true;
         }
@@ -79,11 +79,9 @@ bool lasts(std::error_code error) {
     return false;
 }
 
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != text.npos;
-}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-// Runs it in a child process, and answers its report; a child that does not end is killed.
+// Runs f in a child process and returns its report. Kills a child that does not end.
 std::string in_child(const std::function<std::string()>& what) {
     test::children child(1, [&](int, auto) { return what(); });
     return child.reports()[0];
@@ -104,14 +102,14 @@ void copy(const std::string& from, const std::string& to) {
 
 } // namespace
 
-// ---- Who is there
+// ---- presences
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
 TEST_CASE("sqlite_slot: a presence is seen until the last descriptor of it is closed") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
-    sqlite_slot other(dir / "a.db", "other"); // the marks are of the database
+    sqlite_slot other(dir / "a.db", "other"); // marks belong to the database
     auto mine = s.be_present();
     auto his = other.be_present();
     REQUIRE(mine);
@@ -132,7 +130,7 @@ TEST_CASE("sqlite_slot: a presence is seen until the last descriptor of it is cl
     test::children child(1, [&](int, auto) {
         return test::eventually([&] { return may_end->load(); }) ? "" : "! late";
     });
-    mine->reset(); // the child has it still
+    mine->reset(); // the child still has it open
     CHECK(other.is_present(mark) == presence::yes);
     *may_end = true;
     CHECK(child.reports()[0] == "");
@@ -159,14 +157,14 @@ TEST_CASE("sqlite_slot: a program that inherits the descriptor keeps the presenc
     ::close(ends[0]);
     mine->reset();
     CHECK(s.is_present(mark) == presence::yes);
-    ::close(ends[1]); // and so it ends
+    ::close(ends[1]); // which ends the program
     int status = -1;
     ::waitpid(program, &status, 0);
     CHECK(status == 0);
     CHECK(s.is_present(mark) == presence::no);
 }
 
-TEST_CASE("sqlite_slot: the presence of a process that is killed ends, one that is stopped stays") {
+TEST_CASE("sqlite_slot: the presence of a killed process ends, and of a stopped one stays") {
     directory dir;
     test::shared_with_children<std::atomic<std::int64_t>> mark;
     const pid_t holder = ::fork();
@@ -191,7 +189,7 @@ TEST_CASE("sqlite_slot: the presence of a process that is killed ends, one that 
     CHECK(s.is_present(*mark) == presence::no);
 }
 
-TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
+TEST_CASE("sqlite_slot: a mark is unknown to any file but its own") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -215,7 +213,7 @@ TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
 
     std::filesystem::rename(dir / "a.db-bide", dir / "elsewhere");
     CHECK(s.is_present(mark) == presence::unknown);
-    const auto next = sqlite_slot(dir / "a.db", "k").be_present(); // makes it anew
+    const auto next = sqlite_slot(dir / "a.db", "k").be_present(); // makes the file again
     REQUIRE(next);
     CHECK(s.is_present(mark) == presence::unknown);
     CHECK(s.is_present((*next)->mark()) == presence::yes);
@@ -224,7 +222,7 @@ TEST_CASE("sqlite_slot: a mark is unknown beside any other file than its own") {
     CHECK(s.is_present((*next)->mark()) == presence::unknown);
 }
 
-TEST_CASE("sqlite_slot: a database that is made anew has the marks that were there") {
+TEST_CASE("sqlite_slot: marks stay when the database is made again") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
     REQUIRE(put(s, "x") != 0);
@@ -238,7 +236,7 @@ TEST_CASE("sqlite_slot: a database that is made anew has the marks that were the
     CHECK(t.is_present((*mine)->mark()) == presence::yes);
 }
 
-TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be present") {
+TEST_CASE("sqlite_slot: without permission to make the -bide file no presence can be taken") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -254,7 +252,7 @@ TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be prese
     REQUIRE(::chmod((dir / "a.db-journal").c_str(), 0666) == 0);
     REQUIRE(::chmod((dir / "").c_str(), 0555) == 0);
     const std::string said = in_child([&]() -> std::string {
-        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to anything
+        if (::geteuid() == 0 && ::setuid(65'534) != 0) { // root may write to every file
             return "cannot";
         }
         sqlite_slot s(dir / "a.db", "k");
@@ -269,18 +267,18 @@ TEST_CASE("sqlite_slot: where the marks' file cannot be made nobody can be prese
     });
     REQUIRE(::chmod((dir / "").c_str(), 0755) == 0);
     if (said == "cannot") {
-        WARN("skipped: there is no user here that may not write");
+        WARN("skipped: the test cannot become a user without write permission");
         return;
     }
     CHECK(said == "good");
 }
 
-TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") {
+TEST_CASE("sqlite_slot: the -bide file has the owner and mode of the database") {
     directory dir;
     const mode_t before = ::umask(077);
     database(dir / "a.db").run("CREATE TABLE work (x)");
     CHECK(::chmod((dir / "a.db").c_str(), 0664) == 0);
-    relaxed_sqlite_slot relaxed(dir / "a.db", "k"); // leaves no marks of its own accord
+    relaxed_sqlite_slot relaxed(dir / "a.db", "k"); // does not make the file itself
     CHECK(put(relaxed, "x") != 0);
     CHECK_FALSE(exists(dir / "a.db-bide"));
     CHECK(relaxed.be_present());
@@ -289,7 +287,7 @@ TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") 
     REQUIRE(::stat((dir / "a.db-bide").c_str(), &facts) == 0);
     CHECK((facts.st_mode & 0777) == 0664);
 
-    // Nothing is opened there but a regular file.
+    // Only a regular file is opened.
     ::unlink((dir / "a.db-bide").c_str());
     REQUIRE(::symlink((dir / "a.db").c_str(), (dir / "a.db-bide").c_str()) == 0);
     sqlite_slot s(dir / "a.db", "k");
@@ -306,11 +304,11 @@ TEST_CASE("sqlite_slot: the marks' file is for those that the database is for") 
 
 #endif
 
-// ---- In containers
+// ---- containers
 
 #if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
 
-TEST_CASE("sqlite_slot: containers see each other's presences, at whatever path") {
+TEST_CASE("sqlite_slot: containers see each other's presences at different paths") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     REQUIRE(::mkdir((dir / "here").c_str(), 0755) == 0);
@@ -377,7 +375,7 @@ TEST_CASE("sqlite_slot: containers see each other's presences, at whatever path"
     CHECK(shared->errors == 0);
     CHECK(shared->mark > 0);
     CHECK(shared->seen == 1 + static_cast<int>(presence::yes));
-    CHECK(s.is_present(shared->mark) == presence::yes); // nor is the test in either
+    CHECK(s.is_present(shared->mark) == presence::yes); // the test is in neither container
     int status = 0;
     ::kill(holder, SIGKILL);
     ::waitpid(holder, &status, 0);
@@ -391,7 +389,7 @@ TEST_CASE("sqlite_slot: containers see each other's presences, at whatever path"
 
 #if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
 
-// Each side would have a log and a journal of its own.
+// Each path would have its own log and journal.
 TEST_CASE("sqlite_slot: a database that is mounted without its directory is refused") {
     directory dir;
     REQUIRE(::mkdir((dir / "other").c_str(), 0755) == 0);
@@ -417,7 +415,7 @@ TEST_CASE("sqlite_slot: a database that is mounted without its directory is refu
         return exists(dir / "other/a.db-wal") || exists(dir / "other/a.db-bide") ? "made" : "good";
     });
     if (said == "cannot") {
-        WARN("skipped: nothing can be mounted here");
+        WARN("skipped: the test may not mount");
         return;
     }
     CHECK(said == "good");
@@ -426,7 +424,7 @@ TEST_CASE("sqlite_slot: a database that is mounted without its directory is refu
 
 #endif
 
-// ---- What no slot has stored
+// ---- damaged rows
 
 TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     directory dir;
@@ -434,7 +432,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     slot_version latest = put(s, "x");
     REQUIRE(latest != 0);
     database db(dir / "a.db");
-    // As a program may have made it, without the checks.
+    // A table without the checks, as another program may make it.
     REQUIRE(db.run("DROP TABLE bide_lock; CREATE TABLE bide_lock (key TEXT PRIMARY KEY, version, "
                    "value)") == SQLITE_OK);
     struct damage {
@@ -457,8 +455,8 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     };
     for (const damage& d : all) {
         INFO(d.row);
-        REQUIRE(db.run(std::string("INSERT OR REPLACE INTO bide_lock VALUES ('the key', ") +
-                       d.row + ")") == SQLITE_OK);
+        REQUIRE(db.run(std::string("INSERT OR REPLACE INTO bide_lock VALUES ('the key', ") + d.row +
+                       ")") == SQLITE_OK);
         CHECK(s.load().error() == durable_errc::corrupt_record);
         for (const char* const part : {"a.db", "table bide_lock", "key \"the key\"", d.words}) {
             INFO(s.explain());
@@ -468,7 +466,8 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
         const auto r = s.replace_damaged("repaired");
         REQUIRE(r.status == cas_status::stored);
         CHECK(r.version > latest);
-        CHECK((d.row[0] != '4' || r.version > 4'000'000'000'000'000'000u)); // nor than the row's
+        CHECK((d.row[0] != '4' ||
+               r.version > 4'000'000'000'000'000'000u)); // and later than the row's
         const auto there = s.load();
         REQUIRE(there);
         CHECK(there->version == r.version);
@@ -476,7 +475,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
         CHECK_FALSE(there->lost_acknowledged);
         latest = r.version;
 
-        // Not once more, and not what is sound.
+        // A second repair conflicts, and so does the repair of a good row.
         const auto again = s.replace_damaged("again");
         CHECK(again.status == cas_status::conflict);
         REQUIRE(again.current);
@@ -493,7 +492,7 @@ TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
           durable_errc::too_large);
 }
 
-TEST_CASE("sqlite_slot: of many that repair a row one does") {
+TEST_CASE("sqlite_slot: of many concurrent repairs of a row one succeeds") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -518,17 +517,17 @@ TEST_CASE("sqlite_slot: of many that repair a row one does") {
     CHECK(value_of(s) == "repaired");
 }
 
-TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
+TEST_CASE("sqlite_slot: a table with other columns is refused, and the error says so") {
     directory dir;
-    const char* const what =
-        GENERATE("CREATE TABLE bide_lock (mine)", "CREATE TABLE bide_lock (key, version)",
-                 "CREATE TABLE bide_lock (key, version INTEGER, value BLOB)", // key is not unique
-                 "CREATE TABLE w (key, version, value); "
-                 "CREATE VIEW bide_lock AS SELECT key, version, value FROM w",
-                 "CREATE VIEW bide_lock AS SELECT 1 AS one",
-                 "CREATE TABLE w (key, version, value); "
-                 "CREATE VIEW bide_lock AS SELECT key, version, value FROM w; "
-                 "CREATE TRIGGER t INSTEAD OF INSERT ON bide_lock BEGIN SELECT 1; END");
+    const char* const what = GENERATE(
+        "CREATE TABLE bide_lock (mine)", "CREATE TABLE bide_lock (key, version)",
+        "CREATE TABLE bide_lock (key, version INTEGER, value BLOB)", // the key is not unique
+        "CREATE TABLE w (key, version, value); "
+        "CREATE VIEW bide_lock AS SELECT key, version, value FROM w",
+        "CREATE VIEW bide_lock AS SELECT 1 AS one",
+        "CREATE TABLE w (key, version, value); "
+        "CREATE VIEW bide_lock AS SELECT key, version, value FROM w; "
+        "CREATE TRIGGER t INSTEAD OF INSERT ON bide_lock BEGIN SELECT 1; END");
     INFO(what);
     database db(dir / "a.db");
     REQUIRE(db.run(what) == SQLITE_OK);
@@ -537,7 +536,7 @@ TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
     CHECK(lasts(error));
     CHECK(error == sqlite_slot_errc::other_table);
     CHECK(has(s.explain(), "table bide_lock"));
-    CHECK(has(s.explain(), "not one of locks"));
+    CHECK(has(s.explain(), "not a table of locks"));
     CHECK(s.compare_exchange(0, "x").error == error);
     CHECK(s.replace_damaged("x").status == cas_status::failed);
     CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).status == cas_status::failed);
@@ -545,7 +544,7 @@ TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
     REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
     sqlite_transaction in{db.get()};
     const bool has_columns = std::string(what).find("BLOB") != std::string::npos;
-    if (!has_columns) { // else what is in it can be read
+    if (!has_columns) { // otherwise the rows can be read
         CHECK(s.load_in(in).error() == sqlite_slot_errc::other_table);
     }
     CHECK(s.compare_exchange_in(in, 0, "x").status == cas_status::failed);
@@ -553,11 +552,11 @@ TEST_CASE("sqlite_slot: a table that is not one of locks says so") {
     CHECK(db.run("COMMIT") == SQLITE_OK);
 }
 
-// ---- What was lost
+// ---- losses
 
 namespace {
 
-// A process that stores these values and is gone without a word: in WAL mode its log stays.
+// A process that stores these values and ends without a close: in WAL mode its log stays.
 slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal journal, int values) {
     test::shared_with_children<std::atomic<slot_version>> last;
     const pid_t writer = ::fork();
@@ -576,17 +575,17 @@ slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal jou
 
 } // namespace
 
-// SQLite takes what is wrong for the end of the log, and says nothing.
-TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what was acknowledged") {
+// SQLite takes damage for the end of the log, without an error.
+TEST_CASE("sqlite_slot: a log that lost its end is reported as the loss of an acknowledged value") {
     const auto how = GENERATE(0, 1, 2);
     directory dir;
     const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
     REQUIRE(last != 0);
     std::string log = bytes_of(dir / "a.db-wal");
     switch (how) {
-    case 0: log.resize(log.size() - 100); break; // cut
+    case 0: log.resize(log.size() - 100); break; // cuts the end off
     case 1: log[log.rfind("value 9")] ^= 0x20; break;
-    case 2: log.resize(log.rfind("value 7")); break; // and one more
+    case 2: log.resize(log.rfind("value 7")); break; // and removes one value more
     }
     write_bytes(dir / "a.db-wal", log);
     ::unlink((dir / "a.db-shm").c_str());
@@ -611,9 +610,9 @@ TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what w
         CHECK(s.load_in(in)->lost_acknowledged);
         REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
     }
-    CHECK(s.load()->lost_acknowledged); // until something is stored
+    CHECK(s.load()->lost_acknowledged); // until the next change
 
-    // No version comes again: not the one that was lost, with another value.
+    // No version repeats: not the lost one with another value.
     const auto r = s.compare_exchange(there->version, "after");
     CHECK(r.status == cas_status::stored);
     CHECK(r.version > last);
@@ -624,12 +623,12 @@ TEST_CASE("sqlite_slot: a log that has lost its end is known to have lost what w
     CHECK_FALSE(sqlite_slot(dir / "a.db", "other").load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost the row") {
+TEST_CASE("sqlite_slot: a log that lost its beginning is reported as the loss of the row") {
     directory dir;
     const slot_version last = stored_by_one_that_dies(dir / "a.db", sqlite_journal::wal, 9);
     REQUIRE(last != 0);
     std::string log = bytes_of(dir / "a.db-wal");
-    log[100] ^= 1; // in the first page
+    log[100] ^= 1; // damages the first page
     write_bytes(dir / "a.db-wal", log);
     ::unlink((dir / "a.db-shm").c_str());
 
@@ -637,7 +636,7 @@ TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost 
     const auto there = s.load();
     REQUIRE(there);
     CHECK(there->version == 0);
-    CHECK_FALSE(there->fell_back); // it may have been deleted
+    CHECK_FALSE(there->fell_back); // the row may have been deleted
     CHECK(there->lost_acknowledged);
     const auto r = s.compare_exchange(0, "after");
     CHECK(r.status == cas_status::stored);
@@ -645,7 +644,7 @@ TEST_CASE("sqlite_slot: a log that has lost its beginning is known to have lost 
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: an earlier copy in the database's place is known to be one") {
+TEST_CASE("sqlite_slot: an older copy of the database is reported as a loss") {
     directory dir;
     slot_version last = 0;
     {
@@ -662,7 +661,7 @@ TEST_CASE("sqlite_slot: an earlier copy in the database's place is known to be o
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: a value that has rotted is corrupt, and can be replaced") {
+TEST_CASE("sqlite_slot: a damaged value is reported as corrupt, and can be replaced") {
     directory dir;
     const std::string before(300, 'v');
     slot_version last = 0;
@@ -692,7 +691,7 @@ TEST_CASE("sqlite_slot: a value that has rotted is corrupt, and can be replaced"
     CHECK(value_of(s) == "good");
 }
 
-TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
+TEST_CASE("sqlite_slot: missing, late or damaged entries of the -bide file do no harm") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
     REQUIRE(put(s, "x") != 0);
@@ -700,7 +699,7 @@ TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
     REQUIRE(marks.size() > 32);
     slot_version last = put(s, "y");
 
-    write_bytes(dir / "a.db-bide", marks); // late
+    write_bytes(dir / "a.db-bide", marks); // an older copy
     sqlite_slot t(dir / "a.db", "k");
     CHECK(value_of(t) == "y");
     CHECK_FALSE(t.load()->lost_acknowledged);
@@ -714,7 +713,7 @@ TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
     CHECK_FALSE(t.load()->lost_acknowledged);
     CHECK(put(t, "z") == last + 1);
 
-    // What the caller commits in a transaction has none; what an old snapshot shows is not lost.
+    // A commit of the caller's transaction writes no entry. An old snapshot is not a loss.
     database db(dir / "a.db");
     sqlite_transaction in{db.get()};
     last = t.load()->version;
@@ -724,7 +723,7 @@ TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
     CHECK(value_of(t) == "in");
     CHECK_FALSE(t.load()->lost_acknowledged);
 
-    // A disk on which they cannot be made.
+    // A directory in which the file cannot be made.
     ::unlink((dir / "a.db-bide").c_str());
     REQUIRE(::mkdir((dir / "a.db-bide").c_str(), 0755) == 0);
     sqlite_slot u(dir / "a.db", "k");
@@ -733,7 +732,7 @@ TEST_CASE("sqlite_slot: marks that are missing, late or damaged do no harm") {
     CHECK_FALSE(u.load()->lost_acknowledged);
 }
 
-TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
+TEST_CASE("sqlite_slot: an old snapshot of the caller's transaction is not reported as a loss") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
     REQUIRE(put(s, "old") != 0);
@@ -749,27 +748,27 @@ TEST_CASE("sqlite_slot: an old snapshot of the caller's is no loss") {
     CHECK(s.compare_exchange_in(in, there->version, "x").error == std::errc::timed_out);
 }
 
-TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
-    using bide::detail::sqlite_marks;
+TEST_CASE("sqlite_slot: the entries of many rows fit into the -bide file") {
+    using bide::detail::sqlite_version_file;
     directory dir;
     write_bytes(dir / "a.db", "");
     constexpr unsigned rows = 3'000;
-    std::vector<std::unique_ptr<sqlite_marks>> all;
-    for (unsigned i = 0; i < 30; ++i) { // each with its own descriptor
-        all.push_back(std::make_unique<sqlite_marks>("t", "key " + std::to_string(i)));
+    std::vector<std::unique_ptr<sqlite_version_file>> all;
+    for (unsigned i = 0; i < 30; ++i) { // each has its own descriptor
+        all.push_back(std::make_unique<sqlite_version_file>("t", "key " + std::to_string(i)));
         all.back()->open(dir / "a.db");
         CHECK(all.back()->get().version == 0);
         all.back()->set({100 + i, i});
     }
     for (unsigned i = 30; i < rows; ++i) {
-        sqlite_marks row("t", "key " + std::to_string(i));
+        sqlite_version_file row("t", "key " + std::to_string(i));
         row.open(dir / "a.db");
         static_cast<void>(row.get());
         row.set({100 + i, i});
     }
     unsigned kept = 0;
     for (unsigned i = 0; i < rows; ++i) {
-        sqlite_marks row("T", "key " + std::to_string(i));
+        sqlite_version_file row("T", "key " + std::to_string(i));
         row.open(dir / "a.db");
         const auto found = row.get();
         REQUIRE((found.version == 0 || (found.version == 100 + i && found.sum == i)));
@@ -777,14 +776,14 @@ TEST_CASE("sqlite_slot: the marks of many rows fit beside each other") {
     }
     CHECK(kept > rows * 8 / 10);
     CHECK(std::filesystem::file_size(dir / "a.db-bide") <=
-          sqlite_marks::buckets * sqlite_marks::bucket_size);
-    sqlite_marks other("u", "key 1");
+          sqlite_version_file::buckets * sqlite_version_file::bucket_size);
+    sqlite_version_file other("u", "key 1");
     other.open(dir / "a.db");
     CHECK(other.get().version == 0);
 }
 
-// Readers and writers of one row that race: what is loaded was never lost.
-TEST_CASE("sqlite_slot: nothing is called lost while others store") {
+// Readers and writers of one row race. No load may report a loss.
+TEST_CASE("sqlite_slot: concurrent changes are not reported as a loss") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot made(dir / "a.db", "k", in_mode(journal));
@@ -828,9 +827,10 @@ TEST_CASE("sqlite_slot: nothing is called lost while others store") {
     }
 }
 
-// ---- What is wrong with the place
+// ---- invalid paths
 
-TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, in words") {
+TEST_CASE(
+    "sqlite_slot: a path that cannot be a database's is refused at once, and the error says why") {
     directory dir;
     const auto refused = [&](const std::string& path, std::errc as, const std::string& words) {
         INFO(path);
@@ -856,7 +856,7 @@ TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, 
     REQUIRE(::mkdir((dir / "directory").c_str(), 0755) == 0);
     refused(dir / "directory", std::errc::is_a_directory, "directory");
     REQUIRE(::mkfifo((dir / "fifo").c_str(), 0666) == 0);
-    refused(dir / "fifo", std::errc::invalid_argument, "no regular file");
+    refused(dir / "fifo", std::errc::invalid_argument, "not a regular file");
     REQUIRE(::symlink((dir / "loop").c_str(), (dir / "loop").c_str()) == 0);
     refused(dir / "loop", std::errc::too_many_symbolic_link_levels, "");
     refused(dir / std::string(300, 'n'), std::errc::filename_too_long, "");
@@ -872,7 +872,7 @@ TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, 
     write_bytes(dir / "text", std::string(8'192, 'g'));
     refused(dir / "text", std::errc::protocol_error, "file is not a database");
 
-    // By a symbolic link it is the same database, with the same files beside it.
+    // A symbolic link leads to the same database, with the same files beside it.
     REQUIRE(::symlink((dir / "first.db").c_str(), (dir / "directory/link.db").c_str()) == 0);
     sqlite_slot linked(dir / "directory/link.db", "k");
     CHECK(value_of(linked) == "x");
@@ -882,7 +882,7 @@ TEST_CASE("sqlite_slot: a place that cannot be a database's is refused at once, 
     CHECK(value_of(sqlite_slot(dir / "first.db", "k")) == "y");
 }
 
-TEST_CASE("sqlite_slot: a damaged database says so") {
+TEST_CASE("sqlite_slot: a damaged database is reported") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -909,7 +909,7 @@ TEST_CASE("sqlite_slot: a damaged database says so") {
     CHECK(t.replace_damaged("x").status == cas_status::failed);
 }
 
-TEST_CASE("sqlite_slot: explains itself in one line, and what was the matter last") {
+TEST_CASE("sqlite_slot: explain() is one line with the last failure") {
     directory dir;
     sqlite_slot s(dir / "a\nb.db", "a\nkey", soon());
     REQUIRE(put(s, "x") != 0);
@@ -930,10 +930,10 @@ TEST_CASE("sqlite_slot: explains itself in one line, and what was the matter las
     CHECK(has(s.explain(), "no transaction"));
 }
 
-// ---- Others that hold on
+// ---- stopped processes
 
-// 120 seconds would be the patience of the test's frame; the slot's is 50 ms.
-TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped, is given up") {
+// The test's own time limit is 120 s; the slot's retry time is 50 ms.
+TEST_CASE("sqlite_slot: a wait for a stopped process that locked the database times out") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot_options options = in_mode(journal);
@@ -968,7 +968,7 @@ TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped
     CHECK(s.update_locked([](const slot_snapshot&) { return "x"; }).error == std::errc::timed_out);
     CHECK(s.replace_damaged("x").error == std::errc::timed_out);
     CHECK_FALSE(lasts(s.replace_damaged("x").error));
-    // SQLite's own waits would be ten seconds each. A wait for the holder would have no end.
+    // SQLite's own waits take ten seconds each. A wait for the stopped process would never end.
     if (journal != sqlite_journal::wal) {
         CHECK(test::time_of([&] { CHECK(!s.load()); }) < 5s);
     }
@@ -980,7 +980,7 @@ TEST_CASE("sqlite_slot: a process that keeps the database locked, and is stopped
     CHECK(value_of(s) == "new");
 }
 
-TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses nothing") {
+TEST_CASE("sqlite_slot: another program's change of the journal mode loses nothing") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
     REQUIRE(put(s, "persist") != 0);
@@ -995,14 +995,14 @@ TEST_CASE("sqlite_slot: a mode that other hands choose under an open slot loses 
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
 
-// ---- Locks over it
+// ---- locks
 
-TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has its marks") {
+TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has presences") {
     directory dir;
     database db(dir / "a.db");
     REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
     sqlite_slot_options options;
-    options.retry_time = 100ms; // what asks the locked database for more than a look comes to nothing
+    options.retry_time = 100ms; // every write to the locked database fails
     const bide::durable_options of_lock = test::unhurried({.lease = 1h});
     bide::durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
     bide::durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);
@@ -1029,12 +1029,12 @@ TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction ha
 #endif
 }
 
-// Presences are taken and asked for by threads that do not take turns with the slot's operations.
-TEST_CASE("sqlite_slot: presences can be had while another thread is in an operation") {
+// Threads take and query presences concurrently with the slot's operations.
+TEST_CASE("sqlite_slot: a presence can be taken while another thread is in an operation") {
 #if defined(__linux__) && defined(F_OFD_SETLK)
     directory dir;
     sqlite_slot s(dir / "a.db", "k");
-    const auto mine = s.be_present(); // before there is a database
+    const auto mine = s.be_present(); // before the database exists
     REQUIRE(mine);
     bool was_there = false;
     bool could_be = false;
@@ -1068,7 +1068,7 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
     ::waitpid(holder, &status, 0);
     REQUIRE(held->load() == 1);
     const bool is_lost = GENERATE(false, true);
-    if (is_lost) { // the last commit, by which it was granted
+    if (is_lost) { // removes the last commit, which granted the lock
         std::string log = bytes_of(dir / "a.db-wal");
         log.resize(log.size() - 100);
         write_bytes(dir / "a.db-wal", log);
@@ -1078,13 +1078,14 @@ TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a 
                           test::unhurried({.lease = 1h}));
     const auto guard = m.try_acquire();
     if (is_lost) {
-        CHECK_FALSE(guard); // the holder is not known, so nobody knows that it has died
+        CHECK_FALSE(guard); // the record does not name the holder, so its death is not detected
     } else {
         CHECK(guard);
     }
 }
 
-TEST_CASE("sqlite_slot: a damaged record is an error until it is repaired, and tokens go on") {
+TEST_CASE(
+    "sqlite_slot: a damaged record is an error until it is repaired, and tokens do not repeat") {
     directory dir;
     bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
     std::int64_t before = 0;
@@ -1101,7 +1102,7 @@ TEST_CASE("sqlite_slot: a damaged record is an error until it is repaired, and t
     CHECK(refused.error() == durable_errc::corrupt_record);
     INFO(m.explain());
     CHECK(has(m.explain(), "the value is TEXT"));
-    // The floor of tokens is the same for records that are made within one millisecond.
+    // Records that are made within one millisecond have the same smallest token.
     CHECK(test::eventually(
         [&] { return bide::durable::floor_of(bide::durable::unix_ms()) > before; }));
     const auto repaired = m.admin("a test").repair(0, "a row of a wrong type");
@@ -1140,7 +1141,7 @@ TEST_CASE("sqlite_slot: an inheritable hold lasts as long as a child has its des
     CHECK_FALSE(m.try_acquire());
     *may_end = true;
     bide::acquire_request request;
-    request.timeout = 50s; // far shorter than the lease
+    request.timeout = 50s; // much shorter than the lease
     CHECK(m.acquire(std::move(request)));
 }
 
@@ -1148,7 +1149,7 @@ TEST_CASE("sqlite_slot: an inheritable hold lasts as long as a child has its des
 
 #if BIDE_TESTS_HAVE_CONTAINERS && defined(F_OFD_SETLK)
 
-TEST_CASE("sqlite_slot: a lock is held, and free after a kill, in other containers too") {
+TEST_CASE("sqlite_slot: a lock excludes other containers, and is free after a kill in one") {
     directory dir;
     const test::container one(dir, {});
     test::container_shape shape;
@@ -1162,12 +1163,12 @@ TEST_CASE("sqlite_slot: a lock is held, and free after a kill, in other containe
     const auto hold = [&](int which) {
         ::alarm(60);
         bide::durable_mutex m(sqlite_slot(dir / "a.db", "k"), test::unhurried({.lease = 1h}));
-        if (which == 1) { // while the other holds it
+        if (which == 1) { // while the first container holds it
             const auto vain = m.try_acquire();
             (*step)[2] = vain ? 2 : 1;
         }
         bide::acquire_request request;
-        request.timeout = 50s; // far shorter than the lease
+        request.timeout = 50s; // much shorter than the lease
         const auto guard = m.acquire(std::move(request));
         (*step)[static_cast<std::size_t>(which)] = guard ? 1 : 2;
         for (;;) {

@@ -81,7 +81,7 @@ template <class Slot, sqlite_journal Journal> struct sqlite_store {
         options.max_value = limit;
         return slot(dir / "locks.db", key(), options);
     }
-    // Now and then another row of the same file, else another file.
+    // Every few calls another row of the same file, otherwise another file.
     void fresh() {
         if (++place % 3 == 0) {
             static_cast<void>(!std::system(("rm -f " + dir / "*").c_str()));
@@ -96,7 +96,7 @@ template <class Slot, sqlite_journal Journal> struct sqlite_store {
     int place = 0;
 };
 
-// One more than the number that is there, until it is stored. The error, or none.
+// Increments the stored number; tries again until it is stored. Returns the error, or none.
 std::error_code add_one(sqlite_slot& s) {
     for (;;) {
         const auto there = s.load();
@@ -113,24 +113,24 @@ std::error_code add_one(sqlite_slot& s) {
 
 } // namespace
 
-TEST_CASE("sqlite_slot: keeps what every slot promises") {
+TEST_CASE("sqlite_slot: keeps the contract of slots") {
     sqlite_store<sqlite_slot, sqlite_journal::automatic> store;
     test::check_slot(store);
 }
 
-TEST_CASE("sqlite_slot: keeps what every slot promises in WAL mode") {
+TEST_CASE("sqlite_slot: keeps the contract of slots in WAL mode") {
     sqlite_store<sqlite_slot, sqlite_journal::wal> store;
     test::check_slot(store);
 }
 
-TEST_CASE("sqlite_slot: keeps what every slot promises where it may forget") {
+TEST_CASE("sqlite_slot: a relaxed slot keeps the contract of slots") {
     sqlite_store<relaxed_sqlite_slot, sqlite_journal::persist> store;
     test::check_slot(store);
 }
 
-// ---- Names
+// ---- names
 
-TEST_CASE("sqlite_slot: refuses names that are not what they have to be") {
+TEST_CASE("sqlite_slot: refuses invalid paths, keys and table names") {
     using bide::detail::is_sqlite_name;
     using bide::detail::is_sqlite_text;
     for (const char* const name : {"bide_lock", "_", "T1", "select", "sqlite", "sqlitelock"}) {
@@ -160,7 +160,7 @@ TEST_CASE("sqlite_slot: refuses names that are not what they have to be") {
 #endif
 }
 
-TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
+TEST_CASE("sqlite_slot: a path is always a file name, even if it looks like a URI") {
     directory dir;
     char before[4'096] = "/";
     static_cast<void>(!::getcwd(before, sizeof before));
@@ -170,7 +170,7 @@ TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
         CHECK(put(s, name) != 0);
         CHECK(exists(dir / name));
     }
-    // It stays the same file when the working directory is another one.
+    // A change of the working directory does not change the file.
     sqlite_slot s("plain.db", "k");
     CHECK(value_of(s) == "plain.db");
     REQUIRE(::mkdir("other", 0700) == 0);
@@ -180,14 +180,14 @@ TEST_CASE("sqlite_slot: a path is a file's name, whatever it looks like") {
         CHECK(::sqlite3_exec(corrupting.get(), "DROP TABLE bide_lock", nullptr, nullptr, nullptr) ==
               SQLITE_OK);
     }
-    CHECK_FALSE(s.load()); // and so it opens anew
+    CHECK_FALSE(s.load()); // so the slot opens a new file
     CHECK(put(s, "again") != 0);
     CHECK_FALSE(exists("plain.db"));
     CHECK(value_of(sqlite_slot(dir / "plain.db", "k")) == "again");
     REQUIRE(::chdir(before) == 0);
 }
 
-TEST_CASE("sqlite_slot: keys and tables do not get into each other's way") {
+TEST_CASE("sqlite_slot: keys and tables are independent of each other") {
     directory dir;
     sqlite_slot_options other_table;
     other_table.table = "select";
@@ -209,7 +209,7 @@ TEST_CASE("sqlite_slot: keys and tables do not get into each other's way") {
     CHECK(db.ask("SELECT value FROM bide_lock WHERE key = 'A'") == "4");
 }
 
-// ---- Modes
+// ---- journal modes
 
 TEST_CASE("sqlite_slot: knows the versions in which WAL mode is safe") {
     using link = bide::detail::sqlite_connection;
@@ -229,10 +229,10 @@ TEST_CASE("sqlite_slot: a new database gets the safe mode of this version") {
     database db(dir / "a.db");
     CHECK((db.ask("PRAGMA journal_mode") == "wal") == wal_is_safe);
     CHECK(exists(dir / "a.db-wal") == wal_is_safe);
-    CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // persists
+    CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // the journal is kept
 }
 
-TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error") {
+TEST_CASE("sqlite_slot: sets the journal mode that is asked for, or fails") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
@@ -240,7 +240,7 @@ TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error")
         CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "wal");
         sqlite_slot_options other = in_mode(sqlite_journal::persist);
         other.retry_time = 30ms;
-        sqlite_slot in_vain(dir / "a.db", "k", other); // as long as somebody has it open
+        sqlite_slot in_vain(dir / "a.db", "k", other); // fails while another connection is open
         CHECK(in_vain.load().error() == std::errc::timed_out);
         CHECK(in_vain.compare_exchange(0, "y").status == cas_status::failed);
     }
@@ -249,7 +249,7 @@ TEST_CASE("sqlite_slot: the mode that is asked for is taken, or it is an error")
     CHECK(database(dir / "a.db").ask("PRAGMA journal_mode") == "delete");
 }
 
-TEST_CASE("sqlite_slot: a database that is there already is left in its mode") {
+TEST_CASE("sqlite_slot: an existing database keeps its journal mode") {
     directory dir;
     database(dir / "rollback.db").run("CREATE TABLE work (x)");
     sqlite_slot s(dir / "rollback.db", "k");
@@ -268,9 +268,9 @@ TEST_CASE("sqlite_slot: a database that is there already is left in its mode") {
     CHECK(put(u, "x") != 0);
 }
 
-// ---- Others in the way
+// ---- contention
 
-TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing is stored") {
+TEST_CASE("sqlite_slot: a wait for a locked database times out, and nothing is stored") {
     directory dir;
     sqlite_slot s(dir / "a.db", "k", soon());
     const auto v = put(s, "old");
@@ -289,13 +289,13 @@ TEST_CASE("sqlite_slot: what others keep locked is given up in time, and nothing
     CHECK(r.status == cas_status::failed);
     CHECK(r.error == std::errc::timed_out);
     CHECK_FALSE(called);
-    CHECK(value_of(s) == "old"); // readers are not in the way
+    CHECK(value_of(s) == "old"); // readers do not block a load
     REQUIRE(db.run("COMMIT") == SQLITE_OK);
     CHECK(value_of(s) == "old");
     CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
 }
 
-TEST_CASE("sqlite_slot: a commit that readers keep from ending is taken back") {
+TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     directory dir;
     sqlite_slot_options options = in_mode(sqlite_journal::persist);
     options.retry_time = 30ms;
@@ -330,10 +330,10 @@ TEST_CASE("sqlite_slot: an update that throws stores nothing and locks nothing")
 #endif
 }
 
-// In counts and not in time: when all together have stored so often, nobody is left out.
-TEST_CASE("sqlite_slot: no process starves among those that come back at once") {
+// Measured in counts, not in time: after this many changes in total, each process has stored.
+TEST_CASE("sqlite_slot: no process starves among processes that store again at once") {
     constexpr int n = 8;
-    directory dir("/tmp"); // whose syncs take the time that others wait for
+    directory dir("/tmp"); // on a disk whose syncs take time
     struct counts {
         std::atomic<long> all{0};
         std::atomic<int> through{0};
@@ -365,7 +365,7 @@ TEST_CASE("sqlite_slot: no process starves among those that come back at once") 
     CHECK(value_of(sqlite_slot(dir / "a.db", "k")) == std::to_string(sum));
 }
 
-// ---- In a transaction of the caller's
+// ---- the caller's transaction
 
 TEST_CASE("sqlite_slot: the lock and the work are committed together or not at all") {
     directory dir;
@@ -374,10 +374,10 @@ TEST_CASE("sqlite_slot: the lock and the work are committed together or not at a
     REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
     sqlite_transaction in{db.get()};
 
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument); // not begun
+    CHECK(s.load_in(in).error() == durable_errc::invalid_argument); // no transaction was begun
     CHECK(s.compare_exchange_in(in, 0, "x").error == durable_errc::invalid_argument);
 
-    // The table is not there yet, and is made in the same transaction.
+    // The same transaction makes the missing table.
     REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
     CHECK(s.load_in(in)->version == 0);
     CHECK(s.compare_exchange_in(in, 7, "x").status == cas_status::conflict);
@@ -390,7 +390,7 @@ TEST_CASE("sqlite_slot: the lock and the work are committed together or not at a
     REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
     auto r = s.compare_exchange_in(in, 0, "first");
     CHECK(r.status == cas_status::stored);
-    CHECK(s.load()->version == 0); // not before the commit
+    CHECK(s.load()->version == 0); // the value is not stored before the commit
     REQUIRE(db.run("COMMIT") == SQLITE_OK);
     CHECK(s.load()->version == r.version);
     CHECK(db.ask("SELECT count(*) FROM work") == "1");
@@ -405,7 +405,7 @@ TEST_CASE("sqlite_slot: the lock and the work are committed together or not at a
     CHECK(s.load()->version == r.version);
     CHECK(value_of(s).empty());
 
-    // He has read what was changed since: refused, and his transaction is still his.
+    // The caller's snapshot is outdated: the change fails, and the transaction goes on.
     REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
     database writer(dir / "a.db");
     REQUIRE(writer.run("BEGIN IMMEDIATE") == SQLITE_OK);
@@ -438,7 +438,7 @@ TEST_CASE("sqlite_slot: a transaction on another database is refused") {
     CHECK(db.run("COMMIT") == SQLITE_OK);
 }
 
-// ---- Bad stores
+// ---- damaged databases
 
 TEST_CASE("sqlite_slot: a row that no slot has stored is corrupt, and not absent") {
     directory dir;
@@ -469,7 +469,7 @@ TEST_CASE("sqlite_slot: a row that no slot has stored is corrupt, and not absent
     CHECK(s.compare_exchange(~bide::slot_version(0), "y").status == cas_status::conflict);
 }
 
-TEST_CASE("sqlite_slot: a file that is no database, and a table that is another, are errors") {
+TEST_CASE("sqlite_slot: a file that is not a database and a table with other columns are errors") {
     directory dir;
     std::ofstream(dir / "a.db") << std::string(8'192, 'g');
     sqlite_slot s(dir / "a.db", "k");
@@ -488,7 +488,7 @@ TEST_CASE("sqlite_slot: a file that is no database, and a table that is another,
     CHECK(u.compare_exchange(0, "x").status == cas_status::failed);
 }
 
-TEST_CASE("sqlite_slot: errors say what they are") {
+TEST_CASE("sqlite_slot: error codes have messages and conditions") {
     const auto code = [](int c) { return std::error_code(c, bide::sqlite_category()); };
     CHECK(code(SQLITE_BUSY_SNAPSHOT) == std::errc::timed_out);
     CHECK(code(SQLITE_FULL) == std::errc::no_space_on_device);
@@ -501,7 +501,7 @@ TEST_CASE("sqlite_slot: errors say what they are") {
           make_error_code(sqlite_slot_errc::other_mode).message());
 }
 
-TEST_CASE("sqlite_slot: a file that may only be read is read, and not written") {
+TEST_CASE("sqlite_slot: a read-only file can be loaded and not changed") {
     directory dir;
     {
         sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::persist));
@@ -561,7 +561,7 @@ TEST_CASE("sqlite_slot: on a full disk the old value stays") {
         r = s.update_locked([&](const slot_snapshot&) { return large; });
         CHECK(r.status == cas_status::failed);
         CHECK(value_of(sqlite_slot(disk + "/a.db", "k", in_mode(journal))) == "old");
-        if (journal == sqlite_journal::persist) { // it has its pages and its journal already
+        if (journal == sqlite_journal::persist) { // the pages and the journal are allocated already
             CHECK(s.compare_exchange(v, "new").status == cas_status::stored);
             v = s.load()->version;
         }
@@ -572,7 +572,7 @@ TEST_CASE("sqlite_slot: on a full disk the old value stays") {
 }
 #endif
 
-// ---- Crashes
+// ---- crashes
 
 TEST_CASE("sqlite_slot: a writer that is killed leaves the old value or the new one") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
@@ -616,15 +616,16 @@ TEST_CASE("sqlite_slot: a writer that is killed leaves the old value or the new 
 
 namespace {
 
-// Between SQLite and the system: counts what is written and not yet synced, and fails when told to.
+// A layer between SQLite and the system. It counts writes that are not synced yet, and fails on
+// demand.
 struct faulty_disk {
-    static inline int fails_at = 0; // the how manieth write or sync from now; 0: none
+    static inline int fails_at = 0; // which write or sync from now on fails; 0: none
     static inline int fails_with = SQLITE_IOERR;
     static inline int calls = 0;
     static inline std::vector<sqlite3_file*> unsynced{};
     static inline sqlite3_vfs vfs{};
     static inline sqlite3_vfs* real = nullptr;
-    static inline sqlite3_io_methods methods[2]{}; // of databases; of what is not locked
+    static inline sqlite3_io_methods methods[2]{}; // for databases; for files that are not locked
     static inline const sqlite3_io_methods* originals[2]{};
 
     static const sqlite3_io_methods& original(sqlite3_file* f) {
@@ -684,7 +685,7 @@ struct faulty_disk {
 
 } // namespace
 
-TEST_CASE("sqlite_slot: nothing is acknowledged that is not synced") {
+TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     faulty_disk disk;
@@ -707,7 +708,7 @@ TEST_CASE("sqlite_slot: nothing is acknowledged that is not synced") {
     }
 }
 
-TEST_CASE("sqlite_slot: wherever the disk fails, the answer is true") {
+TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     const auto error = GENERATE(SQLITE_IOERR_WRITE, SQLITE_FULL);
     const bool is_locked = GENERATE(false, true);
@@ -750,9 +751,9 @@ TEST_CASE("sqlite_slot: wherever the disk fails, the answer is true") {
     CHECK((error != SQLITE_FULL || seen[static_cast<int>(cas_status::failed)] >= 1));
 }
 
-// ---- Files and processes
+// ---- files and processes
 
-TEST_CASE("sqlite_slot: goes on with the file that has the name") {
+TEST_CASE("sqlite_slot: uses the file that the path names now") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(journal));
@@ -760,14 +761,14 @@ TEST_CASE("sqlite_slot: goes on with the file that has the name") {
     REQUIRE(v != 0);
     REQUIRE(std::system(("rm -f " + dir / "a.db*").c_str()) == 0);
     sqlite_slot other(dir / "a.db", "k", in_mode(journal));
-    const auto w = put(other, "new"); // in its log only, in WAL mode
+    const auto w = put(other, "new"); // in WAL mode, only in its log
     CHECK(w > v);
     CHECK(s.compare_exchange(v, "lost").status == cas_status::conflict);
     CHECK(s.compare_exchange(w, "newer").status == cas_status::stored);
     CHECK(value_of(other) == "newer");
     CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "newer");
 
-    // Nor does one that is only closed take the other's log away.
+    // The close of an old connection does not remove the new database's log.
     std::optional<sqlite_slot> last(std::in_place, dir / "b.db", "k", in_mode(journal));
     REQUIRE(put(*last, "old") != 0);
     REQUIRE(std::system(("rm -f " + dir / "b.db*").c_str()) == 0);
@@ -778,9 +779,9 @@ TEST_CASE("sqlite_slot: goes on with the file that has the name") {
     CHECK(value_of(sqlite_slot(dir / "b.db", "k", in_mode(journal))) == "new");
 }
 
-// In WAL mode the last one to close removes the log; who has it open without the lock that says so
-// loses what he stores after that.
-TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") {
+// In WAL mode the last connection to close removes the log. A connection that is open without the
+// lock that says so would lose its later changes.
+TEST_CASE("sqlite_slot: a child's changes survive the close of its parent's connections") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     std::optional<sqlite_slot> s(std::in_place, dir / "a.db", "k", in_mode(journal));
@@ -801,7 +802,7 @@ TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") 
         return reached(4) ? "" : "! the parent is late";
     });
     REQUIRE(reached(1));
-    CHECK(value_of(*s) == "first"); // its own connection has come to no harm
+    CHECK(value_of(*s) == "first"); // the parent's connection still works
     CHECK(put(*t, "again") != 0);
     s.reset();
     t.reset();
@@ -813,7 +814,7 @@ TEST_CASE("sqlite_slot: what a child stores outlives its parent's connections") 
     CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(journal))) == "second");
 }
 
-TEST_CASE("sqlite_slot: a child that was forked in the midst of an update is refused") {
+TEST_CASE("sqlite_slot: operations fail in a child that was forked inside an update") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
     sqlite_slot s(dir / "a.db", "k", in_mode(journal));

@@ -1,51 +1,58 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_FILE_HPP
 #define BIDE_DURABLE_SLOTS_FILE_HPP
 
-// A value in a file on a disk of this machine: no server, no library, one write and one sync for
-// each change. Its room is taken when it is made, so it goes on where the disk is full. Empty where
-// there is no flock(2).
+/// \file
+/// A slot in a file on a local disk. It needs no server and no library. Each change costs one write
+/// and one sync. The file's space is allocated when the file is made, so changes go on when the
+/// disk is full. The header is empty on systems without flock(2).
+///
+/// Files, all in one directory:
+/// \code
+///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
+///   <path>.lock     readers and writers lock it; it is never removed; see detail/lock_file.hpp
+///   <path>.new      a file that is about to replace <path>; the next change removes one that a
+///                   crash left
+///   <path>.damaged  the damaged file that a repair replaced
+/// \endcode
 //
-// Files, beside each other:
+// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
+// other page intact. A half-written page has a wrong checksum. The writer holds the exclusive lock
+// until the sync has returned. Then it writes the version into the lock file: the synced version.
 //
-//   <path>        two pages, each with a value, its version and a checksum; the newer one counts
-//   <path>.lock   is locked by who reads or writes; stays for ever; see detail/lock_file.hpp
-//   <path>.new    a file that is about to take the place of the first; what a crash leaves of it is
-//                 removed by the next one
-//   <path>.damaged  what a repair found in the place of the first, if there was one
+// If both pages are good and the newer page has the synced version, a reader needs no lock. Any
+// other reader takes the shared lock, and so waits for the writer's sync. So no reader returns a
+// value that a crash could take back.
 //
-// A change writes the page that does not count, and syncs: a crash at any point leaves the other
-// page as it was, and a page half written has a wrong checksum. The lock is exclusive until the
-// sync has returned, and then the version is put into the lock file: the mark. A reader that finds
-// two good pages and the newer one marked has no need of the lock. Any other takes it, shared, and
-// so waits for the sync: none sees what a crash could still take back. A writer that was killed
-// between its write and the mark leaves a version that is not marked; whoever comes next, with the
-// lock, syncs before it says or writes anything: else two pages could be half written when the
-// power fails.
+// If a writer is killed between its write and the write of the synced version, the two versions
+// differ. The next process that holds the lock then syncs before it returns or writes a value.
+// Otherwise a loss of power could leave both pages half written.
 //
-// A writer also holds a lock on the first file: the lock file may have been removed by other hands, and
-// be made and locked again by another writer before this one has come to its end.
+// A writer also locks <path> itself. If another program removed the lock file, a second writer can
+// make and lock a new lock file while the first writer still writes.
 //
-// Where the pages have no room for a value, and at first, a new file is written, synced, renamed,
-// and its directory synced. An open slot notices, and also that the file was deleted, by what the
-// path names under each lock. Versions are nanoseconds since 1970, or one more than the last where
-// that is later, so that they do not come again when a file does.
+// If a page is too small for the value, or if there is no file, the writer makes a new file, syncs
+// it, renames it, and syncs the directory. An open slot looks at what the path names each time it
+// has the lock. So it notices a file that was replaced or deleted. A version is the time in
+// nanoseconds since 1970, or the last version plus one if that is later. So versions do not repeat
+// when a file is deleted and made again.
 //
-// With one page bad and one good, the value may be the one before the last: fell_back. A crash
-// leaves that, of a change that was not acknowledged. If the mark is of a later version than any that
-// can be read, an acknowledged value is lost as well: the page has rotted, or the file is an earlier
-// copy. With both pages bad, or a file of a size that no slot writes, all is
-// durable_errc::corrupt_record until a repair. What is absent is a file that is not there, and
-// nothing else.
+// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
+// during a change that was not acknowledged leaves this state. If the synced version is later than
+// every version that can be read, an acknowledged value is lost as well: the page was damaged on
+// the disk, or the file is an older copy. If both pages are bad, or no slot writes files of this
+// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
+// exist is absent.
 //
-// The pages are described in detail/file_pages.hpp; files move between machines of any kind.
+// detail/page_format.hpp describes the pages. A file can be read on a machine of any architecture.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
 #include <bide/durable/slots/detail/file_store.hpp>
 #include <bide/durable/slots/detail/file_watch.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 #include <bide/durable/slots/detail/presence_file.hpp>
 
@@ -64,104 +71,125 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Options of a file slot.
 struct file_slot_options {
-    // Of each of the two pages of a file that is made, in bytes, rounded up to a multiple of 4096.
-    // A value of all but 32 of them fits in.
+    /// The size in bytes of each of the two pages of a new file, rounded up to a multiple of 4096.
+    /// A page holds a value of page_size - 32 bytes.
     std::size_t page_size = 16'384;
 
-    // In bytes; at most 1 GiB. A longer one is durable_errc::too_large.
+    /// The largest value in bytes, at most 1 GiB. A longer value fails with
+    /// durable_errc::too_large.
     std::size_t max_value = std::size_t{64} << 20;
 
-    // For the lock, which a process that was stopped may hold for as long as it likes.
+    /// How long an operation waits for the lock. A stopped process can hold it for any time.
     std::chrono::milliseconds retry_time{10'000};
 
-    // Of files that are made, less the umask. Who may read the lock file may lock it, and keep all
-    // others out: so nobody but the owner. Who shares the slot needs to read and to write both.
+    /// The mode of new files, less the umask. A process that may read the lock file may lock it and
+    /// block all other processes, so the default admits only the owner. Processes that share the
+    /// slot need read and write permission on both files.
     unsigned mode = 0600;
 
-    // Also on filesystems of which it is known that they may break the promises: those of the
-    // network, and of programs (FUSE).
+    /// Accepts every filesystem, also network filesystems and FUSE, whose locks and syncs may not
+    /// work.
     bool any_filesystem = false;
 };
 
-// For threads and processes of one machine; each has its own object, and a forked child may go on
-// with a copy of its parent's.
-//
-// Errors, besides those above, are the system's: ENOENT for a directory that is missing, EISDIR,
-// ENOSPC when the file is made or grows, ETIMEDOUT when the retry_time was over, ELOOP where the path
-// is a symbolic link and EMLINK where the file has a second name (either could be renamed or locked
-// apart from the other), EXDEV where the file alone was mounted from elsewhere, EINVAL where it is
-// no regular file, EDEADLK inside an update of the same object; and
-// durable_errc::unsupported_filesystem, durable_errc::unsupported_record_version for a file of a
-// later format, durable_errc::invalid_argument for a path that cannot name a file.
+/// A slot in a file, for the threads and processes of one machine. Each thread or process uses its
+/// own object. A child of fork() may use a copy of its parent's object.
+///
+/// Errors are those of the system, and of durable_errc:
+/// \code
+///   ENOENT      a directory is missing
+///   EISDIR      the path names a directory
+///   EINVAL      the path names another kind of file that is not regular
+///   ELOOP       the path names a symbolic link; the link and the file would have two locks
+///   EMLINK      the file has a second name (hard link); the two names would have two locks
+///   EXDEV       the file alone is mounted from another place
+///   ENOSPC      a new or growing file does not fit on the disk
+///   ETIMEDOUT   the lock was not free within the option `retry_time`
+///   EDEADLK     the object was used inside its own update
+///   durable_errc::corrupt_record, too_large
+///   durable_errc::unsupported_filesystem      see any_filesystem
+///   durable_errc::unsupported_record_version  a later format wrote the file
+///   durable_errc::invalid_argument            the path cannot name a file
+/// \endcode
 template <bool Synced> class basic_file_slot {
 public:
-    // Without syncs a crash of the system, or a loss of power, may take back any number of changes,
-    // or leave no good page. Crashes of processes do no harm.
+    /// What the slot promises. Without syncs, a crash of the system or a loss of power may take
+    /// back any number of changes, or leave no good page. A crash of a process loses nothing.
     static constexpr slot_guarantees guarantees{Synced, false, lock_clock::boottime};
 
-    // Touches no file. A relative path is relative to the working directory of now. The directory
-    // is there, is readable, and stays with those who trust each other.
-    // Throws: std::bad_alloc.
+    /// Remembers the path; touches no file. A relative path is resolved against the current working
+    /// directory at once.
+    /// Requires: the directory exists and is readable; only trusted users may change it.
+    /// Throws: std::bad_alloc.
     explicit basic_file_slot(std::string path, file_slot_options options = {})
         : is_valid_(is_file_name(path)), any_filesystem_(options.any_filesystem),
           path_(absolute(std::move(path))), store_(path_, settings(options)),
-          marks_(path_ + ".lock", options.mode) {}
+          presences_(path_ + ".lock", options.mode) {}
 
-    // Blocks: for a writer's sync, as long as the retry_time lasts.
-    // Throws: std::bad_alloc, as all that follows.
+    /// Reads the value.
+    /// Blocks: until a writer's sync has ended, at most for `retry_time`.
+    /// Throws: std::bad_alloc, as do all functions below.
     result<slot_snapshot, std::error_code> load() {
         if (!is_valid_) {
             return unexpected{invalid()};
         }
-        return store_.look();
+        return store_.load_snapshot();
     }
 
-    // Blocks: for the lock, as long as the retry_time lasts, and for one sync.
+    /// Stores the value if the version is still the current one.
+    /// Blocks: for the lock, at most for `retry_time`, and for one sync.
     cas_result compare_exchange(slot_version version, std::string_view value) {
         return is_valid_ ? store_.compare_exchange(version, value) : refused();
     }
 
-    // The same, and for the update, which runs under the lock and keeps all others out.
-    // Throws: what the update throws; nothing is changed then.
+    /// Calls the update under the exclusive lock and stores what it returns.
+    /// Blocks: as compare_exchange(), and while the update runs.
+    /// Throws: what the update throws; nothing is changed then.
     cas_result update_locked(const slot_update& update) {
         return is_valid_ ? store_.update_locked(update) : refused();
     }
 
-    // Puts a file with the value in the place of one that is durable_errc::corrupt_record, which is
-    // kept as <path>.damaged. What is no regular file stays, and is the error that load() says.
+    /// Replaces a file that load() reports as durable_errc::corrupt_record by a new one with this
+    /// value, and keeps the damaged file as <path>.damaged. A file that is not regular stays, and
+    /// the call fails with the error of load().
     cas_result replace_damaged(std::string_view value) {
         return is_valid_ ? store_.replace_damaged(value) : refused();
     }
 
-    // The path, or the file that the last failure was about and what is wrong with it.
+    /// Returns the path, or the file of the last failure and what is wrong with it.
     std::string explain() const {
         return (is_valid_ ? store_.failure : detail::file_failure{invalid()}).explain(path_);
     }
 
 #if defined(__linux__)
-    // Tells of each change once it is durable, whoever made it, and when a presence ends; also when a
-    // slot's object does. It does not tell of a file that was deleted. When the lock file is touched
-    // by other hands, drain() says ESTALE, as it does in a forked child: a new one is needed then.
-    // Each is an instance of inotify, of which the process keeps up to four for the next ones.
+    /// Makes a watch that reports each change by any process after it is durable. It also reports
+    /// when a presence ends, and when a slot object that used the file is destroyed. It
+    /// does not report that the file was deleted. If another program removes or renames the lock
+    /// file or changes its attributes, drain() returns ESTALE; so it does in a forked child. Make a
+    /// new watch then. Each watch uses an inotify instance. The process keeps up to four unused
+    /// instances.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() {
         if (!is_valid_) {
             return unexpected{invalid()};
         }
-        if (const std::error_code error = store_.touch()) {
+        if (const std::error_code error = store_.create_lock_file()) {
             return unexpected{error};
         }
         return detail::file_watch::of(store_.lock().path().c_str(), store_.lock().facts());
     }
 #endif
 
-    // A mark in the lock file; see detail/presence_file.hpp. Not on filesystems of any kind.
-    // Errors: errc::operation_not_supported there, and where the system has no such locks.
+    /// Takes a mark in the lock file; see detail/presence_file.hpp.
+    /// Returns: errc::operation_not_supported if `any_filesystem` is set, or if the system lacks
+    /// such locks.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present();
 
-    // Never waits for the lock. Unknown: the lock file is not the one that has the mark.
+    /// Looks for a mark; never waits for the lock.
+    /// Returns: unknown, if the lock file is not the one that has the mark.
     presence is_present(std::int64_t mark) const noexcept {
-        return is_valid_ && !any_filesystem_ ? marks_.is_present(mark) : presence::unknown;
+        return is_valid_ && !any_filesystem_ ? presences_.is_present(mark) : presence::unknown;
     }
 
 private:
@@ -180,10 +208,12 @@ private:
     bool any_filesystem_;
     std::string path_;
     detail::file_store<detail::posix_io> store_;
-    detail::presence_file marks_;
+    detail::presence_file presences_;
 };
 
+/// A file slot that syncs each change before it acknowledges it.
 using file_slot = basic_file_slot<true>;
+/// A file slot that does not sync.
 using relaxed_file_slot = basic_file_slot<false>;
 
 template <bool Synced> std::string basic_file_slot<Synced>::absolute(std::string path) {
@@ -193,7 +223,7 @@ template <bool Synced> std::string basic_file_slot<Synced>::absolute(std::string
     std::string here(256, '\0');
     while (::getcwd(here.data(), here.size()) == nullptr) {
         if (errno != ERANGE) {
-            return path; // no directory: neither is there a file
+            return path; // the working directory is gone, and its files are too
         }
         here.resize(2 * here.size());
     }
@@ -209,7 +239,7 @@ result<std::shared_ptr<slot_presence>, std::error_code> basic_file_slot<Synced>:
     if (any_filesystem_) {
         return unexpected{std::make_error_code(std::errc::operation_not_supported)};
     }
-    auto mark = marks_.be_present();
+    auto mark = presences_.be_present();
     if (!mark) {
         store_.failure = {mark.error(), detail::file_part::lock};
     }

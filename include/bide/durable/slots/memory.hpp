@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_MEMORY_HPP
 #define BIDE_DURABLE_SLOTS_MEMORY_HPP
 
-// A slot in the memory of this process: for tests, and for what one process does among its threads.
+/// \file
+/// A slot in the memory of this process: for tests, and for locks among the threads of one process.
 //
-// A memory is one value with its version, a mutex, and a list of the watches. The slot objects over
-// it share its ownership, and so do its watches: it lives as long as the last of them.
+// A memory is one value with its version, a mutex, and a list of the watches. Slot objects and
+// watches share the ownership of a memory. The last of them destroys it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -41,45 +43,52 @@ class memory_watch;
 
 struct slot_memory {
     std::mutex mutex;
-    // Under the mutex:
+    // The mutex guards:
     slot_version version = 0;
     std::string value;
-    memory_watch* watches = nullptr; // a list in no order
+    memory_watch* watches = nullptr; // a list in no particular order
 };
 
 } // namespace detail
 
-// Copies are slot objects over the same memory, which may be used at the same time.
-//
-// After fork() the child has a memory of its own, with what was in it: nothing goes from one to the
-// other. Its watches are the parent's, and answer errors. Who forks while another thread is using
-// the memory leaves the child a mutex that nobody unlocks.
+/// A slot in the memory of this process. A copy is a slot object over the same memory; two threads
+/// may use two copies at the same time.
+///
+/// After fork() the child has a memory of its own with the same value. A change in one process does
+/// not reach the other. The child's copies of the parent's watches return errors. If a process
+/// forks while another thread uses the memory, the child's mutex may stay locked.
 class memory_slot {
 public:
-    // Nobody who could rely on the value outlives it.
+    /// What the slot promises. A process that relies on the value ends with the value.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
+    /// The largest value in bytes. A longer value fails with durable_errc::too_large.
     static constexpr std::size_t largest_value = std::size_t{64} << 20;
 
-    // Over a new memory, where nothing is stored.
-    // Throws: std::bad_alloc, as do all of its operations, which then have done nothing.
+    /// Makes a new memory without a value.
+    /// Throws: std::bad_alloc, as do all operations; the operation has no effect then.
     memory_slot() : memory_(std::make_shared<detail::slot_memory>()) {}
 
-    // Requires, all of them: not moved from.
+    /// Reads the value.
+    /// Requires: the slot was not moved from; this holds for all operations.
     result<slot_snapshot, std::error_code> load();
+
+    /// Stores the value if the version is still the current one.
     cas_result compare_exchange(slot_version version, std::string_view value);
 
-    // Requires: the update uses no slot object over this memory.
-    // Throws: what the update throws; nothing is stored.
+    /// Calls the update under the mutex and stores what it returns.
+    /// Requires: the update uses no slot object over this memory.
+    /// Throws: what the update throws; nothing is stored then.
     cas_result update_locked(const slot_update& update);
 
 #if BIDE_DURABLE_SLOTS_MEMORY_WATCHES
-    // The watch may outlive the slot object. The error: there are no more files.
+    /// Makes a watch, which may outlive the slot object.
+    /// Returns: an error, if the process has no free file descriptor.
     result<std::unique_ptr<slot_watch>, std::error_code> watch();
 #endif
 
 private:
-    void put(std::string&& value) noexcept; // under the mutex
+    void put(std::string&& value) noexcept; // requires the mutex
 
     std::shared_ptr<detail::slot_memory> memory_;
 };
@@ -90,31 +99,32 @@ private:
 
 namespace detail {
 
-// An eventfd, or the two ends of a pipe where there is none. Neither end ever waits.
+// An eventfd, or a pipe on systems without eventfd. Reads and writes do not block.
 class memory_watch final : public slot_watch {
 public:
     explicit memory_watch(std::shared_ptr<slot_memory> of) noexcept : memory_(std::move(of)) {}
     ~memory_watch() override;
 
-    // To be called once; the error, or none.
+    // Opens the descriptors and adds the watch to the list; call it once. Returns the error, if
+    // any.
     std::error_code start() noexcept;
 
     int fd() const noexcept override { return read_; }
     std::error_code drain() noexcept override;
 
-    // Under the memory's mutex.
-    void ring() noexcept;
+    // Makes fd() readable. Requires the memory's mutex.
+    void notify() noexcept;
     memory_watch* next() const noexcept { return next_; }
 
 private:
     bool open() noexcept;
 
     const std::shared_ptr<slot_memory> memory_;
-    const pid_t maker_ = ::getpid(); // a child's ringing and draining would be the parent's
+    const pid_t maker_ = ::getpid(); // a child must not write or read its parent's descriptors
     int read_ = -1;
-    int write_ = -1; // the same file where it is an eventfd
+    int write_ = -1; // the same descriptor as read_, if it is an eventfd
     bool is_listed_ = false;
-    // Under the memory's mutex:
+    // The memory's mutex guards:
     memory_watch* next_ = nullptr;
     memory_watch* before_ = nullptr;
 };
@@ -169,7 +179,7 @@ inline memory_watch::~memory_watch() {
     }
 }
 
-inline void memory_watch::ring() noexcept {
+inline void memory_watch::notify() noexcept {
     if (::getpid() != maker_) {
         return;
     }
@@ -178,7 +188,7 @@ inline void memory_watch::ring() noexcept {
 #else
     const char one = 1;
 #endif
-    // EAGAIN: so much was written and not drained that it is readable anyway.
+    // EAGAIN means that so much was written and not drained that the descriptor is readable anyway.
     while (::write(write_, &one, sizeof one) < 0 && errno == EINTR) {
     }
 }
@@ -214,7 +224,7 @@ inline void memory_slot::put(std::string&& value) noexcept {
     ++memory_->version;
 #if BIDE_DURABLE_SLOTS_MEMORY_WATCHES
     for (auto* watch = memory_->watches; watch != nullptr; watch = watch->next()) {
-        watch->ring();
+        watch->notify();
     }
 #endif
 }

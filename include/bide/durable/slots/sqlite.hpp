@@ -1,54 +1,58 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_SQLITE_HPP
 #define BIDE_DURABLE_SLOTS_SQLITE_HPP
 
-// A slot in an SQLite database (3.24 or later; link -lsqlite3): many locks in one file, or locks
-// beside the caller's own data, so that a lock and the work can be committed together.
+/// \file
+/// A slot in an SQLite database (3.24 or later; link -lsqlite3). One file holds many locks. A lock
+/// may also share a database with the caller's own data; one transaction then commits the lock and
+/// the work.
+///
+/// All processes run on one machine, and the database is on a local disk. SQLite's locks are not
+/// reliable over a network. Containers share the directory of the file, at any path: SQLite finds
+/// the journal and the log by the path of the database. The slot refuses a file with a second name
+/// (a hard link) and a file that is mounted without its directory.
+///
+/// fork(): the child may use the slot object, which opens a new connection there. If a process
+/// forks during an operation of a slot (inside an update, or while another thread is in an
+/// operation), the child's operations fail with sqlite_slot_errc::forked. In WAL mode the program
+/// must have no other connection to the same file open at the fork: the child would inherit
+/// SQLite's notes of the parent's locks.
 //
-// Each slot is a row, found by its key, of the table
+// Each slot is one row, found by its key, of the table
 //
 //   key TEXT PRIMARY KEY, version INTEGER, value BLOB
 //
-// which is made where it is missing. A value is exchanged by one UPDATE that names the version and
-// adds one to it; the first one is an INSERT that does nothing where the row is there, and begins
-// with the nanoseconds since 1970, so that a row which was deleted and made again does not come to
-// its old versions, as long as the clock is not set back by just so much.
+// If the table is missing, the slot makes it. One UPDATE exchanges a value: it names the old
+// version and stores the next. The first value is stored by an INSERT that does nothing if the row
+// exists. The first version is the time in nanoseconds since 1970. So the versions of a row that
+// was deleted and made again do not repeat, unless the clock was set back by exactly that time.
 //
-// What is acknowledged is on the disk: with synchronous=FULL in WAL mode, and with EXTRA and a
-// journal file that is kept in the other one. WAL mode is faster and is taken where it is safe, see
-// sqlite_journal. If another program changes the mode of the database later, it changes for the slot
-// too.
+// An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
+// with a persistent journal in the other mode. WAL mode is faster and is used where it is safe; see
+// sqlite_journal. If another program changes the mode of the database later, the slot follows.
 //
-// All processes are on one machine, and the file is on a disk of it: SQLite's locks are not to be
-// relied on over a network. Containers share the directory of the file, at whatever path: SQLite
-// finds the journal and the log of a database by its path. A file with a second name (a hard link),
-// or one that is mounted without its directory, is refused.
-//
-// Beside the database is `<path>-bide`, with marks of what was acknowledged and of which holders are
-// there; see detail/sqlite_marks.hpp. Delete it only while no lock is held. If a row is earlier than
-// its mark, it fell back: the end of a log was dropped, or a copy of the database was put in its
-// place. If a row is missing and has a mark, it was deleted or it fell back: the slot sets
-// lost_acknowledged only. If a value differs from its mark, it is durable_errc::corrupt_record. A
-// commit of the caller's own transaction leaves no mark.
-//
-// fork(): a slot object may go on to be used in the child, which opens a connection of its own. A
-// child that was forked in the midst of a slot's operation, by an update or while another thread
-// was in it, is answered sqlite_slot_errc::forked. In WAL mode no connection of the program's own
-// to the same file may be open at the fork: the child would take over its notes of what is locked.
+// The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
+// row, and the marks of presences; see detail/sqlite_version_file.hpp. Delete it only while no lock
+// is held. If a row is older than its acknowledged version, it fell back: SQLite dropped the end of
+// a log, or an older copy replaced the database. If the row is missing, it was deleted or it fell
+// back: the slot sets lost_acknowledged only. If a value differs from its checksum, load() fails
+// with durable_errc::corrupt_record. A commit of the caller's own transaction does not update the
+// file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/sqlite_caller_transaction.hpp>
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
-#include <bide/durable/slots/detail/sqlite_guest.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_loss_detector.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_presence.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
-#include <bide/durable/slots/detail/sqlite_witness.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -63,88 +67,109 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// Options of an SQLite slot.
 struct sqlite_slot_options {
-    // An ASCII letter or _, then letters, digits and _, at most 64; not sqlite_...
+    /// The table: an ASCII letter or _, then letters, digits and _; at most 64 characters; not
+    /// "sqlite_" at the beginning.
     std::string table = "bide_lock";
 
+    /// How the database file survives a crash.
     sqlite_journal journal = sqlite_journal::automatic;
 
-    // So long an operation waits for others that use the database.
+    /// How long an operation waits while other connections use the database.
     std::chrono::milliseconds retry_time{10'000};
 
-    // Larger values are refused, in bytes. SQLite itself may be set to less.
+    /// The largest value in bytes. SQLite itself may have a lower limit.
     std::size_t max_value = std::size_t{64} << 20;
 };
 
-// Synced or not: see the two names below.
+/// A slot in an SQLite database. Synced: see sqlite_slot and relaxed_sqlite_slot below.
 template <bool Synced> class basic_sqlite_slot {
 public:
+    /// What the slot promises.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = Synced, .multi_host = false, .clock = lock_clock::boottime};
 
+    /// A transaction of the caller.
     using transaction = sqlite_transaction;
 
-    // Opens the database with the first operation, and makes it where it is missing; opens it anew
-    // when the file was deleted or renamed, after most errors, and in a child process after fork().
-    // Path: always a file's, never a URI; from the working directory of now. Key: UTF-8 without zeros.
-    // Throws: std::system_error (invalid_argument) where path, key or table are not what is said
-    // here; std::bad_alloc.
+    /// Remembers the path, the key and the options. The first operation opens the database, and
+    /// makes it if it is missing. An operation opens the database again if the file was deleted or
+    /// renamed, after most errors, and in a child of fork(). The path always names a file, never a
+    /// URI; a relative path is resolved against the current working directory at once. The key is
+    /// UTF-8 without zero bytes.
+    /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
+    /// std::bad_alloc.
     basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {});
 
-    // Blocks, all of them: as long as others are writing, at most `retry_time` (update_locked() twice
-    // that, and the update), and then fails with timed_out. What else fails has a code of
-    // sqlite_category(), or for a path that cannot be a database's the system's: EISDIR, EINVAL for
-    // a FIFO and its kin, EMLINK, EXDEV. A row that no slot can have stored is
-    // durable_errc::corrupt_record.
-    // Throws, all of them: std::bad_alloc.
+    /// Reads the row.
+    /// Blocks: while other connections write, at most for `retry_time`; then the call fails with
+    /// timed_out. This holds for all operations; update_locked() waits at most twice as long, and
+    /// while the update runs.
+    /// Returns: other errors have a code of sqlite_category(). A path that cannot name a database
+    /// has the system's code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no
+    /// slot can have stored is durable_errc::corrupt_record.
+    /// Throws: std::bad_alloc, as do all operations.
     result<slot_snapshot, std::error_code> load();
+
+    /// Stores the value if the version is still the current one.
     cas_result compare_exchange(slot_version version, std::string_view value);
 
-    // Requires: the update uses no slot of this database.
-    // Throws: what the update throws; nothing is stored.
+    /// Calls the update while the database is locked, and stores what it returns.
+    /// Requires: the update uses no slot of this database.
+    /// Throws: what the update throws; nothing is stored then.
     cas_result update_locked(const slot_update& update);
 
-    // Over a row that is durable_errc::corrupt_record; else a conflict, with what is there.
+    /// Replaces a row that load() reports as durable_errc::corrupt_record. If the row is good, the
+    /// result is a conflict with the current value.
     cas_result replace_damaged(std::string_view value);
 
-    // Path, table and key, and the last failure in SQLite's words.
+    /// Returns path, table, key, and the last failure in SQLite's words.
     std::string explain() const { return own_->link.explain(); }
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
-    // By any thread at any time, also while the caller's transaction has locked the database.
-    // Errors: errc::operation_not_supported where `<path>-bide` cannot be made or written.
+    /// Takes a mark in `<path>-bide`.
+    /// Returns: errc::operation_not_supported, if that file cannot be made or written.
+    /// Thread safety: any thread may call at any time, also while the caller's transaction has
+    /// locked the database.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return detail::be_present_beside(path_);
     }
+    /// Looks for a mark.
+    /// Thread safety: any thread may call at any time.
     presence is_present(std::int64_t mark) { return detail::is_present_beside(path_, mark); }
 #endif
 
-    // In a transaction of the caller's. `stored` is not before he commits, and then as durable as
-    // his connection makes it: PRAGMA synchronous=FULL in WAL mode, EXTRA otherwise. Never
-    // indeterminate; the commit may be. With an error SQLite may have rolled back his transaction
-    // (sqlite3_get_autocommit() says so); SQLITE_BUSY comes at once, unless he has a busy handler.
-    // Fails with invalid_argument where there is no transaction, or the database is not the slot's.
+    /// Reads the row in a transaction of the caller.
+    /// Returns: invalid_argument, if there is no transaction, or if its database is not the slot's.
+    /// After an error SQLite may have rolled back the transaction; ask sqlite3_get_autocommit().
+    /// SQLITE_BUSY returns immediately, unless the caller's connection has a busy handler.
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        return detail::sqlite_guest(own_->link, own_->witness, in).look();
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in).load_snapshot();
     }
+    /// Stores the value in a transaction of the caller if the version is still the current one. The
+    /// value is stored when the caller commits, and is as durable as the caller's connection makes
+    /// it: that takes PRAGMA synchronous=FULL in WAL mode, and EXTRA otherwise. The result is never
+    /// `indeterminate`; the result of the commit may be. Errors are those of load_in().
     cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value) {
         if (value.size() > options_.max_value) {
             return too_large();
         }
-        return detail::sqlite_guest(own_->link, own_->witness, in).exchange(version, value);
+        return detail::sqlite_caller_transaction(own_->link, own_->detector, in)
+            .exchange(version, value);
     }
 
 private:
-    // It stays where it is when the slot moves.
+    // Does not move in memory when the slot moves.
     struct own {
         explicit own(detail::sqlite_connection::settings s)
-            : link(std::move(s)), witness(link.of().table, link.of().key, Synced) {}
+            : link(std::move(s)), detector(link.of().table, link.of().key, Synced) {}
 
         detail::sqlite_connection link;
-        detail::sqlite_witness witness;
+        detail::sqlite_loss_detector detector;
     };
 
-    // An operation on the own connection; what it has begun and not committed is taken back.
+    // One operation on the slot's connection. The destructor rolls back what was not committed.
     class operation;
 
     cas_result too_large() {
@@ -157,11 +182,11 @@ private:
     std::unique_ptr<own> own_;
 };
 
-// Commits reach the disk before they are acknowledged.
+/// A slot that acknowledges a commit after it has reached the disk.
 using sqlite_slot = basic_sqlite_slot<true>;
 
-// synchronous=NORMAL: a loss of power, though not a crash of processes, may take back what was
-// acknowledged last. Much faster in WAL mode.
+/// A slot with synchronous=NORMAL. A loss of power may take back the last acknowledged commits; a
+/// crash of a process does not. Much faster in WAL mode.
 using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
 // ---- implementation
@@ -191,23 +216,23 @@ public:
         if (const std::error_code error = on_.link.begin()) {
             return error;
         }
-        on_.witness.attend(on_.link.of().path, on_.link.generation());
+        on_.detector.open(on_.link.of().path, on_.link.generation());
         return {};
     }
 
-    // From here on others neither write nor commit.
+    // Locks the database. No other connection writes or commits until the end of the operation.
     std::error_code lock() {
         code = on_.link.execute("BEGIN IMMEDIATE");
         return code == SQLITE_OK ? std::error_code() : on_.link.failed(code);
     }
 
     std::error_code read(detail::sqlite_row& row) {
-        on_.witness.recall();
+        on_.detector.load_known();
         const std::error_code error = on_.link.read(row, code);
-        return error || on_.witness.judge(row) ? error : on_.link.corrupt(row);
+        return error || on_.detector.check(row) ? error : on_.link.corrupt(row);
     }
 
-    // begin(), lock() and read().
+    // Calls begin(), lock() and read().
     std::error_code begin_locked(detail::sqlite_row& row) {
         if (const std::error_code error = begin()) {
             return error;
@@ -219,11 +244,11 @@ public:
     }
 
     cas_result write(slot_version version, std::string_view value) {
-        on_.witness.recall(version);
-        return on_.link.write(version, on_.witness.known(), value, code);
+        on_.detector.load_known(version);
+        return on_.link.write(version, on_.detector.known(), value, code);
     }
 
-    // What was written under lock().
+    // Commits what was written under lock().
     cas_result commit(cas_result written, std::string_view value) {
         if (written.status != cas_status::stored) {
             if (written.status == cas_status::indeterminate) {
@@ -241,7 +266,7 @@ public:
 
     cas_result acknowledge(cas_result written, std::string_view value) {
         if (written.status == cas_status::stored) {
-            on_.witness.acknowledge(written.version, value);
+            on_.detector.acknowledge(written.version, value);
         }
         return written;
     }
@@ -252,7 +277,7 @@ public:
         return error;
     }
 
-    int code = SQLITE_OK; // what SQLite said last
+    int code = SQLITE_OK; // SQLite's last result
 
 private:
     own& on_;
@@ -270,8 +295,7 @@ basic_sqlite_slot<Synced>::basic_sqlite_slot(std::string path, std::string key,
     }
     path_ = detail::sqlite_absolute(std::move(path));
     own_ = std::make_unique<own>(detail::sqlite_connection::settings{
-        path_, options_.table, std::move(key), options_.journal, options_.retry_time,
-        Synced});
+        path_, options_.table, std::move(key), options_.journal, options_.retry_time, Synced});
 }
 
 template <bool Synced> result<slot_snapshot, std::error_code> basic_sqlite_slot<Synced>::load() {
@@ -297,7 +321,7 @@ cas_result basic_sqlite_slot<Synced>::compare_exchange(slot_version version,
         return detail::sqlite_failed(error);
     }
     cas_result r = now.write(version, value);
-    if (now.code == SQLITE_READONLY_DBMOVED) { // deleted since it was looked at: once more
+    if (now.code == SQLITE_READONLY_DBMOVED) { // the file was deleted after begin(): try once more
         if (const std::error_code error = now.begin()) {
             return detail::sqlite_failed(error);
         }
@@ -343,7 +367,7 @@ cas_result basic_sqlite_slot<Synced>::replace_damaged(std::string_view value) {
         return detail::sqlite_failed(error);
     }
     own_->link.renew_retry_time();
-    return now.commit(own_->link.repair(row, own_->witness.known(), value, now.code), value);
+    return now.commit(own_->link.repair(row, own_->detector.known(), value, now.code), value);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_BASE64_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_BASE64_HPP
 
-// Bytes as text, RFC 4648 section 4: with padding, on one line.
+// Base64 (RFC 4648, section 4), with padding, on one line.
 
 #include <bide/core/config.hpp>
 
@@ -41,7 +42,7 @@ inline int base64_digit(char c) noexcept {
                                   : -1;
 }
 
-// Nothing: it is not what to_base64() writes.
+// Returns nullopt if to_base64() cannot have written the text.
 inline std::optional<std::string> from_base64(std::string_view text) {
     if (text.size() % 4 != 0) {
         return std::nullopt;
@@ -60,7 +61,7 @@ inline std::optional<std::string> from_base64(std::string_view text) {
             group = group << 6 | static_cast<std::uint32_t>(digit);
         }
         if ((group & ((1u << 8 * padding) - 1)) != 0) {
-            return std::nullopt; // bits that no byte has
+            return std::nullopt; // the unused bits are not zero
         }
         for (std::size_t j = 0; j + padding < 3; ++j) {
             bytes += static_cast<char>(group >> (16 - 8 * j) & 255u);

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_CRC32C_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_CRC32C_HPP
 
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4), by the processor's own instruction where there is
-// one, else by eight tables at a time.
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4). Uses the processor's instruction if it has one,
+// otherwise eight tables at a time.
 
 #include <bide/core/config.hpp>
 
@@ -20,7 +21,7 @@ namespace detail {
 
 using crc32c_tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// tables[k][b]: the byte b, followed by k bytes of zero.
+// tables[k][b] is the CRC of the byte b, followed by k zero bytes.
 constexpr crc32c_tables make_crc32c_tables() noexcept {
     crc32c_tables tables{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -41,7 +42,7 @@ constexpr crc32c_tables make_crc32c_tables() noexcept {
 
 inline constexpr crc32c_tables crc32c_of = make_crc32c_tables();
 
-// `crc` is what came out for the bytes before these, 0 at first.
+// `crc` is the result for the bytes before these; 0 at first.
 constexpr std::uint32_t crc32c_by_table(const char* data, std::size_t size,
                                         std::uint32_t crc = 0) noexcept {
     const auto byte = [](char c) {

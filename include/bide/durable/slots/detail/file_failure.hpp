@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_FAILURE_HPP
 
-// What a file slot says of an operation that failed: which file it is about, and in plain words what
-// is wrong with it and what helps.
+// What a file slot reports about a failed operation: which file it concerns, what is wrong with the
+// file, and what helps.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -23,7 +24,8 @@ struct file_failure {
     std::error_code error{};
     file_part part = file_part::data;
 
-    // One line. `path`: of the slot. Looks at the file, which may be another one by now.
+    // Returns one line of text. `path` is the slot's. Looks at the file, which may have been
+    // replaced since.
     // Throws: std::bad_alloc.
     std::string explain(const std::string& path) const;
 
@@ -53,16 +55,18 @@ inline std::string file_failure::explain(const std::string& path) const {
 inline std::string file_failure::of_store() const {
     switch (static_cast<durable_errc>(error.value())) {
     case durable_errc::corrupt_record:
-        return "is no file of a slot, or both of its copies of the record are damaged; repair puts "
-               "it aside and makes a new one";
+        return "is not a slot's file, or both copies of the record in it are damaged; a repair "
+               "keeps "
+               "it as .damaged and makes a new one";
     case durable_errc::unsupported_record_version:
         return "was written by a later version of this library, in a format that this one cannot "
                "read";
     case durable_errc::unsupported_filesystem:
-        return "is on a filesystem of the network or of a program, where locks of files and syncs "
-               "may not hold";
+        return "is on a network filesystem or on FUSE, where file locks and syncs may not work; "
+               "use "
+               "a local disk";
     case durable_errc::too_large: return "the record is larger than the slot's max_value";
-    case durable_errc::invalid_argument: return "is no path that can name a file";
+    case durable_errc::invalid_argument: return "the path cannot name a file";
     default: return error.message();
     }
 }
@@ -70,14 +74,14 @@ inline std::string file_failure::of_store() const {
 inline std::string file_failure::of_system(const std::string& file) const {
     switch (error.value()) {
     case EMLINK:
-        return "has a second name (hard link): two locks could be taken for one file; remove the "
+        return "has a second name (hard link): two locks would exist for one file; remove the "
                "other name, or copy the file";
     case ELOOP:
-        return "is a symbolic link, or its path has too many: the lock beside it would be another "
-               "one than that of the file; name the file itself";
+        return "is a symbolic link, or its path has too many: the link and the file would have two "
+               "locks; name the file itself";
     case EXDEV:
-        return "is mounted here from another place, where its lock is another one; mount the "
-               "directory instead";
+        return "is mounted here from another place, where it has another lock; mount the directory "
+               "instead";
     case EISDIR: return "is a directory, and has to be a file";
     case EINVAL:
         if (const char* const kind = kind_of(file)) {
@@ -85,17 +89,17 @@ inline std::string file_failure::of_system(const std::string& file) const {
         }
         return error.message();
     case ENOENT: return "there is no such directory";
-    case ENOTDIR: return "a part of the path is no directory";
+    case ENOTDIR: return "a part of the path is not a directory";
     case EACCES:
     case EPERM:
         return "no permission to open or make it (" + error.message() +
-               "); those who share a lock need to read and to write both " + "of its files";
-    case EROFS: return "is on a filesystem that cannot be written";
+               "); a process that shares the lock needs to read and write both of its files";
+    case EROFS: return "is on a read-only filesystem";
     case ENOSPC:
     case EDQUOT: return error.message() + ": the file cannot be made, or cannot grow";
     case ETIMEDOUT:
-        return "another process has it locked, longer than the slot's retry_time; it may have been "
-               "stopped";
+        return "another process has held its lock for longer than the slot waits; that process may "
+               "be stopped";
     default: return error.message();
     }
 }

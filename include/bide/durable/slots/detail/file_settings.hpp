@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_SETTINGS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_SETTINGS_HPP
 
-// How a file slot is kept: its options, in the units of those who carry them out.
+// The options of a file slot, in the units that the implementation uses.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 
-// A file slot's three operations, on any Io. slots/file.hpp tells the protocol.
+// The operations of a file slot, on any Io. slots/file.hpp describes the protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file_failure.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
 #include <bide/durable/slots/detail/file_settings.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
 #include <bide/durable/slots/detail/page_file.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -34,28 +35,28 @@ public:
           directory_(path.substr(0, path.rfind('/') + 1) + "."), file_(std::move(path), io),
           owner_(io_.process()) {}
 
-    result<slot_snapshot, std::error_code> look();
+    result<slot_snapshot, std::error_code> load_snapshot();
     cas_result compare_exchange(slot_version version, std::string_view value);
-    // update(snapshot) answers an optional<string>. It does not use this slot.
+    // Requires: update(snapshot) returns an optional<string> and does not use this slot.
     template <class Update> cas_result update_locked(const Update& update);
-    // Puts a file with the value in the place of one that look() finds corrupt.
+    // Replaces a file that load_snapshot() reports as corrupt.
     cas_result replace_damaged(std::string_view value);
 
-    // Makes the lock file, which is what a watch looks at.
-    std::error_code touch() noexcept { return note(hold(*this, false).error); }
+    // Makes the lock file, which a watch needs.
+    std::error_code create_lock_file() noexcept { return note(lock_scope(*this, false).error); }
     const lock_file<Io>& lock() const noexcept { return lock_; }
 
-    // Of the last operation that failed; of its user's with the lock file, too.
+    // About the last operation that failed, including an operation of the slot on the lock file.
     file_failure failure{};
 
 private:
-    // The lock file's lock.
-    class hold {
+    // Holds the lock of the lock file.
+    class lock_scope {
     public:
-        hold(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
-        hold(const hold&) = delete;
-        hold& operator=(const hold&) = delete;
-        ~hold() {
+        lock_scope(file_store& of, bool exclusive) noexcept : error(of.enter(exclusive)), of_(of) {}
+        lock_scope(const lock_scope&) = delete;
+        lock_scope& operator=(const lock_scope&) = delete;
+        ~lock_scope() {
             if (!error) {
                 of_.leave();
             }
@@ -67,15 +68,15 @@ private:
         file_store& of_;
     };
 
-    bool is_quiet();
-    void adopt() noexcept;
+    bool can_read_unlocked();
+    void forget_stale_files() noexcept;
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept;
-    void distrust() noexcept;
+    void drop_cache() noexcept;
 
-    // Under the lock:
+    // These require the lock:
     std::error_code read(bool to_write);
-    std::error_code settle() noexcept;
+    std::error_code confirm_synced() noexcept;
     void find_loss(slot_version mark) noexcept;
     cas_result store(std::string_view value);
     cas_result overwrite(std::string_view value, slot_version next);
@@ -87,11 +88,11 @@ private:
         return !file_.found().is_absent && lost_after_ == file_.found().version();
     }
     bool fell_back() const noexcept { return file_.found().fell_back() || lost_acknowledged(); }
-    held_file<Io> open_directory() noexcept {
-        return held_file<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
+    file_descriptor<Io> open_directory() noexcept {
+        return file_descriptor<Io>(io_, io_.open_file(directory_.c_str(), O_RDONLY | O_DIRECTORY));
     }
 
-    // Errors are about the part that an operation has come to.
+    // Records the error and the current part.
     std::error_code note(std::error_code error) noexcept {
         if (error) {
             failure = {error, part_};
@@ -110,17 +111,17 @@ private:
     page_file<Io> file_;
     long owner_; // the process that opened the files
     bool is_held_ = false;
-    slot_version settled_ = 0;    // known to be on the disk
-    slot_version seen_ = 0;       // the latest
-    slot_version lost_after_ = 0; // a later one was acknowledged; 0: of none is that known
+    slot_version synced_ = 0;     // a version that is known to be on the disk
+    slot_version seen_ = 0;       // the latest version that this object has seen
+    slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
     file_part part_ = file_part::lock;
 };
 
-template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look() {
-    if (is_quiet()) {
+template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::load_snapshot() {
+    if (can_read_unlocked()) {
         return snapshot();
     }
-    const hold held(*this, false);
+    const lock_scope held(*this, false);
     const std::error_code error = held.error ? held.error : read(false);
     if (error) {
         return unexpected{note(error)};
@@ -130,7 +131,7 @@ template <class Io> result<slot_snapshot, std::error_code> file_store<Io>::look(
 
 template <class Io>
 cas_result file_store<Io>::compare_exchange(slot_version version, std::string_view value) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     const std::error_code error = held.error ? held.error : read(true);
     if (error) {
         return failed(error);
@@ -144,7 +145,7 @@ cas_result file_store<Io>::compare_exchange(slot_version version, std::string_vi
 template <class Io>
 template <class Update>
 cas_result file_store<Io>::update_locked(const Update& update) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     if (const std::error_code error = held.error ? held.error : read(true)) {
         return failed(error);
     }
@@ -155,9 +156,9 @@ cas_result file_store<Io>::update_locked(const Update& update) {
     return store(*value);
 }
 
-// Over nothing that can be read, and nothing that a later format may read.
+// Replaces only what neither this format nor a later one can read.
 template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view value) {
-    const hold held(*this, true);
+    const lock_scope held(*this, true);
     const std::error_code error = held.error ? held.error : read(true);
     if (!error) {
         return {cas_status::conflict, 0, snapshot(), {}};
@@ -169,18 +170,18 @@ template <class Io> cas_result file_store<Io>::replace_damaged(std::string_view 
         return failed(durable_errc::too_large);
     }
     slot_version last = file_.claimed_by_any();
-    if (const slot_version mark = lock_.mark(); mark < file_versions::most_believed) {
+    if (const slot_version mark = lock_.synced_version(); mark < file_versions::most_believed) {
         last = std::max(last, mark);
     }
     return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
 }
 
 // ---- the lock
-
-// It belongs to the open file description, which a fork shares: a child opens one of its own.
-template <class Io> void file_store<Io>::adopt() noexcept {
-    file_.leave_strange();
-    lock_.leave_strange();
+// Forgets files that other code replaced, and those of the parent after fork(): a lock belongs to
+// the open file description, which a fork shares. So a child opens files of its own.
+template <class Io> void file_store<Io>::forget_stale_files() noexcept {
+    file_.release_if_not_ours();
+    lock_.release_if_not_ours();
     if (const long process = io_.process(); process != owner_) {
         file_.close();
         lock_.abandon();
@@ -190,7 +191,7 @@ template <class Io> void file_store<Io>::adopt() noexcept {
 }
 
 template <class Io> std::error_code file_store<Io>::enter(bool exclusive) noexcept {
-    adopt();
+    forget_stale_files();
     part_ = file_part::lock;
     if (is_held_) {
         return std::make_error_code(std::errc::resource_deadlock_would_occur);
@@ -206,22 +207,22 @@ template <class Io> void file_store<Io>::leave() noexcept {
     is_held_ = false;
 }
 
-// After an error of the disk's: what the system remembers of the file may not be on the disk, and
-// an open file may not be told again.
-template <class Io> void file_store<Io>::distrust() noexcept {
-    file_.distrust();
+// Call it after a disk error: the cache may differ from the disk, and the kernel may report the
+// error only once to an open file.
+template <class Io> void file_store<Io>::drop_cache() noexcept {
+    file_.drop_cache();
     file_.close();
-    settled_ = 0;
+    synced_ = 0;
 }
 
 // ---- reading
 
-// Reads without the lock, so that readers do not keep writers out: true where that tells as much as
-// it would with the lock. Both pages are good, so no write of one was under way; the newer one is
-// known to be on the disk, so no sync was. A file that is not there may be in a directory that is
-// not there any more either, and one that went back may have lost something: the lock file tells.
-template <class Io> bool file_store<Io>::is_quiet() {
-    adopt();
+// Reads without the lock, so that readers do not block writers. Returns true if the lock would not
+// change the result. Both pages are good, so no write of a page was under way. The newer version is
+// known to be synced, so no sync was under way. Returns false if the file is absent or went back:
+// its directory may be gone, or a value may be lost; the lock file tells which.
+template <class Io> bool file_store<Io>::can_read_unlocked() {
+    forget_stale_files();
     if (is_held_ || !lock_.is_open() || file_.attach(false, lock_.facts().st_dev)) {
         return false;
     }
@@ -232,20 +233,20 @@ template <class Io> bool file_store<Io>::is_quiet() {
     if (version < seen_ || lost_after_ == version) {
         return false;
     }
-    if (set_.is_synced && settled_ != version && lock_.mark() != version) {
+    if (set_.is_synced && synced_ != version && lock_.synced_version() != version) {
         return false;
     }
-    settled_ = version;
+    synced_ = version;
     seen_ = version;
     return true;
 }
 
 template <class Io> std::error_code file_store<Io>::read(bool to_write) {
     part_ = file_part::data;
-    // On a filesystem of any kind a lock more may be the one that is held already.
+    // If any filesystem is allowed, a second lock may conflict with the lock that is held already.
     const dev_t device = lock_.facts().st_dev;
     if (const std::error_code error = to_write && !set_.any_filesystem
-                                          ? file_.seize(device, set_.retry_time_ns)
+                                          ? file_.attach_locked(device, set_.retry_time_ns)
                                           : file_.attach(to_write, device)) {
         return error;
     }
@@ -256,45 +257,45 @@ template <class Io> std::error_code file_store<Io>::read(bool to_write) {
         return error;
     }
     seen_ = std::max(seen_, file_.found().version());
-    return settle();
+    return confirm_synced();
 }
 
-// What was found may be what a crash would take back, if its writer came to an end before its sync.
-// So it is neither told, nor is the other page, which may be all that is on the disk, written over.
-template <class Io> std::error_code file_store<Io>::settle() noexcept {
+// If the last writer ended before its sync, a crash could take back the value that was read, and
+// the other page may be the only one on the disk. Syncs before the caller uses either page.
+template <class Io> std::error_code file_store<Io>::confirm_synced() noexcept {
     const slot_version version = file_.found().version();
-    const bool is_settled = !set_.is_synced || settled_ == version;
-    if (is_settled && !file_.found().fell_back()) {
+    const bool is_known_synced = !set_.is_synced || synced_ == version;
+    if (is_known_synced && !file_.found().fell_back()) {
         return {};
     }
-    const slot_version mark = lock_.mark();
+    const slot_version mark = lock_.synced_version();
     find_loss(mark);
-    if (is_settled) {
+    if (is_known_synced) {
         return {};
     }
     if (mark != version) {
         if (const std::error_code error = file_.sync()) {
-            distrust();
+            drop_cache();
             return error;
         }
-        const held_file<Io> directory = open_directory();
+        const file_descriptor<Io> directory = open_directory();
         if (!directory || io_.sync_all(directory.get()) != 0) {
             part_ = file_part::directory;
             return system_error_code();
         }
-        if (!lost_acknowledged()) { // else the next reader has to find it too
-            lock_.set_mark(version);
+        if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
+            lock_.set_synced_version(version);
         }
     }
-    settled_ = version;
+    synced_ = version;
     return {};
 }
 
-// The mark is of a version that was on the disk: where none is there that is as late, the page that
-// had it is bad, or the file is an earlier copy. One that no clock will come to is no mark.
+// The synced version was on the disk. If no page has a version as late, its page is bad or the file
+// is an older copy. Ignores a synced version that no clock will reach: it is not valid.
 template <class Io> void file_store<Io>::find_loss(slot_version mark) noexcept {
     if (mark > file_.found().version() && mark < file_versions::most_believed &&
-        mark == lock_.mark()) {
+        mark == lock_.synced_version()) {
         lost_after_ = file_.found().version();
         seen_ = std::max(seen_, mark);
     }
@@ -323,50 +324,51 @@ template <class Io> cas_result file_store<Io>::store(std::string_view value) {
 }
 
 template <class Io> slot_version file_store<Io>::next_version() noexcept {
-    const page_finding& found = file_.found();
+    const page_contents& found = file_.found();
     if (found.is_absent) {
-        find_loss(lock_.mark()); // what there was before it was deleted
+        find_loss(lock_.synced_version()); // of the file that was deleted
     }
     return file_versions::next(found.version(), fell_back(), found.claimed(), seen_,
                                io_.clock_ns());
 }
 
 template <class Io> cas_result file_store<Io>::stored(slot_version version) noexcept {
-    // Without a sync the mark says nothing, to those who want one; it wakes all the same.
-    lock_.set_mark(set_.is_synced ? version : 0);
-    settled_ = version;
+    // Without a sync the version is 0, which means "none" to a slot that syncs. The write still
+    // wakes watches.
+    lock_.set_synced_version(set_.is_synced ? version : 0);
+    synced_ = version;
     return {cas_status::stored, version, {}, {}};
 }
 
-// One page, one sync.
+// Writes one page and syncs once.
 template <class Io>
 cas_result file_store<Io>::overwrite(std::string_view value, slot_version next) {
     seen_ = next;
-    const page_finding before = file_.found();
+    const page_contents before = file_.found();
     if (const std::error_code error = file_.overwrite(value, next)) {
         const bool is_unchanged = !file_.examine() && file_.found().is_same(before);
-        distrust();
+        drop_cache();
         return is_unchanged ? failed(error) : unsure(error);
     }
     if (set_.is_synced) {
         if (const std::error_code error = file_.sync()) {
-            distrust();
+            drop_cache();
             return unsure(error);
         }
     }
     return stored(next);
 }
 
-// A new file, which is whole and on the disk before it gets the path.
+// Writes a new file. It is complete and synced before it is renamed to the path.
 template <class Io>
 cas_result file_store<Io>::replace(std::string_view value, slot_version next, bool is_damaged) {
-    // The mark gets its room while a failure still changes nothing.
+    // Allocates the lock file's space while a failure changes nothing yet.
     part_ = file_part::lock;
-    if (file_.found().is_absent && !lock_.set_mark(lock_.mark())) {
+    if (file_.found().is_absent && !lock_.set_synced_version(lock_.synced_version())) {
         return failed(system_error_code());
     }
     part_ = file_part::directory;
-    const held_file<Io> directory = open_directory();
+    const file_descriptor<Io> directory = open_directory();
     if (!directory) {
         return failed(system_error_code());
     }
@@ -377,7 +379,7 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
     }
     seen_ = next;
     bool is_unsure = false;
-    if (const auto error = file_.take_place(is_unsure, is_damaged)) {
+    if (const auto error = file_.replace_original(is_unsure, is_damaged)) {
         file_.close();
         return is_unsure ? unsure(error) : failed(error);
     }

@@ -1,19 +1,21 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_WATCH_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_WATCH_HPP
 
-// Linux's inotify(7) on a file slot's lock file, whose mark is written after each change, when that
-// is on the disk and not before. Empty elsewhere.
+// A watch of a file slot, by Linux's inotify(7) on the lock file. The synced version is written
+// into that file after each change, when the change is on the disk. The header is empty elsewhere.
 //
-// It also tells when a file description that may write the lock file is closed: the end of a
-// presence, which is seen in no other way by those who have another namespace of processes. A slot's
-// object that ends looks the same, and costs the watcher a look at the record, a few microseconds.
-// The system tells of it just before it drops the lock: who looks in that moment is told too early,
-// and looks again when it would without a watch.
+// The watch also reports when an open file description that may write the lock file is closed. That
+// is the end of a presence; a process in another PID namespace has no other way to see it. The end
+// of a slot object looks the same, and costs the waiter one read of the record, a few microseconds.
+// The system reports the close just before it drops the lock. A waiter that reads at that moment
+// still sees the presence, and reads again at its next poll.
 //
-// To close an instance of inotify takes ten milliseconds or more: the system first waits until nobody
-// can still be looking at a watch that was in it. To take a watch out takes none. So instances are
-// kept for the next watch, and closed by the end of the process; by then there is nothing to wait
-// for, unless it was watching. Only a few: all processes of a user have 128 between them, by default.
+// Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
+// still use a watch of the instance. Removing a watch takes no such time. So the process keeps
+// unused instances for the next watch. It keeps four: by default all processes of one user share
+// 128. The end of the process closes them, and waits for nothing then, unless an instance was in
+// use.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -38,15 +40,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Instances that nobody uses, of this process. What a child of fork() has of its parent's is not for
-// it, nor for it to close: by then it may have closed it, and opened another file by that number. No
-// lock, which a child could find locked for ever.
-class idle_instances {
+// The unused inotify instances of this process. A child of fork() must neither use nor close its
+// parent's instances: it may have closed them, and may have opened another file with that number.
+// There is no lock here, because a child could find it locked forever.
+class inotify_pool {
 public:
-    // One, or -1: there is none.
+    // Returns an instance, or -1 if there is none.
     static int take() noexcept {
         for (auto& place : places()) {
-            // Order: acq_rel [FW1]; the instance is as its last user left it.
+            // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
             const std::uint64_t found = place.exchange(0, std::memory_order_acq_rel);
             if (found != 0 && found >> 32 == process()) {
                 return static_cast<int>(found & 0xffffffff);
@@ -59,8 +61,8 @@ public:
         const std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
         for (auto& place : places()) {
             std::uint64_t none = 0;
-            // Order: acq_rel [FW1]; the next user finds the instance as it was left. Failure:
-            // relaxed, nothing was learnt.
+            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
+            // Failure: relaxed; the value is not used.
             if (place.compare_exchange_strong(none, kept, std::memory_order_acq_rel,
                                               std::memory_order_relaxed)) {
                 return;
@@ -81,14 +83,14 @@ private:
 
 class file_watch final : public slot_watch {
 public:
-    // `facts`: of the lock file that is meant.
+    // `facts` describe the lock file that is meant.
     static result<std::unique_ptr<slot_watch>, std::error_code> of(const char* path,
                                                                    const struct stat& facts) {
         constexpr std::uint32_t all = changed | lost;
-        held_file<posix_io> events(posix_io(), idle_instances::take());
+        file_descriptor<posix_io> events(posix_io(), inotify_pool::take());
         int watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
         if (watch < 0 && events && (errno == EBADF || errno == EINVAL)) {
-            events.leave(); // somebody has closed it, and what has its number now is not ours
+            events.leave(); // other code closed it, and the number may be another file's
         }
         if (!events) {
             events.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
@@ -110,16 +112,16 @@ public:
 
     ~file_watch() override {
         if (posix_io().process() == owner_) {
-            ::inotify_rm_watch(events_.get(), watch_); // an error: the file is gone, and so is this
-            static_cast<void>(drain());                // else the next watch would begin readable
-            idle_instances::give(events_.leave());
+            ::inotify_rm_watch(events_.get(), watch_); // fails if the watch ended with the file
+            static_cast<void>(drain());                // so that the next watch is not readable yet
+            inotify_pool::give(events_.leave());
         }
     }
 
     int fd() const noexcept override { return events_.get(); }
 
     std::error_code drain() noexcept override {
-        if (posix_io().process() != owner_) { // what a child reads is missing for its parent
+        if (posix_io().process() != owner_) { // a child's read would take the parent's events
             return system_error_code(ESTALE);
         }
         alignas(inotify_event) char bytes[4096];
@@ -140,11 +142,11 @@ private:
     static constexpr std::uint32_t changed = IN_MODIFY | IN_CLOSE_WRITE;
     static constexpr std::uint32_t lost = IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
 
-    file_watch(held_file<posix_io> events, int watch) noexcept
+    file_watch(file_descriptor<posix_io> events, int watch) noexcept
         : events_(std::move(events)), watch_(watch), owner_(posix_io().process()) {}
 
-    // The file has another name or none: others make and lock a new one. What is told of a watch
-    // that was in the instance before is of no interest.
+    // True: the file was renamed or removed, and other slots use a new one. Ignores events of a
+    // watch that was in the instance before.
     bool tells_loss(const char* bytes, std::size_t size) const noexcept {
         for (std::size_t at = 0; at + sizeof(inotify_event) <= size;) {
             inotify_event event;
@@ -157,7 +159,7 @@ private:
         return false;
     }
 
-    held_file<posix_io> events_;
+    file_descriptor<posix_io> events_;
     int watch_;
     long owner_;
 };

@@ -1,21 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_LOCK_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_LOCK_FILE_HPP
 
-// The file beside a file slot's. Who writes the slot holds an exclusive flock(2) on it; who reads
-// holds a shared one, unless it can do without. It stays when the slot's file is replaced, and
-// nothing ever removes it. The kernel lets go of a lock whose holder died; one whose holder is
-// stopped is waited for with retry_time.
+// The lock file beside a file slot's file. A writer holds an exclusive flock(2) on it. A reader
+// holds a shared one, unless it can read without a lock. The lock file stays when the slot's file
+// is replaced; no slot removes it. The kernel releases the lock of a process that ends. If a holder
+// is stopped, other processes wait at most for their `retry_time`.
 //
-// In it is a mark: the version, eight bytes, that was last known to be on the disk. A writer leaves
-// it after its sync, so whoever reads another version than the mark's knows that the writer came to
-// an end in between, or that there was a mark that nobody could write, and syncs first. The mark is
-// not synced itself: when it is lost, one sync more is all that happens. Writing it is also what
-// wakes those who watch. A mark that is later than every version that can be read says that a value
-// was acknowledged and is lost: no crash leaves that, as the mark is written last.
+// The file holds eight bytes, the synced version: the last version that is known to be on the disk.
+// A writer writes it after its sync. If the slot's file has another version, the writer ended
+// before that, or the write failed; so the next process with the lock syncs first. The synced
+// version itself is not synced: if a crash loses it, the only cost is one more sync. Its write also
+// wakes watches. If it is later than every version that can be read, an acknowledged value is lost.
+// A crash alone cannot cause that, because this write comes last.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -29,15 +30,16 @@ namespace detail {
 
 template <class Io> class lock_file {
 public:
-    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns, Io io)
+    lock_file(std::string path, unsigned mode, bool any_filesystem, std::int64_t retry_time_ns,
+              Io io)
         : io_(io), path_(std::move(path)), mode_(mode), any_filesystem_(any_filesystem),
           retry_time_ns_(retry_time_ns), file_(io) {}
 
     lock_file(lock_file&&) noexcept = default;
     lock_file& operator=(lock_file&&) noexcept = default;
-    ~lock_file() { leave_strange(); }
+    ~lock_file() { release_if_not_ours(); }
 
-    // Blocks: until the lock is held, as long as the retry_time lasts.
+    // Blocks: until the lock is held, at most for retry_time_ns.
     std::error_code enter(bool exclusive) noexcept;
     void leave() noexcept {
         if (file_) {
@@ -46,20 +48,20 @@ public:
     }
 
     bool is_open() const noexcept { return static_cast<bool>(file_); }
-    void leave_strange() noexcept { file_.leave_unless(facts_); }
+    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
 
-    // What another process shares is closed, and stays locked.
+    // Closes a file that another process shares, and leaves it locked.
     void abandon() noexcept { file_.reset(); }
 
     const std::string& path() const noexcept { return path_; }
     const struct stat& facts() const noexcept { return facts_; }
 
-    // 0: none. Without the lock it may be one that never was.
-    std::uint64_t mark() noexcept {
+    // Returns 0 if there is none. A reader without the lock may read a half-written version.
+    std::uint64_t synced_version() noexcept {
         char bytes[8];
         return io_.read_at(file_.get(), bytes, 8, 0) == 8 ? load_little<std::uint64_t>(bytes) : 0;
     }
-    bool set_mark(std::uint64_t version) noexcept {
+    bool set_synced_version(std::uint64_t version) noexcept {
         char bytes[8];
         store_little(bytes, version);
         return io_.write_at(file_.get(), bytes, 8, 0) == 8;
@@ -69,7 +71,7 @@ private:
     static constexpr std::int64_t first_rest_ns = 20'000;
     static constexpr std::int64_t longest_rest_ns = 2'000'000;
     static constexpr std::int64_t long_wait_ns = 50'000'000;
-    static constexpr std::int64_t polite_rest_ns = 100'000; // he looks twice in that
+    static constexpr std::int64_t polite_rest_ns = 100'000; // a claimant tries twice in this time
 
     std::error_code open() noexcept;
     std::error_code wait(bool exclusive, std::int64_t begin) noexcept;
@@ -80,8 +82,8 @@ private:
     unsigned mode_;
     bool any_filesystem_;
     std::int64_t retry_time_ns_;
-    held_file<Io> file_;
-    struct stat facts_ {};
+    file_descriptor<Io> file_;
+    struct stat facts_{};
     std::uint64_t chance_ = 0;
 };
 
@@ -96,7 +98,7 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
         if (const std::error_code error = wait(exclusive, begin)) {
             return error;
         }
-        // Somebody may have removed it all the same, and others lock another one by now.
+        // If another program removed the lock file, other processes may lock a new one.
         struct stat now;
         if (io_.look_at(path_.c_str(), now) == 0 && is_same_file(now, facts_)) {
             const std::error_code error = check_kind(now);
@@ -113,11 +115,11 @@ template <class Io> std::error_code lock_file<Io>::enter(bool exclusive) noexcep
     }
 }
 
-// Makes it where there is none. One that may not be written will do for readers, without a mark.
+// Makes the file if it is missing. A reader can use a file that it may not write.
 template <class Io> std::error_code lock_file<Io>::open() noexcept {
     constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     if (io_.look_at(path_.c_str(), facts_) == 0 && !S_ISREG(facts_.st_mode)) {
-        return check_kind(facts_); // a socket cannot be opened, and a device may do something
+        return check_kind(facts_); // a socket cannot be opened; opening a device may have effects
     }
     int fd = io_.open_file(path_.c_str(), how | O_RDWR);
     if (fd < 0 && errno == ENOENT) {
@@ -130,7 +132,7 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
             errno = why;
         }
     }
-    held_file<Io> opened(io_, fd);
+    file_descriptor<Io> opened(io_, fd);
     if (!opened || io_.look_at(fd, facts_) != 0) {
         return system_error_code();
     }
@@ -144,14 +146,15 @@ template <class Io> std::error_code lock_file<Io>::open() noexcept {
     return {};
 }
 
-// The kernel's own queue would be waited in for ever. A sync takes a hundred microseconds or so:
-// rests begin below that and grow, so that a crowd leaves the processors to who has the lock. They
-// differ, so that those who wait do not come in step.
+// A blocking flock() has no deadline, so this polls. A sync takes about a hundred microseconds: the
+// pauses begin below that and grow, so that a crowd of waiters leaves the processors to the holder.
+// The pauses are random, so that waiters do not poll at the same moments.
 //
-// Who comes back at once to the lock that he has just left hardly ever leaves it long enough for
-// them. So one of those who have waited long holds a claim: he looks often, and who comes sees the
-// claim and lets him go first, for a moment; he may have been stopped. On a filesystem of any kind
-// the claim may be the same as the lock, and is not used.
+// A process that releases the lock and takes it again at once leaves it free for too short a time
+// for polling waiters. So one process that has waited long takes a claim, a second lock, and polls
+// often. A process that arrives and sees the claim pauses once, and lets the claimant go first. It
+// does not wait for the claim to end, because the claimant may be stopped. If any filesystem is
+// allowed, the claim might be the same lock as the first, and is not used.
 template <class Io>
 std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept {
     std::error_code error;

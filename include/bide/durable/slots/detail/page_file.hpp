@@ -1,14 +1,14 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_PAGE_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_PAGE_FILE_HPP
 
-// A file slot's file: finds it, reads both its pages, writes one, and makes another file that takes
-// its place. All of it under the lock of the lock file; when what was written is on the disk is for
-// the caller to say.
+// The file of a file slot: opens it, reads both pages, writes one page, and makes a new file that
+// replaces it. The caller holds the lock of the lock file and decides when to sync.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
 #include <bide/durable/slots/detail/lock_file.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -24,21 +24,21 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What was read.
-struct page_finding {
+// What was read from the file.
+struct page_contents {
     bool is_absent = true;
     std::uint32_t page_size = 0;
     file_page pages[2];
-    file_choice choice;
+    page_choice choice;
 
     const file_page& page() const noexcept { return pages[choice.index]; }
     std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
     bool fell_back() const noexcept { return !is_absent && choice.fell_back; }
-    // What the other page says, were it to be believed.
+    // The version that the other page claims, which may be wrong.
     std::uint64_t claimed() const noexcept {
         return is_absent ? 0 : pages[1 - choice.index].version;
     }
-    bool is_same(const page_finding& other) const noexcept {
+    bool is_same(const page_contents& other) const noexcept {
         return choice.index == other.choice.index && fell_back() == other.fell_back() &&
                pages[0].sum == other.pages[0].sum && pages[1].sum == other.pages[1].sum;
     }
@@ -50,24 +50,25 @@ public:
         : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
     page_file(page_file&&) noexcept = default;
     page_file& operator=(page_file&&) noexcept = default;
-    ~page_file() { leave_strange(); }
+    ~page_file() { release_if_not_ours(); }
 
-    // Opens what the path names by now, for writing as well where that is asked for or can be had.
-    // A file on another device than the lock file's was mounted from where it has another lock.
-    // No file is no error: found().is_absent.
+    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
+    // permission allows. Fails with EXDEV if the file is on another device than the lock file: then
+    // it was mounted here from a directory with another lock. A missing file is no error: see
+    // found().is_absent.
     std::error_code attach(bool to_write, dev_t device) noexcept;
-    void leave_strange() noexcept { file_.leave_unless(facts_); }
+    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
     void close() noexcept {
         file_.reset();
         replaced_.reset();
         is_locked_ = false;
     }
 
-    // The same, for writing, with the file's own lock, which has nothing to do with the lock file's:
-    // where that was removed, a writer may not know yet that others lock another one. Unless it is
-    // absent.
-    // Blocks: for another writer, as long as the retry_time lasts.
-    std::error_code seize(dev_t device, std::int64_t retry_time_ns) noexcept;
+    // Opens the file for writing and takes the file's own lock, unless the file is absent. If
+    // another program removed the lock file, two writers may hold two lock files; this lock
+    // excludes one.
+    // Blocks: for another writer, at most for retry_time_ns.
+    std::error_code attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept;
     void release() noexcept {
         replaced_.reset();
         if (std::exchange(is_locked_, false)) {
@@ -75,13 +76,14 @@ public:
         }
     }
 
-    // Reads both pages of a file that is there. An error: neither holds a value, or the system's.
+    // Reads both pages of a file that exists. Fails if neither holds a value, or if the system
+    // fails.
     std::error_code examine();
-    const page_finding& found() const noexcept { return found_; }
+    const page_contents& found() const noexcept { return found_; }
     std::string_view value() const noexcept {
         return {bytes_[found_.choice.index].data() + file_page::header_size, found_.page().length};
     }
-    // What either page says of a file with no good one, were they to be believed.
+    // The latest version that either page of a corrupt file claims, which may be wrong.
     std::uint64_t claimed_by_any() const noexcept {
         std::uint64_t latest = 0;
         for (const file_page& page : found_.pages) {
@@ -95,23 +97,23 @@ public:
         return value.size() <= found_.page_size - file_page::header_size;
     }
 
-    // Over the page that does not count.
+    // Overwrites the page that does not count.
     std::error_code overwrite(std::string_view value, std::uint64_t version);
 
-    // Makes a file with the value, and with the one that was found as its other page unless what was
-    // found is damaged. The file is on the disk; it has a path of its own, and nothing else if there
-    // is an error.
+    // Makes <path>.new with the value in one page. The value that was found goes into the other
+    // page, unless the file is damaged. The new file is synced. After an error the new file is
+    // removed.
     std::error_code prepare(std::string_view value, std::uint64_t version,
                             std::uint32_t least_page_size, unsigned mode, bool is_damaged);
-    // Gives it the path of this one; what is damaged is kept beside it, in the place of what was kept
-    // before. `unsure`: it may have the path although there is an error.
-    std::error_code take_place(bool& is_unsure, bool is_damaged);
+    // Renames the new file to the path. A damaged file is kept as <path>.damaged, and replaces the
+    // one kept before. is_unsure: there is an error, but the new file may have the path.
+    std::error_code replace_original(bool& is_unsure, bool is_damaged);
 
-    // Until all that was written is on the disk.
+    // Waits until all that was written is on the disk.
     std::error_code sync() noexcept {
         return io_.sync_data(file_.get()) != 0 ? system_error_code() : std::error_code();
     }
-    void distrust() noexcept { io_.distrust(file_.get()); }
+    void drop_cache() noexcept { io_.drop_cache(file_.get()); }
 
 private:
     std::error_code open(bool to_write, dev_t device) noexcept;
@@ -126,21 +128,21 @@ private:
 
     [[no_unique_address]] Io io_;
     std::string path_;
-    held_file<Io> file_;
-    held_file<Io> replaced_; // by that one, in this change; still locked
-    struct stat facts_ {};
+    file_descriptor<Io> file_;
+    file_descriptor<Io> replaced_; // the file before this change; still locked
+    struct stat facts_{};
     bool is_writable_ = false;
     bool is_locked_ = false;
-    page_finding found_;
+    page_contents found_;
     std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
-    std::vector<char> image_;    // of what is written
+    std::vector<char> image_;    // what is written
 };
 
-// ---- finding it
+// ---- finding the file
 
 template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t device) noexcept {
     struct stat now;
-    found_ = page_finding();
+    found_ = page_contents();
     if (io_.look_at(path_.c_str(), now) != 0) {
         const std::error_code error = system_error_code();
         close();
@@ -157,10 +159,10 @@ template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t d
     return {};
 }
 
-// The lock comes first, as what has the path by then is not replaced by another writer. It is hardly
-// ever waited for.
+// Locks first, then looks at the path again: no other writer replaces the file after that. The lock
+// is rarely contended.
 template <class Io>
-std::error_code page_file<Io>::seize(dev_t device, std::int64_t retry_time_ns) noexcept {
+std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept {
     constexpr std::int64_t rest_ns = 100'000;
     std::int64_t begin = 0;
     for (;;) {
@@ -191,7 +193,7 @@ template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t dev
         is_writable_ = false;
         fd = io_.open_file(path_.c_str(), how | O_RDONLY);
     }
-    held_file<Io> opened(io_, fd);
+    file_descriptor<Io> opened(io_, fd);
     if (!opened || io_.look_at(fd, facts_) != 0) {
         return system_error_code();
     }
@@ -218,9 +220,9 @@ template <class Io> std::error_code page_file<Io>::examine() {
     }
     found_.choice = choose_page(found_.pages, good);
     switch (found_.choice.what) {
-    case file_choice::kind::value: return {};
-    case file_choice::kind::later_format: return durable_errc::unsupported_record_version;
-    case file_choice::kind::corrupt: break;
+    case page_choice::kind::value: return {};
+    case page_choice::kind::later_format: return durable_errc::unsupported_record_version;
+    case page_choice::kind::corrupt: break;
     }
     return durable_errc::corrupt_record;
 }
@@ -245,11 +247,11 @@ template <class Io> std::error_code page_file<Io>::read_page(unsigned index, boo
             return error;
         }
     }
-    good = sums_up(bytes.data(), page);
+    good = checksum_matches(bytes.data(), page);
     return {};
 }
 
-// What is beyond the file's end is zeros.
+// Bytes beyond the end of the file read as zeros.
 template <class Io>
 std::error_code page_file<Io>::read_fully(char* to, std::size_t size, std::uint64_t at) noexcept {
     while (size != 0) {
@@ -270,7 +272,7 @@ std::error_code page_file<Io>::read_fully(char* to, std::size_t size, std::uint6
 
 // ---- writing
 
-// Header and value, at the beginning of the image.
+// Puts header and value at the beginning of the image.
 template <class Io>
 void page_file<Io>::compose(std::uint32_t page_size, std::string_view value,
                             std::uint64_t version) noexcept {
@@ -294,10 +296,10 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
     const std::size_t needed = file_page::header_size + value.size();
     const bool has_owner = !found_.is_absent;
     if (is_damaged) {
-        found_ = page_finding();
+        found_ = page_contents();
     }
     std::size_t page_size = std::max(least_page_size, found_.page_size);
-    if (needed > page_size) { // and half as much again, so that a growing value is not moved often
+    if (needed > page_size) { // half as much again, so that a growing value is rarely moved
         page_size =
             (needed + needed / 2) / file_page::granule * file_page::granule + file_page::granule;
     }
@@ -306,12 +308,12 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
         return system_error_code();
     }
     constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-    held_file<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
+    file_descriptor<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
     if (!file) {
         return system_error_code();
     }
     std::error_code error;
-    if (has_owner && io_.take_after(file.get(), facts_) != 0) {
+    if (has_owner && io_.copy_owner_and_mode(file.get(), facts_) != 0) {
         error = system_error_code();
     }
     if (!error) {
@@ -330,7 +332,8 @@ std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t ver
     return error;
 }
 
-// Zeros too are written: blocks that are only reserved cost the first sync of each a journal's.
+// Writes zeros, too. If the blocks were only reserved, the first sync of each would write the
+// journal.
 template <class Io>
 std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string_view value,
                                     std::uint64_t version) {
@@ -344,12 +347,14 @@ std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string
     return write_fully(fd, page_size, page_size);
 }
 
-// Where two files can change places what was damaged is never without a name. Elsewhere a crash may
-// leave it with the other name only, and this one absent.
-template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, bool is_damaged) {
+// If the filesystem can exchange two names, the damaged file always has a name. Otherwise a crash
+// may leave it with the name <path>.damaged only, and <path> absent.
+template <class Io>
+std::error_code page_file<Io>::replace_original(bool& is_unsure, bool is_damaged) {
     const std::string fresh = fresh_path();
     if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
-        io_.rename_file(fresh.c_str(), damaged_path().c_str()); // else the next change removes it
+        // If this fails, the next change removes the file.
+        io_.rename_file(fresh.c_str(), damaged_path().c_str());
         return {};
     }
     const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), damaged_path().c_str()) == 0;
@@ -365,7 +370,7 @@ template <class Io> std::error_code page_file<Io>::take_place(bool& is_unsure, b
     return error;
 }
 
-// Writes the beginning of the image.
+// Writes the first `size` bytes of the image.
 template <class Io>
 std::error_code page_file<Io>::write_fully(int fd, std::size_t size, std::uint64_t at) noexcept {
     for (std::size_t done = 0; done < size;) {

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_POSIX_FILE_HPP
 
-// The system as a file slot sees it. Each function does what the system call of that name does and
-// leaves errno; a test puts a disk of its own in the place of posix_io.
+// The system calls that a file slot uses. Each function does what the system call of that name does
+// and sets errno. A test replaces posix_io by a simulated disk.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -35,8 +36,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Filesystems whose locks or syncs are another machine's, or a program's, to keep: as statfs(2)
-// numbers them on Linux. Elsewhere what the system calls local is good.
+// Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
+// numbers on Linux. On other systems a filesystem is accepted if the system calls it local.
 inline constexpr std::uint32_t remote_filesystems[] = {
     0x6969,     // NFS
     0x517b,     // SMB
@@ -72,7 +73,7 @@ inline std::error_code system_error_code(int error = errno) noexcept {
     return {error, std::generic_category()};
 }
 
-// A file of ours is a regular one with one name: what has two would have two locks.
+// A slot's file is regular and has one name. A file with two names would have two locks.
 inline std::error_code check_kind(const struct stat& facts) noexcept {
     if (S_ISREG(facts.st_mode)) {
         return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
@@ -116,7 +117,7 @@ class posix_io {
         short type;
     };
     static claimed claim(int fd, int how, short type) noexcept {
-        struct flock first {};
+        struct flock first{};
         first.l_type = type;
         first.l_whence = SEEK_SET;
         first.l_len = 1;
@@ -146,10 +147,10 @@ public:
         return again([&] { return ::pwrite(fd, from, size, static_cast<off_t>(at)); });
     }
 
-    // Until what was written is where a loss of power leaves it.
+    // Waits until the written data survives a loss of power.
     int sync_data(int fd) noexcept {
 #if defined(__APPLE__)
-        return sync_all(fd); // fdatasync() stops at the disk's own memory
+        return sync_all(fd); // fdatasync() leaves the data in the disk's write cache
 #else
         return again([&] { return ::fdatasync(fd); });
 #endif
@@ -166,7 +167,7 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
-    // Each gets the other's name, in one step.
+    // Exchanges two names in one step.
     int exchange_files(const char* a, const char* b) noexcept {
 #if defined(__linux__) && defined(RENAME_EXCHANGE)
         return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -178,8 +179,9 @@ public:
 #endif
     }
 
-    // Of a symbolic link, about the link. Of the times nothing: a filesystem that was asked for them
-    // has to note the time of the next write exactly, and a sync after that takes half as long again.
+    // Does not follow a symbolic link. Does not ask for times: on some filesystems a file whose
+    // times were asked for must record the exact time of its next write, and the sync after that
+    // takes half as long again.
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
     int look_at(const char* path, struct stat& facts) noexcept {
         return look_at(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, facts);
@@ -192,28 +194,28 @@ public:
     int look_at(int fd, struct stat& facts) noexcept { return ::fstat(fd, &facts); }
 #endif
 
-    // Never waits; EWOULDBLOCK: somebody holds it.
+    // Never waits. EWOULDBLOCK: another open file holds the lock.
     int try_lock(int fd, bool exclusive) noexcept {
         return again([&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
     }
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
-    // Another lock on the same file, which has nothing to do with the first one, where there is such
-    // a thing. It too is the open file description's, and ends with it.
+    // The claim: a second lock on the same file, independent of the first. It also belongs to the
+    // open file description, and ends with it. Not available on every system.
 #if defined(__linux__) && defined(F_OFD_SETLK)
     bool try_claim(int fd) noexcept { return claim(fd, F_OFD_SETLK, F_WRLCK).is_done; }
     void unclaim(int fd) noexcept { claim(fd, F_OFD_SETLK, F_UNLCK); }
-    bool is_claimed(int fd) noexcept { // by another one
+    bool is_claimed(int fd) noexcept { // by another open file
         const claimed there = claim(fd, F_OFD_GETLK, F_WRLCK);
         return there.is_done && there.type != F_UNLCK;
     }
 #else
-    bool try_claim(int) noexcept { return false; } // elsewhere the two locks may be one
+    bool try_claim(int) noexcept { return false; } // on other systems the two locks may be one
     void unclaim(int) noexcept {}
     bool is_claimed(int) noexcept { return false; }
 #endif
 
-    // One whose locks hold and whose syncs sync, as far as the system tells.
+    // True if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
 #if defined(__linux__)
         struct statfs facts;
@@ -227,8 +229,8 @@ public:
 #endif
     }
 
-    // Gives a file that takes another's place the other's mode, and its owner as far as we may.
-    int take_after(int fd, const struct stat& other) noexcept {
+    // Copies the mode of the replaced file, and its owner and group as far as permission allows.
+    int copy_owner_and_mode(int fd, const struct stat& other) noexcept {
         if (::fchown(fd, other.st_uid, other.st_gid) != 0 &&
             ::fchown(fd, static_cast<uid_t>(-1), other.st_gid) != 0 && errno != EPERM) {
             return -1;
@@ -236,8 +238,8 @@ public:
         return ::fchmod(fd, other.st_mode & static_cast<mode_t>(07777));
     }
 
-    // After an error: what is read next comes from the disk.
-    void distrust(int fd) noexcept {
+    // After an error: the next read comes from the disk.
+    void drop_cache(int fd) noexcept {
 #if defined(POSIX_FADV_DONTNEED)
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 #else
@@ -259,23 +261,25 @@ public:
     }
 };
 
-// An open file, closed with this.
-template <class Io> class held_file {
+// An open file. The destructor closes it.
+template <class Io> class file_descriptor {
 public:
-    explicit held_file(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
-    held_file(held_file&& other) noexcept : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
-    held_file& operator=(held_file&& other) noexcept {
+    explicit file_descriptor(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
+    file_descriptor(file_descriptor&& other) noexcept
+        : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+    file_descriptor& operator=(file_descriptor&& other) noexcept {
         reset(std::exchange(other.fd_, -1));
         io_ = other.io_;
         return *this;
     }
-    ~held_file() { reset(); }
+    ~file_descriptor() { reset(); }
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
-    int leave() noexcept { return std::exchange(fd_, -1); } // open
-    // Other hands may have closed it, and the number be another file's by now: that is left alone.
-    void leave_unless(const struct stat& facts) noexcept {
+    int leave() noexcept { return std::exchange(fd_, -1); } // does not close it
+    // Other code in the process may have closed the descriptor, and its number may name another
+    // file. Then forgets it without closing.
+    void release_unless(const struct stat& facts) noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
             fd_ = -1;

@@ -1,26 +1,29 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_PRESENCE_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_PRESENCE_FILE_HPP
 
-// Marks of presence in a file: each is a write lock on one byte of it, far behind what any file of a
-// slot has in it, and held by an open file description of its own (F_OFD_SETLK, Linux 3.15). The
-// system drops the lock when the last process that has the description open has closed it or ended,
-// and shows it to every process that can open the file, whatever its namespaces are. Where there are
-// no such locks there are no marks.
+// Marks of presence in a file. A mark is a write lock on one byte, far behind a slot file's data.
+// An open file description of its own holds the lock (F_OFD_SETLK, Linux 3.15). The system drops
+// the lock when the last process that has the description open has closed it or ended. Every
+// process that can open the file can see the lock, whatever its namespaces are. On systems without
+// such locks there are no marks.
 //
 // A mark has 53 bits:
 //
 //   bits  0..23   which byte, from 1
-//        24..52   a hash of what tells this file from one that is made in its place: the number of
-//                 its inode, the time of its birth, and its generation where the filesystem has one
+//        24..52   a hash that tells this file from one that replaces it: of the inode number, the
+//                 time of birth, and the generation if the filesystem has one
 //
-// A byte is drawn at random, and once more if it is taken: two marks that exist at a time differ. A
-// mark whose byte another presence has drawn by now looks present until that one ends.
+// A byte is drawn at random, and drawn again if it is taken. So two marks that exist at a time
+// differ. If another presence draws the byte of a mark that ended, the mark looks present until
+// that presence ends.
 //
-// A question is put to the file that has the path by now. Where that is another file than the mark's
-// the answer is unknown: the mark's file was deleted, and its bytes cannot be seen.
+// is_present() asks the file that has the path now. If that file is not the mark's file, the mark's
+// file was deleted and its bytes cannot be read: the result is unknown.
 //
-// A process that closes one of its files loses no lock of another description, as it would with
-// POSIX's locks: the file may also be locked in other ways, and read and written.
+// With POSIX's own locks, a process that closes any descriptor of the file loses its locks. These
+// locks belong to one description only. So the file may also be locked in other ways, read and
+// written.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -44,16 +47,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The bytes of one file that is open.
+// The bytes of one open file.
 #if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
 struct presence_bytes {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
     static constexpr int file_bits = 29;
     static constexpr std::int64_t largest_mark = (std::int64_t{1} << (byte_bits + file_bits)) - 1;
-    static constexpr std::int64_t first = std::int64_t{1} << 30; // in the file
+    static constexpr std::int64_t first = std::int64_t{1} << 30; // the offset of byte 0
 
-    // Takes one that is free. 0: an error, which is in errno.
+    // Locks a free byte. Returns the mark, or 0 with errno set.
     static std::int64_t take(int fd) noexcept {
         constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
@@ -64,7 +67,7 @@ struct presence_bytes {
             if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
                 return file << byte_bits | byte;
             }
-            if (errno == EINVAL) { // no such locks
+            if (errno == EINVAL) { // the system has no such locks
                 errno = EOPNOTSUPP;
             }
             if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
@@ -74,7 +77,7 @@ struct presence_bytes {
         return 0;
     }
 
-    // Whether another open file description has it. The descriptor may be a read-only one.
+    // Asks if another open file description has the mark. The descriptor may be read-only.
     static presence ask(int fd, std::int64_t mark) noexcept {
         const std::int64_t byte = mark & byte_mask;
         if (byte == 0 || mark > largest_mark || mark >> byte_bits != file_hash(fd)) {
@@ -89,7 +92,7 @@ struct presence_bytes {
 
 private:
     static struct flock lock_on(std::int64_t byte) noexcept {
-        struct flock lock {};
+        struct flock lock{};
         lock.l_type = F_WRLCK;
         lock.l_whence = SEEK_SET;
         lock.l_start = static_cast<off_t>(first + byte);
@@ -114,8 +117,8 @@ private:
         return 1 + static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(byte_mask));
     }
 
-    // -1: the system does not tell. Nothing is in it that differs between those who share the file:
-    // the device's number is left out, which may be another one after a reboot.
+    // Returns -1 if the system does not report the facts. The hash is the same for all processes
+    // that share the file. So it leaves out the device number, which may change at a reboot.
     static std::int64_t file_hash(int fd) noexcept {
         struct statx facts;
         constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
@@ -148,7 +151,7 @@ struct presence_bytes {
 
 class file_presence final : public slot_presence {
 public:
-    file_presence(held_file<posix_io> file, std::int64_t mark) noexcept
+    file_presence(file_descriptor<posix_io> file, std::int64_t mark) noexcept
         : file_(std::move(file)), mark_(mark) {}
 
     std::int64_t mark() const noexcept override { return mark_; }
@@ -156,25 +159,25 @@ public:
     void leave() noexcept override { file_.reset(); }
 
 private:
-    held_file<posix_io> file_; // closed, never unlocked: a child may have it open
+    file_descriptor<posix_io> file_; // closed, never unlocked: a child may have it open
     std::int64_t mark_;
 };
 
-// The file at a path. No file stays open but a presence's.
+// The marks in the file at a path. Only a presence keeps the file open.
 class presence_file {
 public:
-    // Touches no file. The mode is that of a file that is made, less the umask.
+    // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Makes the file where there is none.
-    // Errors: errc::operation_not_supported where marks cannot be seen by all who share the file:
-    // a filesystem of the network, a system without such locks; else the system's.
+    // Takes a mark. Makes the file if it is missing.
+    // Returns: errc::operation_not_supported if the processes that share the file cannot all see
+    // marks (a network filesystem, a system without such locks); otherwise the system's error.
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
         constexpr int most_tries = 100;
         for (int i = 0; i < most_tries; ++i) {
             std::error_code error;
-            held_file<posix_io> opened = open(error);
+            file_descriptor<posix_io> opened = open(error);
             const std::int64_t mark = opened ? presence_bytes::take(opened.get()) : 0;
             if (opened && mark == 0) {
                 error = system_error_code();
@@ -182,7 +185,7 @@ public:
             if (error) {
                 return unexpected{error};
             }
-            // It may have been removed since: then the others ask another one.
+            // If the file was removed since, other processes ask another file: try again.
             struct stat facts;
             struct stat now;
             posix_io io;
@@ -195,8 +198,8 @@ public:
         return unexpected{system_error_code(EAGAIN)};
     }
 
-    // Opens the file to ask, and closes it: a reader's permission is enough. Where this process is
-    // out of files or memory the answer is yes: nothing is taken away until it can ask again.
+    // Opens the file, asks, and closes it; read permission is enough. If this process is out of
+    // descriptors or memory, the answer is yes: no holder is removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
         struct stat facts;
         posix_io io;
@@ -206,7 +209,7 @@ public:
         if (!S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        const held_file<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
+        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how | O_RDONLY));
         if (!opened) {
             return not_asked();
         }
@@ -222,12 +225,12 @@ private:
 
     static constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
-    // None, and no error: it comes and goes.
-    held_file<posix_io> open(std::error_code& error) const noexcept {
+    // Returns no file and no error if another program removes the file at the same time.
+    file_descriptor<posix_io> open(std::error_code& error) const noexcept {
         posix_io io;
-        held_file<posix_io> opened(io);
+        file_descriptor<posix_io> opened(io);
         struct stat facts;
-        if (io.look_at(path_.c_str(), facts) == 0) { // to open a device may do something
+        if (io.look_at(path_.c_str(), facts) == 0) { // opening a device may have effects
             error = check_kind(facts);
         } else if (errno != ENOENT) {
             error = system_error_code();

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CONNECTION_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CONNECTION_HPP
 
-// A slot's own connection: opened when it is needed, in a mode in which what is committed is kept.
-// It keeps what SQLite said of the last failure.
+// A slot's own connection. It opens the database on demand, in a mode that keeps what is committed.
+// It records SQLite's text about the last failure.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
 #include <bide/durable/slots/detail/sqlite_journal.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_process.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 
@@ -49,25 +50,26 @@ public:
 
     const settings& of() const noexcept { return settings_; }
 
-    // To begin an operation with: it is open after that, on the file that has the name now.
+    // Begins an operation: opens the database, if it is not open on the file that the path names.
     // Throws: std::bad_alloc.
     std::error_code begin();
 
-    // Waits as long again.
+    // Starts the waiting time again.
     void renew_retry_time() noexcept { retry_time_.begin(); }
 
-    // How often it was opened.
+    // How many times the database was opened.
     unsigned generation() const noexcept { return generation_; }
 
-    // The code becomes SQLite's. `known` was acknowledged before.
+    // Read and write the row. `code` receives SQLite's result. `known` is the last acknowledged
+    // version.
     // Throws: std::bad_alloc.
     std::error_code read(sqlite_row& row, int& code);
     cas_result write(slot_version version, slot_version known, std::string_view value, int& code);
-    // In a transaction: over a row that is damaged.
+    // Overwrites a damaged row. Requires a transaction.
     cas_result repair(const sqlite_row& damaged, slot_version known, std::string_view value,
                       int& code);
 
-    // The error of an SQLite code, or a negative one of ours, which is taken note of.
+    // Returns the error for an SQLite code or a negative sqlite_slot_errc, and records its text.
     // Throws: std::bad_alloc.
     std::error_code failed(int code) { return failed(code, db_); }
     std::error_code failed(int code, sqlite3* on);
@@ -75,18 +77,18 @@ public:
         said_ = row.defect;
         return make_error_code(durable_errc::corrupt_record);
     }
-    // Another error than SQLite's, in words.
+    // Records the text of an error that is not SQLite's.
     void say(std::string words) { said_ = std::move(words); }
     std::string explain() const;
 
-    // A statement without values. The first column of its first row, as text, goes to `first`.
-    // Throws: std::bad_alloc, if there is a `first`.
+    // Runs a statement without parameters. Stores the first column of its first row in `first`.
+    // Throws: std::bad_alloc, if `first` is not null.
     int execute(const std::string& text, std::string* first = nullptr);
 
-    // Takes back what was begun and not committed.
+    // Rolls back a transaction that was not committed.
     void roll_back() noexcept;
 
-    // To end an operation with: what has failed for more than others in the way is opened anew.
+    // Ends an operation. After an error other than a busy or full database, closes the connection.
     void end(int code) noexcept {
         if (!sqlite_is_harmless(code)) {
             close();
@@ -115,10 +117,10 @@ private:
     sqlite_statement insert_;
     sqlite_statement update_;
     unsigned generation_ = 0;
-    std::string said_; // of the last failure
+    std::string said_; // about the last failure
 };
 
-// ---- Opening
+// ---- opening
 
 inline std::error_code sqlite_connection::begin() {
     retry_time_.begin();
@@ -135,7 +137,7 @@ inline std::error_code sqlite_connection::begin() {
     }
     if (const char* const full = ::sqlite3_db_filename(db_, "main");
         full != nullptr && *full != 0) {
-        settings_.path = full; // without symbolic links
+        settings_.path = full; // the path with its symbolic links resolved
     }
     ++generation_;
     return {};
@@ -145,8 +147,8 @@ inline std::error_code sqlite_connection::open() {
     if (::sqlite3_threadsafe() == 0) {
         return failed(SQLITE_MISUSE);
     }
-    if (const std::error_code error = check_sqlite_place(settings_.path.c_str())) {
-        const char* const words = sqlite_place_words(error);
+    if (const std::error_code error = check_sqlite_path(settings_.path.c_str())) {
+        const char* const words = sqlite_path_error_text(error);
         said_ = words != nullptr ? words : error.message();
         return error;
     }
@@ -164,11 +166,11 @@ inline std::error_code sqlite_connection::open() {
     return code == SQLITE_OK ? std::error_code() : failed(code);
 }
 
-// An SQLite code, or a negative one of ours.
+// Returns an SQLite code or a negative sqlite_slot_errc.
 inline int sqlite_connection::set_up() {
     int code = ::sqlite3_busy_handler(db_, &sqlite_retry_time::on_busy, &retry_time_);
     if (code == SQLITE_OK) {
-        code = execute("PRAGMA mmap_size=0"); // an error of the disk is to be a code, not a signal
+        code = execute("PRAGMA mmap_size=0"); // a disk error must be a code, not a signal
     }
     sqlite_journal taken = settings_.journal;
     if (code == SQLITE_OK) {
@@ -195,12 +197,13 @@ inline int sqlite_connection::set_up() {
     return code == SQLITE_OK ? sqlite_of_table(update_.prepare(db_, texts_.update, kept)) : code;
 }
 
-// `taken` is what is wanted at first, and what was taken at last.
+// `taken` is the mode asked for, and then the mode in use.
 inline int sqlite_connection::choose_journal(sqlite_journal& taken) {
     if (taken != sqlite_journal::automatic) {
         return become(taken);
     }
-    // In this order: who makes a database chooses its mode first and fills it then.
+    // The page count is read first: a program that makes a database sets the mode before it adds
+    // pages.
     std::string pages;
     std::string mode;
     int code = execute("PRAGMA page_count", &pages);
@@ -235,7 +238,7 @@ inline int sqlite_connection::synchronize(sqlite_sync wanted) {
     const std::string level = std::to_string(static_cast<int>(wanted));
     std::string taken;
     int code = execute("PRAGMA synchronous=" + level);
-    if (code == SQLITE_OK && settings_.is_synced) { // where a plain sync does not reach the disk
+    if (code == SQLITE_OK && settings_.is_synced) { // if fsync() stops at the disk's cache
         code = execute("PRAGMA fullfsync=1");
     }
     if (code == SQLITE_OK && settings_.is_synced) {
@@ -248,7 +251,7 @@ inline int sqlite_connection::synchronize(sqlite_sync wanted) {
                                                : static_cast<int>(sqlite_slot_errc::other_mode);
 }
 
-// ---- Being open
+// ---- operations
 
 inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
     code = sqlite_read(select_, settings_.key, &retry_time_, row);
@@ -260,8 +263,8 @@ inline std::error_code sqlite_connection::read(sqlite_row& row, int& code) {
 
 inline cas_result sqlite_connection::write(slot_version version, slot_version known,
                                            std::string_view value, int& code) {
-    cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version,
-                                known, value, &retry_time_, code);
+    cas_result r = sqlite_write(version == 0 ? insert_ : update_, settings_.key, version, known,
+                                value, &retry_time_, code);
     if (r.error) {
         const std::error_code error = failed(code);
         r.error = r.error.category() == sqlite_category() ? error : r.error;
@@ -269,8 +272,7 @@ inline cas_result sqlite_connection::write(slot_version version, slot_version kn
     return r;
 }
 
-// No version comes again: later than what the damaged row has, unless that has none that can be
-// believed.
+// The new version is later than the damaged row's version, unless that is not plausible.
 inline cas_result sqlite_connection::repair(const sqlite_row& damaged, slot_version known,
                                             std::string_view value, int& code) {
     const slot_version now = sqlite_first_version();
@@ -316,7 +318,7 @@ inline std::string sqlite_connection::explain() const {
 inline int sqlite_connection::execute(const std::string& text, std::string* first) {
     sqlite_statement statement;
     int code = statement.prepare(db_, text);
-    while ((code & 0xff) == SQLITE_BUSY && retry_time_.wait()) { // it may have to read the tables
+    while ((code & 0xff) == SQLITE_BUSY && retry_time_.wait()) { // preparing may read the schema
         code = statement.prepare(db_, text);
     }
     if (code != SQLITE_OK) {
@@ -348,8 +350,8 @@ inline void sqlite_connection::close() noexcept {
     ::sqlite3_close_v2(std::exchange(db_, nullptr));
 }
 
-// The last one to close a database in WAL mode writes the log back and removes it, which is not for
-// one to do who has no locks.
+// The last connection to a database in WAL mode writes the log back and removes it. An inherited
+// connection has no locks, so it must not do that.
 inline void sqlite_connection::close_inherited() noexcept {
     if (db_ != nullptr) {
         ::sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -357,7 +359,7 @@ inline void sqlite_connection::close_inherited() noexcept {
     }
 }
 
-// What is open is left as it is, and never freed.
+// Leaves everything open and never frees it.
 inline void sqlite_connection::abandon() noexcept {
     select_.abandon();
     insert_.abandon();
@@ -365,7 +367,7 @@ inline void sqlite_connection::abandon() noexcept {
     db_ = nullptr;
 }
 
-// Was the file deleted or renamed while it was open?
+// True if the file was deleted or renamed while it was open.
 inline bool sqlite_connection::has_moved() const noexcept {
     int moved = 0;
     return db_ != nullptr &&

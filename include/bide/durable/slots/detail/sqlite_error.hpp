@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_ERROR_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_ERROR_HPP
 
-// SQLite's result codes as error codes, and what they say about a write.
+// SQLite's result codes as error codes, and what they tell about a write.
 
 #include <bide/core/config.hpp>
 
@@ -13,27 +14,29 @@
 
 namespace bide::inline BIDE_ABI {
 
-// What a slot refuses itself; in the category beside SQLite's own codes, which are positive.
+/// What a slot itself refuses. The codes are negative; SQLite's own, in the same category, are
+/// positive.
 enum class sqlite_slot_errc {
-    // The database is in WAL mode, and this SQLite may corrupt such a database when two connections
-    // write and checkpoint at the same moment. Convert it (PRAGMA journal_mode=DELETE), link a
-    // later SQLite, or ask for sqlite_journal::wal where it is known to be repaired.
+    /// The database is in WAL mode, and this version of SQLite may corrupt such a database when two
+    /// connections write and checkpoint at the same time. Convert the database (PRAGMA
+    /// journal_mode=DELETE), link a later SQLite, or set sqlite_journal::wal if this SQLite is
+    /// known to be repaired.
     unsafe_wal = -1,
 
-    // The database does not take the journal mode, or this SQLite not the way to synchronize.
+    /// The database does not accept the journal mode, or this SQLite does not accept the sync mode.
     other_mode = -2,
 
-    // This is a child process that was forked in the midst of an operation.
+    /// The process was forked during an operation.
     forked = -3,
 
-    // The name of the slot's table is that of a view, or of a table with other columns.
+    /// The table's name belongs to a view, or to a table with other columns.
     other_table = -4
 };
 
 namespace detail {
 
-// A code has three parts: SQLite's in bits 0..7, what SQLite extends it by in bits 8..15, and above
-// these, for SQLITE_CANTOPEN, the errno of the system.
+// A code has three parts: SQLite's primary code in bits 0..7, its extension in bits 8..15, and for
+// SQLITE_CANTOPEN the system's errno in bits 16 and up.
 constexpr int sqlite_system_error(int code) noexcept { return code < 0 ? 0 : code >> 16; }
 
 class sqlite_category_type final : public std::error_category {
@@ -43,9 +46,9 @@ public:
     std::string message(int code) const override {
         switch (static_cast<sqlite_slot_errc>(code)) {
         case sqlite_slot_errc::unsafe_wal: return "WAL mode is not safe with this SQLite";
-        case sqlite_slot_errc::other_mode: return "the journal mode cannot be had";
-        case sqlite_slot_errc::forked: return "the process was forked in the midst of an operation";
-        case sqlite_slot_errc::other_table: return "the table is not one of locks";
+        case sqlite_slot_errc::other_mode: return "the database does not accept the journal mode";
+        case sqlite_slot_errc::forked: return "the process was forked during an operation";
+        case sqlite_slot_errc::other_table: return "the table is not a table of locks";
         }
         const int of_sqlite = code & 0xffff;
         std::string text = ::sqlite3_errstr(of_sqlite);
@@ -58,7 +61,7 @@ public:
         return text;
     }
 
-    // Those that last are conditions of errc that last.
+    // A permanent error maps to a permanent errc.
     std::error_condition default_error_condition(int code) const noexcept override {
         if (code < 0) {
             switch (static_cast<sqlite_slot_errc>(code)) {
@@ -94,9 +97,10 @@ public:
     }
 };
 
-// After a write or a commit that answered this, is it certain that nothing is stored? SQLite takes
-// back what fails. But an error of the system in the last steps of a commit may leave on the disk
-// what the next one to recover the database finds complete; so may missing memory, in WAL mode.
+// After a write or a commit with this result: is it certain that nothing was stored? SQLite rolls
+// back what fails. But after a system error in the last steps of a commit, the disk may hold a
+// complete transaction, which the next recovery applies. In WAL mode the same can follow a lack of
+// memory.
 inline bool sqlite_stored_nothing(int code) noexcept {
     switch (code & 0xff) {
     case SQLITE_IOERR:
@@ -106,7 +110,7 @@ inline bool sqlite_stored_nothing(int code) noexcept {
     }
 }
 
-// Is the connection as good as before?
+// True if the connection can be used further.
 inline bool sqlite_is_harmless(int code) noexcept {
     switch (code & 0xff) {
     case SQLITE_OK:
@@ -121,11 +125,16 @@ inline bool sqlite_is_harmless(int code) noexcept {
 
 } // namespace detail
 
-// Of SQLite's extended result codes and of sqlite_slot_errc. SQLITE_BUSY, which is what waiting in
-// vain ends with, compares equal to std::errc::timed_out, SQLITE_FULL to no_space_on_device,
-// SQLITE_READONLY, _PERM and _AUTH to permission_denied, SQLITE_IOERR to io_error, SQLITE_NOTADB and
-// SQLITE_CORRUPT to protocol_error. SQLITE_CANTOPEN has the errno of the system in bits 16 and up,
-// where the system said one, and compares equal to that.
+/// Returns the category of SQLite's extended result codes and of sqlite_slot_errc. The codes
+/// compare equal to these conditions:
+/// \code
+///   SQLITE_BUSY                    std::errc::timed_out
+///   SQLITE_FULL                    no_space_on_device
+///   SQLITE_READONLY, _PERM, _AUTH  permission_denied
+///   SQLITE_IOERR                   io_error
+///   SQLITE_NOTADB, SQLITE_CORRUPT  protocol_error
+///   SQLITE_CANTOPEN                the system's errno, which is in bits 16 and up
+/// \endcode
 inline const std::error_category& sqlite_category() noexcept {
     static const detail::sqlite_category_type category;
     return category;

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PRESENCE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PRESENCE_HPP
 
-// The presences of holders, in the file beside a database. A call touches neither SQLite nor what
-// another call uses: threads may call at any time, also while a transaction of the caller's has
+// The presences of holders, in the file beside a database. A call uses neither SQLite nor data of
+// another call. So any thread may call at any time, also while a transaction of the caller has
 // locked the database.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/presence_file.hpp>
-#include <bide/durable/slots/detail/sqlite_marks.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
+#include <bide/durable/slots/detail/sqlite_version_file.hpp>
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
@@ -22,14 +23,14 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Errors: errc::operation_not_supported where the file cannot be had.
+// Returns: errc::operation_not_supported, if the file cannot be made or written.
 // Throws: std::bad_alloc.
 inline result<std::shared_ptr<slot_presence>, std::error_code>
 be_present_beside(const std::string& database) {
     const std::string path = sqlite_resolved(database);
-    sqlite_marks("", "").open(path); // for those that the database is for
-    constexpr unsigned mode = 0644; // as SQLite makes a database
-    auto taken = presence_file(sqlite_marks::path_beside(path), mode).be_present();
+    sqlite_version_file("", "").open(path); // makes it with the database's owner and mode
+    constexpr unsigned mode = 0644;         // the mode that SQLite gives to a database
+    auto taken = presence_file(sqlite_version_file::path_beside(path), mode).be_present();
     if (!taken) {
         for (const std::errc e : {std::errc::permission_denied, std::errc::read_only_file_system,
                                   std::errc::operation_not_permitted}) {
@@ -43,7 +44,8 @@ be_present_beside(const std::string& database) {
 
 // Throws: std::bad_alloc.
 inline presence is_present_beside(const std::string& database, std::int64_t mark) {
-    return presence_file(sqlite_marks::path_beside(sqlite_resolved(database)), 0).is_present(mark);
+    return presence_file(sqlite_version_file::path_beside(sqlite_resolved(database)), 0)
+        .is_present(mark);
 }
 
 } // namespace detail

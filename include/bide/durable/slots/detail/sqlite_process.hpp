@@ -1,16 +1,18 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PROCESS_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PROCESS_HPP
 
-// What becomes of open connections when the process forks.
+// What happens to open connections when the process forks.
 //
-// SQLite keeps, for each file, what its process has locked; a child inherits the notes and not the
-// locks. As long as one inherited connection to a file is there, a new one believes the notes: in
-// WAL mode that it is protected by the lock that says "in use", while another process takes itself
-// for the last one and deletes the log under it. So the first operation in a child closes all
-// connections of slots that the parent had, before it opens its own. That harms nobody where none
-// of them was in the midst of an operation at the fork: closing, told not to checkpoint, neither
-// writes nor has locks to give up. Where one was, what the child has inherited is of no use, and
-// slots are refused to it for good.
+// SQLite keeps notes of the locks that its process holds on each file. A child inherits the notes
+// and not the locks. While one inherited connection to a file exists, a new connection trusts the
+// notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
+// process takes itself for the last one and deletes the log that the child uses.
+//
+// So the first operation in a child closes all connections that the parent's slots had, before it
+// opens its own. If no connection was in an operation at the fork, that is safe: a close without a
+// checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
+// unusable, and all operations of slots in the child fail from then on.
 
 #include <bide/core/config.hpp>
 
@@ -26,7 +28,7 @@ namespace detail {
 
 class sqlite_process {
 public:
-    // A connection, which may be open. In the list from its making to its end.
+    // A connection, open or not. It is in the list from construction to destruction.
     class member {
     public:
         member() { here().add(*this); }
@@ -34,11 +36,11 @@ public:
         member& operator=(const member&) = delete;
         virtual ~member() = default;
 
-        // Closes what the parent had opened.
+        // Closes what the parent opened.
         virtual void close_inherited() noexcept = 0;
 
     protected:
-        // Before the end. True: what is open is the parent's, and may be in the midst of something.
+        // Call it in the destructor. True: what is open is the parent's and may be in an operation.
         bool leave_list() noexcept { return here().remove(*this); }
 
     private:
@@ -47,17 +49,17 @@ public:
         member* before_ = nullptr;
     };
 
-    // Of this process. Never destroyed: slots may be static.
+    // The object of this process. It is never destroyed, because slots may be static.
     static sqlite_process& here() {
         static sqlite_process* const one = new sqlite_process;
         return *one;
     }
 
-    // An operation begins, unless it answers false: forked in the midst of one.
+    // Begins an operation. False: the process was forked during an operation.
     bool enter() noexcept {
         const std::lock_guard lock(mutex_);
         notice_fork();
-        if (is_spoilt_) {
+        if (is_unusable_) {
             return false;
         }
         for (member* m = has_inherited_ ? first_ : nullptr; m != nullptr; m = m->next_) {
@@ -74,11 +76,12 @@ public:
         --busy_;
     }
 
-    // An operation has called back: is it still in the process that began it?
+    // Call it after an operation has called user code. False: the process forked in that call, and
+    // this is the child.
     bool is_still_here() noexcept {
         const std::lock_guard lock(mutex_);
         notice_fork();
-        return !is_spoilt_;
+        return !is_unusable_;
     }
 
 private:
@@ -86,7 +89,7 @@ private:
     using id = ::pid_t;
     static id current() noexcept { return ::getpid(); }
 
-    // Nobody else holds the mutex at a fork.
+    // The handlers hold the mutex during a fork, so that the child can use it.
     sqlite_process() {
         ::pthread_atfork([] { here().mutex_.lock(); }, [] { here().mutex_.unlock(); },
                          [] { here().mutex_.unlock(); });
@@ -100,7 +103,7 @@ private:
     void notice_fork() noexcept {
         if (pid_ != current()) {
             pid_ = current();
-            is_spoilt_ = is_spoilt_ || busy_ != 0;
+            is_unusable_ = is_unusable_ || busy_ != 0;
             has_inherited_ = true;
         }
     }
@@ -121,17 +124,17 @@ private:
         if (m.next_ != nullptr) {
             m.next_->before_ = m.before_;
         }
-        if (has_inherited_ && !is_spoilt_) {
+        if (has_inherited_ && !is_unusable_) {
             m.close_inherited();
         }
-        return is_spoilt_;
+        return is_unusable_;
     }
 
     std::mutex mutex_;
-    // Under the mutex:
+    // The mutex guards:
     id pid_ = current();
-    unsigned busy_ = 0; // operations that are going on; in a child, first those of its parent
-    bool is_spoilt_ = false;
+    unsigned busy_ = 0; // running operations; in a child, at first those of its parent
+    bool is_unusable_ = false;
     bool has_inherited_ = false;
     member* first_ = nullptr;
 };

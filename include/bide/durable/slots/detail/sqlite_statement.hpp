@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_STATEMENT_HPP
 
-// The row of a slot, read and written through a connection of anybody's.
+// Reads and writes a slot's row, on the slot's connection or on the caller's.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -24,16 +25,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// How long one operation waits for others, and how it paces its attempts. SQLite's own way, waits
-// that grow to a tenth of a second, keeps those that have waited long from ever getting through
-// beside those that come back at once; short waits of random length do not.
+// How long one operation waits for other connections, and how long it pauses between attempts.
+// SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
+// at once. Short pauses of random length (0.1 to 4 ms) avoid that.
 class sqlite_retry_time {
 public:
     explicit sqlite_retry_time(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
 
     void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
 
-    // Waits for a moment. False: the time is over.
+    // Pauses once. False: the waiting time is over.
     bool wait() noexcept {
         const auto left = end_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -75,7 +76,7 @@ public:
     sqlite_statement& operator=(const sqlite_statement&) = delete;
     ~sqlite_statement() { drop(); }
 
-    // An SQLite code.
+    // Returns an SQLite code.
     int prepare(sqlite3* db, const std::string& text, unsigned flags = 0) noexcept {
         drop();
         return ::sqlite3_prepare_v3(db, text.data(), static_cast<int>(text.size()), flags, &held_,
@@ -84,8 +85,9 @@ public:
     void drop() noexcept { ::sqlite3_finalize(std::exchange(held_, nullptr)); }
     void abandon() noexcept { held_ = nullptr; }
 
-    // One step; where others are in the way, again, until the retry_time is over. Without a retry_time
-    // once: for what is in a transaction of somebody else's. An SQLite code.
+    // Runs one step, again and again while the database is busy, until the waiting time is over. If
+    // `retry_time` is null, runs it once; a statement in a transaction of the caller needs that.
+    // Returns an SQLite code.
     int step(sqlite_retry_time* retry_time) noexcept {
         for (;;) {
             const int code = ::sqlite3_step(held_);
@@ -103,13 +105,13 @@ private:
     sqlite3_stmt* held_ = nullptr;
 };
 
-// While it lives the statement is in use, with these values.
+// Binds values to a statement for the lifetime of this object.
 class sqlite_binding {
 public:
     sqlite_binding(const sqlite_statement& of, std::string_view key) noexcept
         : statement_(of.get()), code_(::sqlite3_bind_text(statement_, 1, key.data(),
                                                           static_cast<int>(key.size()), nullptr)) {}
-    // As it is to become, and for an update the version that it has.
+    // Binds the new row; for an update also the version before it.
     sqlite_binding(const sqlite_statement& of, std::string_view key, std::int64_t version,
                    std::string_view value, std::int64_t before = 0) noexcept
         : sqlite_binding(of, key) {
@@ -136,7 +138,7 @@ private:
     int code_;
 };
 
-// What is done to the table of that name, which is quoted.
+// The statements for the table with this name, which is quoted.
 struct sqlite_texts {
     explicit sqlite_texts(const std::string& table)
         : create("CREATE TABLE IF NOT EXISTS " + table +
@@ -157,15 +159,15 @@ struct sqlite_texts {
     std::string repair;
 };
 
-// The code of preparing a statement, which is the table's fault where that is of another kind.
+// Maps the result of preparing a statement: SQLITE_ERROR means that the table is of another kind.
 inline int sqlite_of_table(int code) noexcept {
     return code == SQLITE_ERROR ? static_cast<int>(sqlite_slot_errc::other_table) : code;
 }
 
-// What has the name of the table, if anything has, is a table with the columns of locks. An SQLite
-// code, or other_table.
+// Checks that the table has the columns of a slot. Returns an SQLite code, or other_table; that
+// also if there is no table.
 inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table) noexcept {
-    for (const char* const column : {"key", "version", "value"}) { // of a view it knows none
+    for (const char* const column : {"key", "version", "value"}) { // fails for a view
         const int code = ::sqlite3_table_column_metadata(db, schema, table, column, nullptr,
                                                          nullptr, nullptr, nullptr, nullptr);
         if (code != SQLITE_OK) {
@@ -175,11 +177,11 @@ inline int sqlite_check_table(sqlite3* db, const char* schema, const char* table
     return SQLITE_OK;
 }
 
-// A row as it was read.
+// What was read from the row.
 struct sqlite_row {
-    slot_snapshot there{};  // version 0: none
-    slot_version claimed = 0; // of a row that is damaged, where that has one
-    std::string defect{};   // what no slot can have stored; empty: none
+    slot_snapshot there{};    // version 0: there is no row
+    slot_version claimed = 0; // the version of a damaged row, if that is valid
+    std::string defect{};     // why no slot can have stored the row; empty: it is good
 };
 
 inline constexpr slot_version sqlite_last_version = std::numeric_limits<std::int64_t>::max();
@@ -188,7 +190,7 @@ inline cas_result sqlite_failed(std::error_code error) noexcept {
     return {cas_status::failed, 0, {}, error};
 }
 
-// Of a write or a commit that answered this.
+// The result for a write or a commit that failed with this code.
 inline cas_result sqlite_failed_with(int code, std::error_code error) noexcept {
     return {sqlite_stored_nothing(code) ? cas_status::failed : cas_status::indeterminate,
             0,
@@ -206,10 +208,10 @@ inline const char* sqlite_type_name(int type) noexcept {
     }
 }
 
-// Reads the row. An SQLite code; ROW or DONE: it was read.
+// Reads the row. Returns an SQLite code; SQLITE_ROW and SQLITE_DONE mean success.
 // Throws: std::bad_alloc.
-inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_retry_time* retry_time,
-                       sqlite_row& to) {
+inline int sqlite_read(sqlite_statement& select, std::string_view key,
+                       sqlite_retry_time* retry_time, sqlite_row& to) {
     const sqlite_binding bound(select, key);
     const int code = bound.code() == SQLITE_OK ? select.step(retry_time) : bound.code();
     if (code != SQLITE_ROW) {
@@ -241,26 +243,27 @@ inline int sqlite_read(sqlite_statement& select, std::string_view key, sqlite_re
     return code;
 }
 
-// The first version of a row: the nanoseconds since 1970, so that a row which was deleted and made
-// again does not come to its old versions.
+// Returns the first version of a row: the time in nanoseconds since 1970. So the versions of a row
+// that was deleted and made again do not repeat.
 inline slot_version sqlite_first_version() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
     return static_cast<slot_version>(std::max<std::int64_t>(ns, 1));
 }
 
-// The version after this one, and after the last that is known to have been acknowledged.
+// Returns a version after `before` and after the last acknowledged version `known`.
 inline slot_version sqlite_next_version(slot_version before, slot_version known) noexcept {
     return std::max(before == 0 ? sqlite_first_version() : before + 1, known + 1);
 }
 
-// `change` is the insert for version 0, else the update. `code` becomes SQLite's.
+// `change` is the INSERT if the version is 0, otherwise the UPDATE. `code` receives SQLite's
+// result.
 inline cas_result sqlite_write(sqlite_statement& change, std::string_view key, slot_version version,
                                slot_version known, std::string_view value,
                                sqlite_retry_time* retry_time, int& code) noexcept {
     code = SQLITE_DONE;
-    const slot_version next = version < sqlite_last_version ? sqlite_next_version(version, known)
-                                                            : sqlite_last_version;
+    const slot_version next =
+        version < sqlite_last_version ? sqlite_next_version(version, known) : sqlite_last_version;
     if (next >= sqlite_last_version) {
         return {cas_status::conflict, 0, {}, {}};
     }

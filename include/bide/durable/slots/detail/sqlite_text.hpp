@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_TEXT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_TEXT_HPP
 
-// What may stand in a statement, and what SQLite takes for the same text in all of its encodings.
+// Which names may stand in a statement, and which keys are the same text in every encoding of
+// SQLite.
 
 #include <bide/core/config.hpp>
 
@@ -11,7 +13,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A name that needs no escapes between quotes: letters, digits and _, and none of SQLite's own.
+// True if the name needs no escapes between quotes: letters, digits and _, and not one of SQLite's
+// own.
 constexpr bool is_sqlite_name(std::string_view name) noexcept {
     constexpr std::string_view reserved = "sqlite_";
     if (name.empty() || name.size() > 64 || (name[0] >= '0' && name[0] <= '9')) {
@@ -29,7 +32,7 @@ constexpr bool is_sqlite_name(std::string_view name) noexcept {
     return alike != reserved.size();
 }
 
-// Well-formed UTF-8 without zeros.
+// True if the text is well-formed UTF-8 without zero bytes.
 constexpr bool is_sqlite_text(std::string_view text) noexcept {
     for (std::size_t i = 0; i < text.size();) {
         const auto lead = static_cast<unsigned char>(text[i++]);

@@ -1,22 +1,23 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGES_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGES_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_PAGE_FORMAT_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_PAGE_FORMAT_HPP
 
-// What is in a file slot's file: two pages of the same size, each
+// The format of a file slot's file: two pages of the same size, each
 //
 //   bytes  0.. 7   "bideslot"
 //         8..11   the format: 1
 //        12..15   the size of a page
-//        16..23   the version of the value; 0: a page that holds none yet
+//        16..23   the version of the value; 0: the page holds no value yet
 //        24..27   the value's length
-//        28..31   CRC-32C of the 28 bytes before and of the value
-//        32..     the value; what follows it means nothing
+//        28..31   CRC-32C of bytes 0..27 and of the value
+//        32..     the value; the bytes after it have no meaning
 //
-// Numbers are little-endian on every machine. The size of a page is a multiple of 4096, half of the
-// file's size, so that both pages are found whatever is in them.
+// Numbers are little-endian on every machine. The size of a page is a multiple of 4096 and half of
+// the file's size. So both pages are found, whatever their bytes are.
 //
-// A page is good when all of it is as it should be, else bad: a write of it came to nothing
-// half-way, or it has rotted; the two look the same. Of two good pages the one with the higher
-// version counts.
+// A page is good if its header is valid and its checksum matches. Otherwise it is bad: a write of
+// it was interrupted, or the disk damaged it. These two cases look the same. Of two good pages, the
+// one with the higher version counts.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slots/detail/crc32c.hpp>
@@ -35,14 +36,14 @@ struct file_page {
     static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
     static constexpr std::uint32_t known_format = 1;
 
-    // As read, whether it makes sense or not.
-    std::uint32_t format = 0; // 0: no page of ours
+    // As read; the values may be invalid.
+    std::uint32_t format = 0; // 0: not a page of a slot
     std::uint32_t page_size = 0;
     std::uint64_t version = 0;
     std::uint32_t length = 0;
     std::uint32_t sum = 0;
 
-    // The header alone; a page is good when its value sums up as well.
+    // Checks the header alone. A page is good if its checksum matches as well.
     bool is_plausible(std::uint64_t page) const noexcept {
         return format == known_format && page_size == page && length <= page - header_size;
     }
@@ -62,7 +63,7 @@ template <class T> void store_little(char* to, T value) noexcept {
     }
 }
 
-// Of the header's 32 bytes.
+// Reads the 32 bytes of a header.
 inline file_page decode_header(const char* bytes) noexcept {
     file_page page;
     if (std::memcmp(bytes, file_page::magic, sizeof file_page::magic) == 0) {
@@ -75,13 +76,13 @@ inline file_page decode_header(const char* bytes) noexcept {
     return page;
 }
 
-// Header and value, as one.
-inline bool sums_up(const char* bytes, const file_page& page) noexcept {
+// Checks the checksum of header and value.
+inline bool checksum_matches(const char* bytes, const file_page& page) noexcept {
     const std::uint32_t header = crc32c(bytes, file_page::summed_size);
     return crc32c(bytes + file_page::header_size, page.length, header) == page.sum;
 }
 
-// Writes the header before the value, which is there already.
+// Writes the header in front of the value, which is in place already.
 inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t version,
                           std::uint32_t length) noexcept {
     std::memcpy(bytes, file_page::magic, sizeof file_page::magic);
@@ -93,39 +94,39 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 28, crc32c(bytes + file_page::header_size, length, header));
 }
 
-// What two pages say.
-struct file_choice {
+// The result of comparing two pages.
+struct page_choice {
     enum class kind {
-        value,        // in the page `index`
-        corrupt,      // neither holds one
-        later_format, // neither holds one of this format, one may hold one of a later one
+        value,        // the page `index` has the value
+        corrupt,      // neither page has a value
+        later_format, // neither page has a value in this format; one may have a later format
     };
     kind what = kind::corrupt;
-    unsigned index = 0;     // of the page that counts; the other one is written next
-    bool fell_back = false; // the other one is bad
+    unsigned index = 0;     // the page that counts; the next change overwrites the other one
+    bool fell_back = false; // the other page is bad
 };
 
-inline file_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
-    file_choice choice;
+inline page_choice choose_page(const file_page (&pages)[2], const bool (&good)[2]) noexcept {
+    page_choice choice;
     if (good[0] && good[1] && pages[0].version == pages[1].version &&
         pages[0].sum != pages[1].sum) {
-        return choice; // one version, two values
+        return choice; // the same version with two values
     }
     choice.index = good[1] && (!good[0] || pages[1].version > pages[0].version) ? 1 : 0;
     if (good[choice.index] && pages[choice.index].version != 0) {
-        choice.what = file_choice::kind::value;
+        choice.what = page_choice::kind::value;
         choice.fell_back = !good[1 - choice.index];
     } else if (pages[0].format > file_page::known_format ||
                pages[1].format > file_page::known_format) {
-        choice.what = file_choice::kind::later_format;
+        choice.what = page_choice::kind::later_format;
     }
     return choice;
 }
 
-// A version that was never used: later than the one that counts, than any that this slot has seen
-// and, the clock willing, than any there was before the file was deleted or put back from a copy.
-// Where the value fell back, the lost version may have been any of a good many; the bad page may
-// still say which.
+// Returns a version that was never used. It is later than the current version and than each version
+// that this slot has seen. If the clock is right, it is also later than each version from before
+// the file was deleted or restored from a copy. If the value fell back, the lost version is
+// unknown: skips 2^20 versions, and also skips past the version that the bad page claims.
 struct file_versions {
     static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
     static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;

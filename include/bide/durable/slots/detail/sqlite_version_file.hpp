@@ -1,18 +1,20 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_MARKS_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_VERSION_FILE_HPP
 
-// The file beside a database, `<database>-bide`. SQLite makes other names there (-journal, -wal, -shm
-// and -mj...), and copies none of them with a database.
+// The file `<database>-bide` beside a database. SQLite uses other names there (-journal, -wal, -shm
+// and -mj...), and does not copy this file with a database.
 //
-// In it is a mark for each row: the last version that a slot has acknowledged, and a checksum of its
-// value. A slot leaves it after the commit and reads it before it reads the row. So a row with an
-// earlier version than its mark is one that fell back: SQLite drops, without an error, the end of a
-// log in which a checksum is wrong; a row was deleted; the database was replaced by an older copy.
-// And a row with the version of its mark and another checksum has rotted: pages of SQLite's have no
-// checksums. The marks are not synced; one that is lost or late only tells less.
+// The file has an entry for each row: the last version that a slot acknowledged, and a checksum of
+// its value. A slot writes the entry after the commit, and reads it before it reads the row. If a
+// row is older than its entry, it fell back. There are three causes: SQLite drops the end of a log
+// from a wrong checksum on, without an error; the row was deleted; an older copy replaced the
+// database. If a row has the version of its entry and another checksum, the disk damaged it:
+// SQLite's pages have no checksums. The file is not synced; if an entry is lost or late, fewer
+// losses are detected.
 //
-// The file is a table of 1,024 buckets, 128 bytes each, found by a hash of table and key. A bucket
-// has four marks of 32 bytes; numbers are little-endian:
+// The file is a table of 1,024 buckets of 128 bytes each, found by a hash of table and key. A
+// bucket has four entries of 32 bytes. Numbers are little-endian.
 //
 //   bytes  0..7   the hash
 //          8..15  the version
@@ -21,15 +23,15 @@
 //         24..27  CRC-32C of bytes 0..23
 //         28..31  zeros
 //
-// In a full bucket the mark of the earliest version makes room. Two writers of a bucket may
-// overwrite each other's mark, and a mark that is read half written has a wrong checksum.
+// In a full bucket a new entry replaces the one with the earliest version. Two writers may
+// overwrite each other's entries in a bucket. A half-written entry has a wrong checksum.
 //
 // Far behind the table are the bytes that presences lock; see presence_file.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/crc32c.hpp>
-#include <bide/durable/slots/detail/file_pages.hpp>
+#include <bide/durable/slots/detail/page_format.hpp>
 #include <bide/durable/slots/detail/posix_file.hpp>
 
 #include <cstddef>
@@ -46,7 +48,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-struct sqlite_mark {
+struct sqlite_known_version {
     slot_version version = 0; // 0: none
     std::uint32_t sum = 0;    // of the value
 };
@@ -55,13 +57,13 @@ inline std::uint32_t sqlite_sum(std::string_view value) noexcept {
     return crc32c(value.data(), value.size());
 }
 
-// FNV-1a (Fowler, Noll, Vo), and a finalizer by Steele, Lea and Flood.
-constexpr std::uint64_t sqlite_mark_hash(std::string_view table, std::string_view key) noexcept {
+// FNV-1a (Fowler, Noll, Vo), with a finalizer by Steele, Lea and Flood. Returns no zero.
+constexpr std::uint64_t sqlite_entry_hash(std::string_view table, std::string_view key) noexcept {
     std::uint64_t hash = 0xcbf29ce484222325;
     const auto add = [&hash](char c) {
         hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     };
-    for (const char c : table) { // SQLite's tables are the same in capitals
+    for (const char c : table) { // SQLite's table names are not case-sensitive
         add(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
     }
     add('\0');
@@ -74,16 +76,16 @@ constexpr std::uint64_t sqlite_mark_hash(std::string_view table, std::string_vie
     return hash != 0 ? hash : 1;
 }
 
-// The marks of one row. Whatever fails, there are none.
-class sqlite_marks {
+// The entry of one row. If anything fails, there is none.
+class sqlite_version_file {
 public:
-    static constexpr std::size_t mark_size = 32;
-    static constexpr std::size_t marks_per_bucket = 4;
-    static constexpr std::size_t bucket_size = mark_size * marks_per_bucket;
+    static constexpr std::size_t entry_size = 32;
+    static constexpr std::size_t entries_per_bucket = 4;
+    static constexpr std::size_t bucket_size = entry_size * entries_per_bucket;
     static constexpr std::uint64_t buckets = 1'024;
 
-    sqlite_marks(std::string_view table, std::string_view key) noexcept
-        : hash_(sqlite_mark_hash(table, key)) {}
+    sqlite_version_file(std::string_view table, std::string_view key) noexcept
+        : hash_(sqlite_entry_hash(table, key)) {}
 
     // Throws: std::bad_alloc.
     static std::string path_beside(const std::string& database) { return database + "-bide"; }
@@ -92,8 +94,8 @@ public:
     bool is_open() const noexcept { return static_cast<bool>(file_); }
     void close() noexcept { file_.reset(); }
 
-    // Of the database that is there by now. The file is made where it is missing, for those that may
-    // open the database.
+    // Opens the file of the database that the path names now. Makes a missing file with the
+    // database's owner and mode.
     // Throws: std::bad_alloc.
     void open(const std::string& database) {
         posix_io io;
@@ -101,10 +103,10 @@ public:
         constexpr int how = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         file_.reset();
         struct ::stat facts;
-        held_file<posix_io> opened(io, io.open_file(path.c_str(), how));
+        file_descriptor<posix_io> opened(io, io.open_file(path.c_str(), how));
         if (!opened && errno == ENOENT && io.look_at(database.c_str(), facts) == 0) {
             opened.reset(io.open_file(path.c_str(), how | O_CREAT | O_EXCL, facts.st_mode & 0666));
-            if (opened && ::geteuid() == 0 && // as SQLite does with what it makes
+            if (opened && ::geteuid() == 0 && // SQLite does the same for the files that it makes
                 ::fchown(opened.get(), facts.st_uid, facts.st_gid) != 0) {
                 errno = 0;
             }
@@ -120,8 +122,8 @@ public:
         }
     }
 
-    sqlite_mark get() noexcept {
-        sqlite_mark found;
+    sqlite_known_version get() noexcept {
+        sqlite_known_version found;
         place_ = 0;
         if (!file_) {
             return found;
@@ -132,8 +134,8 @@ public:
             return found;
         }
         slot_version earliest = ~slot_version(0);
-        for (std::size_t i = 0; i < marks_per_bucket; ++i) {
-            const char* const at = bytes + i * mark_size;
+        for (std::size_t i = 0; i < entries_per_bucket; ++i) {
+            const char* const at = bytes + i * entry_size;
             const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c(at, 24);
             const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
             const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
@@ -148,19 +150,19 @@ public:
         return found;
     }
 
-    // After a get().
-    void set(sqlite_mark mark) noexcept {
+    // Requires a get() before.
+    void set(sqlite_known_version known) noexcept {
         if (!file_) {
             return;
         }
-        char bytes[mark_size] = {};
+        char bytes[entry_size] = {};
         store_little(bytes, hash_);
-        store_little(bytes + 8, std::uint64_t{mark.version});
-        store_little(bytes + 16, mark.sum);
+        store_little(bytes + 8, std::uint64_t{known.version});
+        store_little(bytes + 16, known.sum);
         store_little(bytes + 24, crc32c(bytes, 24));
         posix_io io;
         static_cast<void>(
-            io.write_at(file_.get(), bytes, mark_size, bucket() + place_ * mark_size));
+            io.write_at(file_.get(), bytes, entry_size, bucket() + place_ * entry_size));
     }
 
 private:
@@ -170,13 +172,13 @@ private:
 
     std::uint64_t hash_;
     std::size_t place_ = 0;
-    held_file<posix_io> file_{posix_io()};
+    file_descriptor<posix_io> file_{posix_io()};
 #else
     bool is_open() const noexcept { return false; }
     void close() noexcept {}
     void open(const std::string&) {}
-    sqlite_mark get() noexcept { return {}; }
-    void set(sqlite_mark) noexcept {}
+    sqlite_known_version get() noexcept { return {}; }
+    void set(sqlite_known_version) noexcept {}
 
 private:
     std::uint64_t hash_;

@@ -2,8 +2,8 @@
 
 #include <support/catch.hpp>
 
-// The file slot among hands that are not its own: files of other kinds in the place of its files,
-// files that are removed, moved, damaged or put back, and what it says of them.
+// The file slot and other programs: files of other kinds in place of its files; files that are
+// removed, moved, damaged or restored; and what the errors say.
 #if defined(__unix__) || defined(__APPLE__)
 
 #include <support/children.hpp>
@@ -69,7 +69,7 @@ slot_version put(file_slot& slot, const std::string& value) {
     return r.status == cas_status::stored ? r.version : 0;
 }
 
-// What the slot says of it where every operation answers this error; else "".
+// Returns explain() if every operation fails with this error; otherwise "".
 std::string words_of(const std::string& path, int error) {
     const std::error_code expected(error, std::generic_category());
     file_slot slot(path);
@@ -104,11 +104,12 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-// ---- errors that stay, and their words
+// ---- permanent errors and their texts
 
-TEST_CASE("file_slot: what is no regular file is refused at once, and it says what it is") {
+TEST_CASE(
+    "file_slot: a file that is not regular is refused at once, and the error names its kind") {
     const auto in = fresh_directory();
-    ::alarm(60); // to open a pipe may wait for ever
+    ::alarm(60); // opening a pipe may block forever
     for (const std::string beside : {"", ".lock"}) {
         CAPTURE(beside);
         const std::string path = in / ("a" + beside.substr(0, 2));
@@ -131,7 +132,7 @@ TEST_CASE("file_slot: what is no regular file is refused at once, and it says wh
         REQUIRE(::unlink(file.c_str()) == 0);
 #if defined(__linux__)
         if (::mknod(file.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
-            WARN("skipped: no device can be made here");
+            WARN("skipped: the test may not make a device");
             continue;
         }
         CHECK(words_of(path, EINVAL) == file + ": is a device, and has to be a regular file");
@@ -141,22 +142,23 @@ TEST_CASE("file_slot: what is no regular file is refused at once, and it says wh
     ::alarm(0);
 }
 
-TEST_CASE("file_slot: a path that leads nowhere is refused at once, and it says where it ends") {
+TEST_CASE(
+    "file_slot: a path without a directory is refused at once, and the error names the part") {
     const auto in = fresh_directory();
     CHECK(words_of(in / "missing/a", ENOENT) == in / "missing/: there is no such directory");
     in.write("file", "x");
     CHECK(words_of(in / "file/a", ENOTDIR) ==
-          in / "file/a.lock: a part of the path is no directory");
+          in / "file/a.lock: a part of the path is not a directory");
     CHECK(begins(words_of(in / std::string(300, 'a'), ENAMETOOLONG), in / "aaa"));
     file_slot none("");
     CHECK(none.load().error() == durable_errc::invalid_argument);
     CHECK(none.replace_damaged("x").error == durable_errc::invalid_argument);
-    CHECK(none.explain() == ": is no path that can name a file");
+    CHECK(none.explain() == ": the path cannot name a file");
     file_slot quiet(in / "quiet");
     CHECK(quiet.explain() == in / "quiet");
 }
 
-TEST_CASE("file_slot: a file without permission is refused at once, and it says which") {
+TEST_CASE("file_slot: a file without permission is refused at once, and the error names it") {
     const auto in = fresh_directory();
     file_slot one(in / "a");
     file_slot two(in / "b");
@@ -175,13 +177,13 @@ TEST_CASE("file_slot: a file without permission is refused at once, and it says 
     CHECK(said.find("\n" + (in / "b.lock: no permission")) != std::string::npos);
 }
 
-TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and said to be none") {
+TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and named in the error") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "my diary\n");
     file_slot slot(path);
     CHECK(slot.load().error() == durable_errc::corrupt_record);
     CHECK(slot.compare_exchange(0, "x").error == durable_errc::corrupt_record);
-    CHECK(begins(slot.explain(), path + ": is no file of a slot, or both of its copies"));
+    CHECK(begins(slot.explain(), path + ": is not a slot's file, or both copies"));
     CHECK(bytes_of(path) == "my diary\n");
 
     file_slot_options small;
@@ -191,7 +193,7 @@ TEST_CASE("file_slot: what is no file of a slot is refused at once, kept, and sa
     CHECK(tight.explain() == in / "b: the record is larger than the slot's max_value");
 }
 
-TEST_CASE("file_slot: a lock that is not given up is said to be another process's") {
+TEST_CASE("file_slot: a timed-out wait for the lock says that another process holds it") {
     const auto in = fresh_directory();
     file_slot_options hasty;
     hasty.retry_time = std::chrono::milliseconds(0);
@@ -200,18 +202,18 @@ TEST_CASE("file_slot: a lock that is not given up is said to be another process'
     const int lock = ::open((in / "a.lock").c_str(), O_RDWR | O_CLOEXEC);
     REQUIRE(::flock(lock, LOCK_EX) == 0);
     CHECK(slot.compare_exchange(0, "x").error == std::errc::timed_out);
-    CHECK(begins(slot.explain(), in / "a.lock: another process has it locked"));
+    CHECK(begins(slot.explain(), in / "a.lock: another process has held its lock"));
     ::close(lock);
     CHECK(put(slot, "x") != 0);
 }
 
 #if defined(__linux__)
 
-TEST_CASE("file_slot: a file that is mounted from elsewhere is refused at once, and it says so") {
+TEST_CASE("file_slot: a file that is mounted alone is refused at once, and the error says so") {
     const auto in = fresh_directory();
     const auto out = fresh_directory();
     if (::mount("bide-test", out.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
-        WARN("skipped: no filesystem can be mounted here");
+        WARN("skipped: the test may not mount a filesystem");
         return;
     }
     out.write("a", "");
@@ -229,7 +231,7 @@ TEST_CASE("file_slot: a file that is mounted from elsewhere is refused at once, 
 
 // ---- repair
 
-TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in any of its forms") {
+TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     file_slot_options wide;
@@ -256,7 +258,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in 
         REQUIRE(r.status == cas_status::stored);
         REQUIRE(r.version > last);
         last = r.version;
-        CHECK(bytes_of(path + ".damaged") == form); // and no longer what was there before
+        CHECK(bytes_of(path + ".damaged") == form); // and replaced the one kept before
         CHECK(!exists(path + ".new"));
         struct stat facts;
         REQUIRE(::stat(path.c_str(), &facts) == 0);
@@ -274,7 +276,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file beside, with its mode, in 
     CHECK(!exists(path));
 }
 
-TEST_CASE("file_slot: of many that repair at a time one does, and all go on") {
+TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "damaged");
     test::children all(8, [&](int i, auto gate) {
@@ -293,7 +295,7 @@ TEST_CASE("file_slot: of many that repair at a time one does, and all go on") {
 
 // ---- files that are removed and moved
 
-TEST_CASE("file_slot: lock files that are removed at any moment lose no change") {
+TEST_CASE("file_slot: removing the lock file at any moment loses no change") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     {
@@ -330,7 +332,7 @@ TEST_CASE("file_slot: lock files that are removed at any moment lose no change")
     CHECK(file_slot(path).load()->value == std::to_string(n * 200));
 }
 
-TEST_CASE("file_slot: a slot whose file is removed says that there is none, and takes the next") {
+TEST_CASE("file_slot: an open slot notices that its file was removed, and that it was made again") {
     const auto in = fresh_directory();
     file_slot one(in / "a");
     file_slot two(in / "a");
@@ -349,7 +351,7 @@ TEST_CASE("file_slot: a slot whose file is removed says that there is none, and 
     CHECK(one.load()->version == next);
 }
 
-TEST_CASE("file_slot: a directory that is moved away is missing, and another in its place is new") {
+TEST_CASE("file_slot: a moved directory is missing, and a new one in its place is empty") {
     const auto in = fresh_directory();
     REQUIRE(::mkdir((in / "d").c_str(), 0700) == 0);
     file_slot slot(in / "d/a");
@@ -359,7 +361,7 @@ TEST_CASE("file_slot: a directory that is moved away is missing, and another in 
     REQUIRE(::rename((in / "d").c_str(), (in / "moved").c_str()) == 0);
     for (file_slot* const each : {&slot, &reader}) {
         const auto there = each->load();
-        REQUIRE(!there); // and not: there is no record
+        REQUIRE(!there); // not an absent record
         CHECK(there.error() == std::errc::no_such_file_or_directory);
         CHECK(each->compare_exchange(first, "y").error == there.error());
         CHECK(each->explain() == in / "d/: there is no such directory");
@@ -372,7 +374,7 @@ TEST_CASE("file_slot: a directory that is moved away is missing, and another in 
     CHECK(reader.load()->value == "new");
     CHECK(file_slot(in / "moved/a").load()->value == "x");
 
-    // Moved back, its files are the ones that count again.
+    // After the directory is moved back, its files count again.
     REQUIRE(::rename((in / "d").c_str(), (in / "second").c_str()) == 0);
     REQUIRE(::rename((in / "moved").c_str(), (in / "d").c_str()) == 0);
     for (file_slot* const each : {&slot, &reader}) {
@@ -382,7 +384,7 @@ TEST_CASE("file_slot: a directory that is moved away is missing, and another in 
     CHECK(reader.load()->value == "y");
 }
 
-TEST_CASE("file_slot: an earlier copy that was put back is told as a loss, until the next change") {
+TEST_CASE("file_slot: a restored older copy is reported as a loss until the next change") {
     const auto in = fresh_directory();
     const std::string path = in / "a";
     file_slot slot(path);

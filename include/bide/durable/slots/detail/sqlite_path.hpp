@@ -1,13 +1,14 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PLACE_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_PATH_HPP
 
-// What a path may name, asked before SQLite opens it. SQLite reads what is no regular file, and
-// waits there; and it finds the journal, the log and the shared memory of a database by the path of
-// the database. A file that processes reach by two paths, in two directories or by two names, has
-// two logs: each process then reads and writes a database of its own, without an error.
+// Checks a path before SQLite opens it. SQLite would read a file that is not regular, and block
+// there. SQLite finds the journal, the log and the shared memory of a database by the path. If
+// processes reach one file by two paths (two directories or two names), each path has its own log.
+// Then each process reads and writes a different database, without an error.
 //
-// A descriptor of the file is never opened here: closing it would drop the locks that SQLite has on
-// the file in this process.
+// Nothing here opens the file: closing a descriptor of it would drop SQLite's locks on the file in
+// this process.
 
 #include <bide/core/config.hpp>
 
@@ -26,7 +27,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// From the working directory of now. So a name cannot be taken for a URI or a database in memory.
+// Returns the absolute path, resolved against the current working directory. An absolute path
+// cannot be taken for a URI or for a database in memory.
 // Throws: std::bad_alloc.
 inline std::string sqlite_absolute(std::string path) {
 #if defined(__unix__) || defined(__APPLE__)
@@ -36,7 +38,7 @@ inline std::string sqlite_absolute(std::string path) {
     std::string here(256, '\0');
     while (::getcwd(here.data(), here.size()) == nullptr) {
         if (errno != ERANGE) {
-            return "./" + path; // no directory: neither is there a file
+            return "./" + path; // the working directory is gone, and its files are too
         }
         here.resize(2 * here.size());
     }
@@ -47,7 +49,7 @@ inline std::string sqlite_absolute(std::string path) {
 #endif
 }
 
-// The path beside which SQLite makes its files: not that of a symbolic link.
+// Returns the path beside which SQLite makes its files: the target of a symbolic link.
 // Throws: std::bad_alloc.
 inline std::string sqlite_resolved(const std::string& path) {
 #if defined(__unix__) || defined(__APPLE__)
@@ -62,7 +64,7 @@ inline std::string sqlite_resolved(const std::string& path) {
     return path;
 }
 
-// In one line, whatever is in it.
+// Returns the text in one line: control characters become '?'.
 // Throws: std::bad_alloc.
 inline std::string printable(std::string_view text) {
     std::string line(text);
@@ -74,10 +76,11 @@ inline std::string printable(std::string_view text) {
     return line;
 }
 
-// Nothing may be there yet. Errors: EISDIR for a directory, EINVAL for what else is no regular file,
-// EMLINK for a file that has a second name, EXDEV for a file that is mounted alone, without its
-// directory; and what the system says of the path.
-inline std::error_code check_sqlite_place(const char* path) noexcept {
+// A missing file is accepted.
+// Returns: EISDIR for a directory, EINVAL for another kind of file that is not regular, EMLINK for
+// a file with a second name, EXDEV for a file that is mounted without its directory; otherwise the
+// system's error for the path.
+inline std::error_code check_sqlite_path(const char* path) noexcept {
 #if defined(__unix__) || defined(__APPLE__)
     const auto is = [](int error) { return std::error_code(error, std::generic_category()); };
     struct ::stat facts{};
@@ -103,10 +106,10 @@ inline std::error_code check_sqlite_place(const char* path) noexcept {
     return {};
 }
 
-// What check_sqlite_place() found, in words.
-inline const char* sqlite_place_words(std::error_code error) noexcept {
+// The text for an error of check_sqlite_path(), or null.
+inline const char* sqlite_path_error_text(std::error_code error) noexcept {
     if (error == std::errc::too_many_links) {
-        return "the file has a second name (a hard link), which has a journal of its own";
+        return "the file has a second name (a hard link); the two names would have two journals";
     }
     if (error == std::errc::cross_device_link) {
         return "the file is mounted without its directory: mount the directory";
@@ -114,7 +117,7 @@ inline const char* sqlite_place_words(std::error_code error) noexcept {
     if (error == std::errc::is_a_directory) {
         return "this is a directory";
     }
-    return error == std::errc::invalid_argument ? "this is no regular file" : nullptr;
+    return error == std::errc::invalid_argument ? "this is not a regular file" : nullptr;
 }
 
 } // namespace detail

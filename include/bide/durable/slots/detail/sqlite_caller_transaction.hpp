@@ -1,7 +1,8 @@
-#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
-#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_GUEST_HPP
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CALLER_TRANSACTION_HPP
+#define BIDE_DURABLE_SLOTS_DETAIL_SQLITE_CALLER_TRANSACTION_HPP
 
-// A slot's row inside a transaction of the caller's.
+// Reads and writes a slot's row inside a transaction of the caller.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -9,10 +10,10 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/sqlite_connection.hpp>
 #include <bide/durable/slots/detail/sqlite_error.hpp>
-#include <bide/durable/slots/detail/sqlite_place.hpp>
+#include <bide/durable/slots/detail/sqlite_loss_detector.hpp>
+#include <bide/durable/slots/detail/sqlite_path.hpp>
 #include <bide/durable/slots/detail/sqlite_statement.hpp>
 #include <bide/durable/slots/detail/sqlite_text.hpp>
-#include <bide/durable/slots/detail/sqlite_witness.hpp>
 
 #include <string>
 #include <string_view>
@@ -26,33 +27,33 @@
 
 namespace bide::inline BIDE_ABI {
 
-// The caller's own connection to the database of the slot, within a transaction that he has begun
-// (BEGIN IMMEDIATE, best).
+/// A transaction on the caller's own connection to the slot's database. The caller has begun it,
+/// with BEGIN IMMEDIATE at best.
 struct sqlite_transaction {
-    sqlite3* connection = nullptr;
-    std::string schema = "main"; // as which the database is attached
+    sqlite3* connection = nullptr; ///< the caller's connection
+    std::string schema = "main";   ///< the name under which the database is attached
 };
 
 namespace detail {
 
-class sqlite_guest {
+class sqlite_caller_transaction {
 public:
-    sqlite_guest(sqlite_connection& link, sqlite_witness& witness, const sqlite_transaction& in)
-        : link_(link), witness_(witness), in_(in) {}
+    sqlite_caller_transaction(sqlite_connection& link, sqlite_loss_detector& detector,
+                              const sqlite_transaction& in)
+        : link_(link), detector_(detector), in_(in) {}
 
-    result<slot_snapshot, std::error_code> look() {
+    result<slot_snapshot, std::error_code> load_snapshot() {
         if (const std::error_code error = begin()) {
             return unexpected{error};
         }
         bool is_absent = false;
         int code = look_for_table(is_absent);
         if (is_absent) {
-            return judged({});
+            return checked({});
         }
         sqlite_statement select;
         if (code == SQLITE_OK) {
-            code = sqlite_of_table(
-                select.prepare(in_.connection, sqlite_texts(table()).select));
+            code = sqlite_of_table(select.prepare(in_.connection, sqlite_texts(table()).select));
         }
         sqlite_row row;
         if (code == SQLITE_OK) {
@@ -61,7 +62,7 @@ public:
         if (code != SQLITE_ROW && code != SQLITE_DONE) {
             return unexpected{failed(code)};
         }
-        return row.defect.empty() ? judged(std::move(row)) : unexpected{link_.corrupt(row)};
+        return row.defect.empty() ? checked(std::move(row)) : unexpected{link_.corrupt(row)};
     }
 
     cas_result exchange(slot_version version, std::string_view value) {
@@ -88,10 +89,10 @@ public:
         if (code != SQLITE_OK) {
             return sqlite_failed(failed(code));
         }
-        cas_result r = sqlite_write(change, link_.of().key, version, witness_.known(), value,
-                                    nullptr, code);
+        cas_result r =
+            sqlite_write(change, link_.of().key, version, detector_.known(), value, nullptr, code);
         if (r.status == cas_status::indeterminate) {
-            r.status = cas_status::failed; // nothing is, before he commits
+            r.status = cas_status::failed; // nothing is stored before the caller commits
         }
         if (r.error) {
             const std::error_code error = failed(code);
@@ -116,26 +117,26 @@ private:
         }
 #if defined(__unix__) || defined(__APPLE__)
         struct ::stat ours{};
-        struct ::stat his{};
-        if (::stat(link_.of().path.c_str(), &ours) != 0 || ::stat(name, &his) != 0 ||
-            ours.st_dev != his.st_dev || ours.st_ino != his.st_ino) {
+        struct ::stat theirs{};
+        if (::stat(link_.of().path.c_str(), &ours) != 0 || ::stat(name, &theirs) != 0 ||
+            ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino) {
             link_.say("the caller's transaction is on another database: " + printable(name));
             return bad;
         }
 #endif
-        witness_.attend_as_guest(name);
-        witness_.recall();
+        detector_.open_for_caller(name);
+        detector_.load_known();
         return {};
     }
 
-    // What is known may be later than an old snapshot of the caller's. One that may write is of now.
-    result<slot_snapshot, std::error_code> judged(sqlite_row row) {
+    // The known version may be later than the caller's old snapshot; that is no loss. A transaction
+    // that may write has a current snapshot.
+    result<slot_snapshot, std::error_code> checked(sqlite_row row) {
         bool is_current = false;
 #if SQLITE_VERSION_NUMBER >= 3034000
-        is_current =
-            ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
+        is_current = ::sqlite3_txn_state(in_.connection, in_.schema.c_str()) == SQLITE_TXN_WRITE;
 #endif
-        if (!witness_.judge(row)) {
+        if (!detector_.check(row)) {
             return unexpected{link_.corrupt(row)};
         }
         if (!is_current) {
@@ -146,11 +147,11 @@ private:
 
     std::string table() const { return '"' + in_.schema + "\".\"" + link_.of().table + '"'; }
 
-    // An SQLite code, or other_table.
+    // Returns an SQLite code, or other_table.
     int look_for_table(bool& is_absent) const {
         const int code =
             sqlite_check_table(in_.connection, in_.schema.c_str(), link_.of().table.c_str());
-        if (code == static_cast<int>(sqlite_slot_errc::other_table)) { // or none at all
+        if (code == static_cast<int>(sqlite_slot_errc::other_table)) { // or the table is missing
             sqlite_statement look;
             is_absent = look.prepare(in_.connection, "SELECT 1 FROM " + table()) == SQLITE_ERROR;
         }
@@ -164,7 +165,7 @@ private:
     }
 
     sqlite_connection& link_;
-    sqlite_witness& witness_;
+    sqlite_loss_detector& detector_;
     const sqlite_transaction& in_;
 };
 
