@@ -71,9 +71,9 @@ struct kernel {
     }
 };
 
-struct ears {
+struct model_system {
     using signal = change_signal;
-    struct listener {
+    struct descriptors {
         kernel* of = nullptr;
 
         bool add(int, const std::shared_ptr<signal>& who) const {
@@ -89,14 +89,14 @@ struct ears {
             of->is_armed = false;
         }
     };
-    static listener& lease_monitor() {
-        static listener one;
+    static descriptors& monitor() {
+        static descriptors one;
         return one;
     }
     static constexpr bool sees_files = true;
     static bool is_silent(int) {
-        const std::lock_guard held(lease_monitor().of->lock);
-        return !lease_monitor().of->is_readable;
+        const std::lock_guard held(monitor().of->lock);
+        return !monitor().of->is_readable;
     }
 };
 
@@ -104,7 +104,7 @@ struct watched_slot {
     struct watch_of final : bide::slot_watch {
         int fd() const noexcept override { return 0; }
         std::error_code drain() noexcept override {
-            kernel& k = *ears::lease_monitor().of;
+            kernel& k = *model_system::monitor().of;
             const std::lock_guard held(k.lock);
             k.is_readable = false;
             return {};
@@ -127,10 +127,10 @@ struct process {
     bide::slot_ref slot{watched_slot()};
     std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
     std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
-    bide::detail::basic_change_watch<ears> watch{changes};
+    bide::detail::basic_change_watch<model_system> watch{changes};
 
     process() {
-        ears::lease_monitor().of = &file;
+        model_system::monitor().of = &file;
         watch.open(slot);
     }
     ~process() { watch.close(); }
