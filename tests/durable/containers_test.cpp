@@ -45,8 +45,7 @@ struct store {
 };
 const std::vector<store>& stores() {
     static const std::vector<store> all{
-        {"file",
-         [](const std::string& in) { return slot_ref(bide::file_slot(in + "/lock")); }},
+        {"file", [](const std::string& in) { return slot_ref(bide::file_slot(in + "/lock")); }},
         {"sqlite",
          [](const std::string& in) { return slot_ref(bide::sqlite_slot(in + "/db", "lock")); }},
     };
@@ -179,8 +178,7 @@ int waits(const place& there, const store& in) {
 
 bool is_there(const test::container& one) {
     if (!one.is_running()) {
-        std::fprintf(stderr, "skipped: no container can be made here: %s\n",
-                     one.trouble().c_str());
+        std::fprintf(stderr, "skipped: no container can be made here: %s\n", one.trouble().c_str());
         WARN("skipped: no container can be made here: " << one.trouble());
     }
     return one.is_running();
@@ -203,7 +201,7 @@ test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
 
 #if BIDE_TESTS_HAVE_CONTAINERS
 
-TEST_CASE("containers: with pids, boot ids and clocks of their own, one of them holds") {
+TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds at a time") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
     const test::container two(in, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
@@ -213,7 +211,7 @@ TEST_CASE("containers: with pids, boot ids and clocks of their own, one of them 
     }
 }
 
-TEST_CASE("containers: with another boot id alone, one of them holds") {
+TEST_CASE("containers: with different boot ids, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -225,7 +223,7 @@ TEST_CASE("containers: with another boot id alone, one of them holds") {
     }
 }
 
-TEST_CASE("containers: with another clock alone, one of them holds") {
+TEST_CASE("containers: with different clocks, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -241,7 +239,7 @@ TEST_CASE("containers: with another clock alone, one of them holds") {
     }
 }
 
-TEST_CASE("containers: without a boot id, one of them holds") {
+TEST_CASE("containers: without a boot id, only one holds at a time") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("", 0));
     const test::container two(in, with_boot_id("", 300'000));
@@ -252,7 +250,7 @@ TEST_CASE("containers: without a boot id, one of them holds") {
     }
 }
 
-TEST_CASE("containers: in a directory without /proc, one of them holds") {
+TEST_CASE("containers: in a root directory without /proc, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -318,7 +316,7 @@ int renews(const place& there, const store& in, const char* nonce, std::int64_t 
 
 // A record that a machine left that was started again since, or whose clock was set: its times mean
 // nothing now. Nobody takes the lock at once, and nobody waits for longer than the lease's length.
-TEST_CASE("containers: what was left before the machine started again ends with its length") {
+TEST_CASE("containers: a grant from before a reboot expires after the length of its lease") {
     constexpr std::chrono::milliseconds lease = 300ms;
     constexpr std::int64_t ten_days_ms = 864'000'000;
     for (const store& in : stores()) {
@@ -348,7 +346,8 @@ TEST_CASE("containers: what was left before the machine started again ends with 
 }
 
 // The same, where each contender ends before the lease is over: jobs of cron, say.
-TEST_CASE("containers: contenders that each live shorter than a lease get in after a restart") {
+TEST_CASE(
+    "containers: after a reboot, contenders that each live shorter than a lease acquire the lock") {
     constexpr std::chrono::milliseconds lease = 1s;
     for (const store& in : stores()) {
         for (const char* const boot : {"another", ""}) {
@@ -364,7 +363,8 @@ TEST_CASE("containers: contenders that each live shorter than a lease get in aft
                 const std::int64_t before = boottime_ms();
                 const auto took = [&] { return boottime_ms() - before; };
                 int said = not_granted;
-                while (said == not_granted && took() < std::chrono::milliseconds(test::patience).count()) {
+                while (said == not_granted &&
+                       took() < std::chrono::milliseconds(test::patience).count()) {
                     said = answer(here, [&] {
                         bide::durable_mutex lock(in.open(here.directory), with_lease(lease));
                         bide::acquire_request request;
@@ -379,7 +379,7 @@ TEST_CASE("containers: contenders that each live shorter than a lease get in aft
     }
 }
 
-TEST_CASE("containers: of the attempts that fail only the first one of a boot writes") {
+TEST_CASE("containers: of the tries that fail, only the first one of a boot changes the record") {
     for (const store& in : stores()) {
         CAPTURE(in.name);
         const test::temp_directory directory("containers");
@@ -405,11 +405,14 @@ TEST_CASE("containers: of the attempts that fail only the first one of a boot wr
 #if BIDE_TESTS_HAVE_CONTAINERS
 
 // The contenders have seen the holder for longer than its lease each time that it renews.
-TEST_CASE("containers: a holder that renews is not ended by what brief contenders have stored") {
+TEST_CASE(
+    "containers: observations that brief contenders store do not end a lease that is renewed") {
     constexpr std::int64_t two_hours_ms = 7'200'000;
     const test::temp_directory in_all("containers");
-    const test::container one(in_all, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
-    const test::container two(in_all, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
+    const test::container one(in_all,
+                              with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
+    const test::container two(in_all,
+                              with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
     if (!is_there(one) || !is_there(two)) {
         return;
     }

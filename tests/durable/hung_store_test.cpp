@@ -107,7 +107,8 @@ private:
 class slot_base {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    slot_base(memory_slot of, std::shared_ptr<valve> v) : of_(std::move(of)), valve_(std::move(v)) {}
+    slot_base(memory_slot of, std::shared_ptr<valve> v)
+        : of_(std::move(of)), valve_(std::move(v)) {}
 
     bide::result<bide::slot_snapshot, std::error_code> load() {
         valve_->pass(place::load);
@@ -268,7 +269,7 @@ test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resum
         const auto renewed = co_await std::move(renewing);
         resumed_on.insert(this_thread_name());
         const auto mine = std::move(*got); // its destructor calls the store
-        static_cast<void>(renewed); // a slow machine may lose it
+        static_cast<void>(renewed);        // a slow machine may lose it
         done = 1;
     }
     done = 2;
@@ -276,8 +277,8 @@ test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resum
 
 } // namespace
 
-TEST_CASE("hung_store: a call with a time of its own returns while the store hangs, and what it left "
-          "is taken back") {
+TEST_CASE("hung_store: a call with a time limit returns while the store hangs, and its entry is "
+          "taken back") {
     for (const place where : {place::load, place::compare_exchange, place::update_locked}) {
         const auto each = [&](const char* what, auto call) {
             CAPTURE(what, static_cast<int>(where));
@@ -351,7 +352,7 @@ TEST_CASE("hung_store: a call with a time of its own returns while the store han
     }
 }
 
-TEST_CASE("hung_store: calls behind one that hangs do not wait for it either") {
+TEST_CASE("hung_store: a call behind one that hangs returns within its own time") {
     bench b;
     b.hang();
     REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
@@ -361,7 +362,7 @@ TEST_CASE("hung_store: calls behind one that hangs do not wait for it either") {
     REQUIRE(b.still_hangs());
 }
 
-TEST_CASE("hung_store: who waited and gives up while the store hangs leaves no place in the queue") {
+TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -396,7 +397,7 @@ TEST_CASE("hung_store: who waited and gives up while the store hangs leaves no p
         REQUIRE(std::move(task).join().error() == errc::stopped);
         comes_back();
     }
-    SECTION("a coroutine, by the end of its task") {
+    SECTION("a coroutine, by cancelling its task") {
         bide::scheduler workers(test::workers(1));
         auto task = workers.spawn(b.lock.async_acquire(r));
         REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
@@ -415,8 +416,8 @@ TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no pl
     test::manual_executor hand;
     auto coroutine = acquire_in_hand(hand, b.lock, done);
     coroutine.start();
-    SECTION("while a look is under way or its end is not known") {}
-    SECTION("between two looks") {
+    SECTION("during a try, or before its end is known") {}
+    SECTION("between two tries") {
         REQUIRE(test::eventually([&] { return hand.run_one(); }));
     }
     REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
@@ -425,7 +426,8 @@ TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no pl
     REQUIRE(done == 0);
 }
 
-TEST_CASE("hung_store: what could not be taken back from a store that fails is when it works again") {
+TEST_CASE(
+    "hung_store: an entry that could not be taken back is taken back when the store works again") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -473,7 +475,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
         REQUIRE(v->stuck() <= 256);
         REQUIRE(most <= 256);
         const bool were_all = v->stuck() == 256; // or the time was up before others began
-        if (were_all) { // it has no thread, and is not forgotten
+        if (were_all) {                          // it has no thread, and is not forgotten
             REQUIRE(held->release().error() == errc::timeout);
         }
         v->let_go();
@@ -510,7 +512,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
             {
                 const auto dropped = co_await std::move(again);
             }
-            co_return renewed && released;
+            co_return renewed&& released;
         };
         std::vector<bide::join_handle<bool>> tasks;
         for (int i = 0; i < 4; ++i) {
@@ -555,7 +557,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
     }
 }
 
-TEST_CASE("hung_store: async_release and async_renew answer as release and renew do") {
+TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {
     const test::watchdog limit;
     durable_mutex m(memory_slot{});
     auto one = m.acquire();
@@ -571,7 +573,7 @@ TEST_CASE("hung_store: async_release and async_renew answer as release and renew
     REQUIRE(bide::sync_wait(three->async_release()).error() == durable_errc::lock_lost);
 }
 
-TEST_CASE("hung_store: a release goes on when its caller has left it") {
+TEST_CASE("hung_store: a release continues after its caller has left it") {
     durable_options o = with_long_lease();
     o.retry_time = 20ms;
     bench b(place::load, o);
@@ -587,7 +589,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
         REQUIRE(g->release_for(5ms).error() == errc::timeout);
         free_again();
     }
-    SECTION("async_release, by patience") {
+    SECTION("async_release, by retry_time") {
         auto g = b.lock.acquire();
         b.hang();
         REQUIRE(bide::sync_wait(g->async_release()).error() == errc::timeout);
@@ -614,7 +616,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
     }
 }
 
-TEST_CASE("hung_store: a look from outside and an administrator wait for their patience only") {
+TEST_CASE("hung_store: inspect() and administrators wait at most for retry_time") {
     durable_options o;
     o.retry_time = 20ms;
     bench b(place::anywhere, o);
@@ -630,7 +632,7 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
     REQUIRE(b.still_hangs());
 }
 
-TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
+TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
     REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
         durable_options o = test::unhurried(with_long_lease());
         o.retry_time = 20ms;
@@ -653,7 +655,7 @@ TEST_CASE("hung_store: a call behind one that hangs says that the store has not 
     }));
 }
 
-TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its parent's hangs") {
+TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its parent hangs") {
     const test::watchdog limit(2 * test::patience);
     REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
         durable_options o;
@@ -682,7 +684,8 @@ TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its p
     }));
 }
 
-TEST_CASE("hung_store: locks that share a store renew on one thread, and not behind their own calls") {
+TEST_CASE(
+    "hung_store: locks that share a store renew on one thread, not delayed by their own calls") {
     const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();
     REQUIRE(test::in_some_time(3s, [&](std::chrono::milliseconds lease) {
@@ -733,7 +736,7 @@ TEST_CASE("hung_store: locks that share a store renew on one thread, and not beh
     }));
 }
 
-TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process from ending") {
+TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
     const pid_t child = ::fork();
     if (child == 0) {
         const auto v = std::make_shared<valve>();
@@ -743,7 +746,8 @@ TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process
         durable_mutex other(slot_base(memory_slot(), v), o);
         auto* const kept = new auto(m.acquire()); // its destructor would wait
         v->hang_in(place::anywhere);
-        const bool right = kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
+        const bool right =
+            kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
         // A slow machine may lose it before its renewal begins.
         test::eventually([&] { return v->stuck() == 2 || !(*kept)->is_held(); });
         std::exit(right ? 0 : 1);

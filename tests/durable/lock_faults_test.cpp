@@ -164,7 +164,8 @@ int in_child(const std::function<int()>& what) {
 
 } // namespace
 
-TEST_CASE("lock_faults: a coroutine without an executor does not go on where leases are watched") {
+TEST_CASE(
+    "lock_faults: a coroutine without an executor does not resume on the lease monitor's thread") {
     const memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex waits(odd_slot(memory, habits));
@@ -188,8 +189,8 @@ TEST_CASE("lock_faults: a coroutine without an executor does not go on where lea
     REQUIRE(was_told);
 }
 
-TEST_CASE(
-    "lock_faults: who comes with the ticket of a hold that is over and gives up leaves no entry") {
+TEST_CASE("lock_faults: a contender with the ticket of an expired grant leaves no entry when it "
+          "gives up") {
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     durable_ticket t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
@@ -203,7 +204,7 @@ TEST_CASE(
     REQUIRE(waiting(s) == 0);
 }
 
-TEST_CASE("lock_faults: what was under way when an acquisition failed does not come to hold") {
+TEST_CASE("lock_faults: a write under way when an acquisition fails does not become a grant") {
     memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex m(odd_slot(memory, habits), test::unhurried());
@@ -218,7 +219,7 @@ TEST_CASE("lock_faults: what was under way when an acquisition failed does not c
     REQUIRE((!*seen || ((*seen)->live.holders.empty() && (*seen)->live.waiters.empty())));
 }
 
-TEST_CASE("lock_faults: a store that never says what it did is not asked without a pause") {
+TEST_CASE("lock_faults: after indeterminate results the store is called with pauses") {
     const auto calls = std::make_shared<int>(0);
     durable_options o;
     o.retry_time = 200ms;
@@ -229,7 +230,7 @@ TEST_CASE("lock_faults: a store that never says what it did is not asked without
     REQUIRE(*calls < 1000);
 }
 
-TEST_CASE("lock_faults: a store that does not say what it did is asked again") {
+TEST_CASE("lock_faults: after an indeterminate result the record is read again") {
     const auto calls = std::make_shared<int>(0);
     durable_mutex m(unsure_slot(calls, 5));
     durable_ticket t = m.ticket();
@@ -237,8 +238,7 @@ TEST_CASE("lock_faults: a store that does not say what it did is asked again") {
     REQUIRE(*calls == 5);
 }
 
-TEST_CASE("lock_faults: a store that is always slower than the lease is an error in the end and no "
-          "hold") {
+TEST_CASE("lock_faults: if the store is always slower than the lease, acquire() returns an error") {
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_options o;
     o.lease = 10ms;
@@ -252,7 +252,7 @@ TEST_CASE("lock_faults: a store that is always slower than the lease is an error
     REQUIRE((*m.inspect())->live.holders.empty());
 }
 
-TEST_CASE("lock_faults: renewals go on after one that threw") {
+TEST_CASE("lock_faults: renewals continue after one that threw") {
     bide::scheduler workers;
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
@@ -287,7 +287,7 @@ TEST_CASE("lock_faults: renewals go on after one that threw") {
     }
 }
 
-TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
+TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
     bide::scheduler_options one;
     one.num_workers = 1;
     bide::scheduler workers(one);
@@ -299,7 +299,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
-                                                    got->good_until_ms);
+                                                     got->good_until_ms);
     };
     const auto renewals = [](durable_mutex& seen) {
         const auto now = seen.inspect();
@@ -334,15 +334,17 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
         durable_options o;
         o.lease = lease;
         durable_mutex m(memory_slot(), o);
-        { const auto g = m.acquire(); } // the one who renews goes on for a while
+        {
+            const auto g = m.acquire();
+        } // the one who renews goes on for a while
         return in_child([&] {
                    const auto g = m.acquire();
                    const std::stop_token lost = g->lost();
                    bool renewed = false;
                    test::eventually([&] {
                        const auto seen = m.inspect();
-                       renewed = !(*seen)->live.holders.empty() &&
-                                 (*seen)->live.holders[0].renewals > 0;
+                       renewed =
+                           !(*seen)->live.holders.empty() && (*seen)->live.holders[0].renewals > 0;
                        return renewed || lost.stop_requested();
                    });
                    return renewed ? 0 : 1;
@@ -351,8 +353,8 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
     REQUIRE(was_kept);
 }
 
-TEST_CASE(
-    "lock_faults: where no thread could be started leases are watched over later all the same") {
+TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "
+          "first") {
     REQUIRE(in_child([] {
                 durable_options o;
                 o.lease = 50ms;
@@ -376,7 +378,7 @@ TEST_CASE(
             }) == 0);
 }
 
-TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
+TEST_CASE("lock_faults: the longest poll interval does not overflow") {
     durable_options o;
     o.poll_least = std::chrono::milliseconds::max();
     o.poll_most = std::chrono::milliseconds::max();
@@ -391,7 +393,7 @@ TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
     next.join();
 }
 
-TEST_CASE("lock_faults: a watch that breaks each time is not made anew for each look") {
+TEST_CASE("lock_faults: a watch that fails each time is not reopened at each read") {
     const auto habits = std::make_shared<odd_slot::habits>();
     habits->watches_break = true;
     durable_semaphore s(odd_slot(memory_slot(), habits), 1);

@@ -244,7 +244,7 @@ TEST_CASE("record_json: a record is written in these bytes") {
     REQUIRE(encode(example()) == example_text);
 }
 
-TEST_CASE("record_json: and read from them") {
+TEST_CASE("record_json: a record is read from these bytes") {
     const auto r = decode(example_text);
     REQUIRE(r);
     REQUIRE(*r == example());
@@ -255,7 +255,7 @@ TEST_CASE("record_json: a fresh record is short") {
             R"({"clock":"caller","fence":1,"holders":[],"permits":1,"v":1,"waiters":[]})");
 }
 
-TEST_CASE("record_json: each clock has its name") {
+TEST_CASE("record_json: each clock has a name of its own") {
     const std::pair<lock_clock, std::string> names[] = {{lock_clock::caller, "caller"},
                                                         {lock_clock::boottime, "boottime"},
                                                         {lock_clock::server, "server"},
@@ -349,7 +349,8 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     t.clock = lock_clock::boottime;
     const std::int64_t now = 1'717'000'029'000;
     REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).status == renew_status::renewed);
-    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status == acquire_status::waiting);
+    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status ==
+            acquire_status::waiting);
 
     json after = json::parse(encode(*r));
     REQUIRE(same(after["x"], unknown));
@@ -363,7 +364,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     REQUIRE(after["y"].dump() == "18446744073709551615");
 }
 
-TEST_CASE("record_json: what goes does not leave its unknown fields to others") {
+TEST_CASE("record_json: the unknown fields of a removed entry go with it") {
     json object = example_json();
     object["holders"][0]["x"] = 1;
     auto r = decode(object.dump());
@@ -373,7 +374,7 @@ TEST_CASE("record_json: what goes does not leave its unknown fields to others") 
     REQUIRE(encode(*r).find("\"x\"") == std::string::npos);
 }
 
-TEST_CASE("record_json: unknown fields are written where their names belong, known ones but once") {
+TEST_CASE("record_json: unknown fields are written in alphabetical order, and known fields once") {
     record r = fresh_record(terms{});
     r.extra = R"( { "A" : 1, "d\"" : [ ], "v" : 9, "zz" : null, "fence" : {}, "\u00e9" : "\n" } )";
     REQUIRE(encode(r) ==
@@ -387,7 +388,7 @@ TEST_CASE("record_json: unknown fields are written where their names belong, kno
 
 // ---- what cannot be read is not empty
 
-TEST_CASE("record_json: a later format is refused, not guessed at") {
+TEST_CASE("record_json: a later format is refused") {
     for (const char* const v : {"2", "0", "-1", "9007199254740992", "18446744073709551615"}) {
         const std::string v_only = std::string("{\"v\":") + v + "}";
         REQUIRE(error_of(v_only) == durable_errc::unsupported_record_version);
@@ -411,7 +412,7 @@ TEST_CASE("record_json: a later format is refused, not guessed at") {
     }
 }
 
-TEST_CASE("record_json: what is no object is corrupt, and nothing is") {
+TEST_CASE("record_json: a text that is no object is corrupt, and so is an empty text") {
     for (const char* const text :
          {"", " ", "null", "0", "1", "[]", "{}", "\"\"", "true", "{\"v\":1}", "nonsense", "{", "}",
           "[{}]", "\xff\xfe", "\xef\xbb\xbf"}) {
@@ -433,7 +434,8 @@ TEST_CASE("record_json: a text that was cut off anywhere is corrupt") {
     }
 }
 
-TEST_CASE("record_json: each field has to be there, and of its type") {
+TEST_CASE(
+    "record_json: a required field that is absent or of another type makes the record corrupt") {
     const std::vector<json> not_numbers = {nullptr,
                                            true,
                                            "1",
@@ -510,7 +512,7 @@ TEST_CASE("record_json: each field has to be there, and of its type") {
     }
 }
 
-TEST_CASE("record_json: what may be absent is right where it is there") {
+TEST_CASE("record_json: an optional field of another type makes the record corrupt") {
     for (const char* const in : {"/holders/0", "/waiters/0"}) {
         const json::json_pointer entry(in);
         for (const char* const name : {"host", "boot"}) {
@@ -567,7 +569,7 @@ TEST_CASE("record_json: what may be absent is right where it is there") {
     REQUIRE_FALSE(r->admin);
 }
 
-TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
+TEST_CASE("record_json: numbers are accepted up to their limits, and no further") {
     struct range {
         const char* where;
         std::int64_t least;
@@ -611,7 +613,7 @@ TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
     REQUIRE(largest_number == 9'007'199'254'740'991);
 }
 
-TEST_CASE("record_json: two of what there can be one of only are corrupt") {
+TEST_CASE("record_json: two entries with one nonce, token or lane are corrupt") {
     json object = example_json();
     object["fence"] = 50;
     json second = object["holders"][0];
@@ -672,7 +674,7 @@ TEST_CASE("record_json: two fields of one name in one object are corrupt, wherev
     expect_corrupt(object, "");
 }
 
-TEST_CASE("record_json: a token that was given out already is no next one") {
+TEST_CASE("record_json: a next token that is not above every holder's is corrupt") {
     for (const int next : {41, 40, 1}) {
         json object = example_json();
         object["fence"] = next;
@@ -688,7 +690,7 @@ TEST_CASE("record_json: an unknown clock is corrupt") {
     }
 }
 
-TEST_CASE("record_json: what is not UTF-8 is corrupt, and is not written") {
+TEST_CASE("record_json: text that is not UTF-8 is corrupt, and is never written") {
     for (const std::string_view bad :
          {"\xff", "\xc3\x28", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80", "\xe2\x82"}) {
         std::string text(example_text);
@@ -707,7 +709,7 @@ TEST_CASE("record_json: what is not UTF-8 is corrupt, and is not written") {
     REQUIRE(is_corrupt(text));
 }
 
-TEST_CASE("record_json: with a corrupt record in the store nobody is admitted") {
+TEST_CASE("record_json: no contender is admitted while the stored record is corrupt") {
     // The place where an empty lock could come from: there is none in an error.
     for (const std::string_view text : {std::string_view("{}"), std::string_view("null"),
                                         example_text.substr(0, example_text.size() / 2)}) {
@@ -719,7 +721,7 @@ TEST_CASE("record_json: with a corrupt record in the store nobody is admitted") 
 
 // ---- what somebody may send on purpose
 
-TEST_CASE("record_json: nesting however deep is read or refused, and does not end the process") {
+TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
     for (const std::size_t depth :
          {std::size_t{20}, std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}}) {
         const std::string opened(depth, '[');
@@ -758,7 +760,7 @@ TEST_CASE("record_json: nesting however deep is read or refused, and does not en
     REQUIRE(same(json::parse(encode(*r)), object));
 }
 
-TEST_CASE("record_json: twenty thousand who wait are read") {
+TEST_CASE("record_json: a record with 20,000 waiters can be read") {
     std::string text = R"({"v":1,"permits":1,"clock":"caller","fence":1,"holders":[],"waiters":[)";
     for (int i = 0; i < 20'000; ++i) {
         text += (i == 0 ? R"({"holderId":"w","nonce":")" : R"(,{"holderId":"w","nonce":")") +

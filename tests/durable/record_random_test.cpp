@@ -123,16 +123,15 @@ struct course {
 };
 
 std::string shown(const course& c) {
-    static constexpr const char* names[] = {"acquire",  "renew",        "release",
-                                            "withdraw", "late release", "late renew",
-                                            "evict",    "force",        "resize",
-                                            "move",     "set back",     "end of its mark",
-                                            "lose",     "vanish"};
+    static constexpr const char* names[] = {
+        "acquire", "renew",  "release", "withdraw", "late release",    "late renew", "evict",
+        "force",   "resize", "move",    "set back", "end of its mark", "lose",       "vanish"};
     std::string text = "permits " + std::to_string(c.permits) +
                        (c.clock == lock_clock::observed ? ", observed" : ", on a clock") +
                        (c.bounded ? ", bounded" : "") +
                        (c.boots != 0 ? ", boots " + std::to_string(c.boots) : "") +
-                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") + (c.adopts ? ", adopts\n" : "\n");
+                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") +
+                       (c.adopts ? ", adopts\n" : "\n");
     for (const step& s : c.steps) {
         text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
                 names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
@@ -363,8 +362,7 @@ private:
         std::deque<model_observation> fresh;
         std::remove_copy_if(e.observed.begin(), e.observed.end(), std::back_inserter(fresh),
                             is_stale);
-        if (boots_ == 0 || e.boot == boot ||
-            std::any_of(fresh.begin(), fresh.end(), is_mine)) {
+        if (boots_ == 0 || e.boot == boot || std::any_of(fresh.begin(), fresh.end(), is_mine)) {
             return false;
         }
         fresh.push_back({boot, e.stamp, now_});
@@ -456,8 +454,17 @@ private:
                 w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
             }
             const std::int64_t fence = model_.next_fence++;
-            model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
-                                      boot_of(s.by), mark_of(s.by), 0, {}});
+            model_.holders.push_back({self,
+                                      fence,
+                                      lane,
+                                      s.weight,
+                                      s.lease,
+                                      now + s.lease,
+                                      0,
+                                      boot_of(s.by),
+                                      mark_of(s.by),
+                                      0,
+                                      {}});
             model_.holders.back().stamp = stamp_of(model_.holders.back());
             return {acquire_status::granted, fence, lane, 0, true, {}};
         }
@@ -582,9 +589,9 @@ private:
                 fence = out.fence;
                 told_ = fence;
             }
-            const bool same = out.status == due.status && out.fence == due.fence && out.lane == due.lane &&
-                              out.position == due.position && out.changed == due.changed &&
-                              out.error == due.error;
+            const bool same = out.status == due.status && out.fence == due.fence &&
+                              out.lane == due.lane && out.position == due.position &&
+                              out.changed == due.changed && out.error == due.error;
             if (s.is != what::lose && !due.changed) {
                 // Neither stores what came of it.
                 step_.stored = false;
@@ -594,8 +601,8 @@ private:
         case what::renew:
         case what::late_renew: {
             const std::int64_t with = s.is == what::renew ? fence : s.pick;
-            const auto out = renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by),
-                                   origin_of(s.by));
+            const auto out =
+                renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by), origin_of(s.by));
             const bool due = model_renew(s, self, with);
             told_ = due ? with : 0;
             return (out.status == renew_status::renewed) == due && out.changed == due
@@ -671,9 +678,17 @@ private:
             h.moves = model_.next_fence;
             h.stamp = stamp_of(h);
         }
-        model_.holders.push_back({"lost-" + std::to_string(before), before, free_lane(),
-                                  model_.permits, length, time_of(s.by) + length, 0,
-                                  boot_of(s.by), 0, 0, {}});
+        model_.holders.push_back({"lost-" + std::to_string(before),
+                                  before,
+                                  free_lane(),
+                                  model_.permits,
+                                  length,
+                                  time_of(s.by) + length,
+                                  0,
+                                  boot_of(s.by),
+                                  0,
+                                  0,
+                                  {}});
         model_.holders.back().stamp = stamp_of(model_.holders.back());
     }
 
@@ -697,8 +712,7 @@ private:
             const model_holder& b = model_.holders[i];
             same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
                    a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
-                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) &&
-                   same_observed(a, b);
+                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) && same_observed(a, b);
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
             const waiter& a = real_.waiters[i];
@@ -728,7 +742,7 @@ private:
     std::int64_t now_ = 1'000'000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
-    std::int64_t told_ = 0;                           // the token of the hold that a step is answered
+    std::int64_t told_ = 0; // the token of the hold that a step is answered
     std::map<std::int64_t, std::int64_t> believed_{}; // until when, by tokens
     using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
     std::map<entry, std::int64_t> arrivals_{};
@@ -851,37 +865,37 @@ void try_courses(lock_clock clock, int courses, std::size_t length, besides with
 
 } // namespace
 
-TEST_CASE("record: fifty thousand random steps on one clock are those of the model") {
+TEST_CASE("record: 50,000 random steps on one clock match the model") {
     try_courses(lock_clock::caller, 100, 500);
 }
 
-TEST_CASE("record: fifty thousand random steps with observed leases are those of the model") {
+TEST_CASE("record: 50,000 random steps with observed leases match the model") {
     try_courses(lock_clock::observed, 100, 500);
 }
 
-TEST_CASE("record: twenty thousand random steps of two boots are those of the model") {
+TEST_CASE("record: 20,000 random steps of two boots match the model") {
     try_courses(lock_clock::boottime, 40, 500, {.boots = 2});
 }
 
-TEST_CASE("record: forty thousand random looks of brief contenders of many boots are those of the model") {
+TEST_CASE("record: 40,000 random tries of brief contenders of many boots match the model") {
     try_courses(lock_clock::boottime, 40, 500, {.boots = 3, .brief = true});
     try_courses(lock_clock::boottime, 40, 500, {.boots = 7, .brief = true});
 }
 
-TEST_CASE("record: twenty thousand random steps on a clock that is set back are those of the model") {
+TEST_CASE("record: 20,000 random steps on a clock that is set back match the model") {
     try_courses(lock_clock::server, 40, 500, {.bounded = true});
 }
 
-TEST_CASE("record: twenty thousand random steps with holds of marks are those of the model") {
+TEST_CASE("record: 20,000 random steps with grants bound to marks match the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .marked = true});
     try_courses(lock_clock::boottime, 20, 500, {.boots = 2, .marked = true});
 }
 
-TEST_CASE("record: twenty thousand random steps with permits that are adopted are those of the model") {
+TEST_CASE("record: 20,000 random steps with adopted permits match the model") {
     try_courses(lock_clock::caller, 40, 500, {.adopts = true});
 }
 
-TEST_CASE("record: thirty thousand random steps with records that are lost are those of the model") {
+TEST_CASE("record: 30,000 random steps with lost records match the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .mishaps = true});
     try_courses(lock_clock::observed, 20, 500, {.mishaps = true});
     try_courses(lock_clock::boottime, 20, 500, {.boots = 3, .brief = true, .mishaps = true});

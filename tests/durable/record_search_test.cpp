@@ -43,10 +43,10 @@ namespace {
 
 namespace durable = bide::durable;
 using bide::lock_clock;
+using durable::acquire_status;
 using durable::contender;
 using durable::holder;
 using durable::record;
-using durable::acquire_status;
 using durable::terms;
 using durable::waiter;
 
@@ -89,10 +89,10 @@ struct scope {
     bool bounded = false; // on a clock: what was seen unchanged for its length is over, too
     std::array<small, most_clients> boot{}; // boottime: whose clock a client has; 0: not known
     bool moves = false;                     // a client may go on in the other boot
-    bool brief = false; // each look is of a process that has seen nothing before
-    int jump = 0;                           // ticks by which the clock is set back, once
-    bool marked = false;                    // holds are of a mark alone
-    bool cannot_ask = false;                // and at times a client cannot ask for it
+    bool brief = false;      // each look is of a process that has seen nothing before
+    int jump = 0;            // ticks by which the clock is set back, once
+    bool marked = false;     // holds are of a mark alone
+    bool cannot_ask = false; // and at times a client cannot ask for it
     std::array<small, most_clients> goes_by{}; // not 0: permits of each client, who adopts them
     bool loses = false;                        // the newest record, once
     bool vanishes = false;                     // the record, once
@@ -160,9 +160,9 @@ struct client {
     small boot = 0;
     small goes_by = 0;
     small is = out;
-    small nonce = 0; // 0: none
-    small fence = 0; // 0: none that it knows of
-    small until = 0; // it believes to hold until then; 0: it does not
+    small nonce = 0;      // 0: none
+    small fence = 0;      // 0: none that it knows of
+    small until = 0;      // it believes to hold until then; 0: it does not
     small missing = safe; // what it believes is not what is in the store
     request sent{};
     std::array<small, most_holders> saw_holder{}; // observed: since so long; never
@@ -303,7 +303,7 @@ struct judge {
 
 private:
     bide::presence ask(std::int64_t mark) const {
-        return mark == 0 || q->cannot_ask != 0 ? bide::presence::unknown
+        return mark == 0 || q->cannot_ask != 0                        ? bide::presence::unknown
                : client_of(*s, *w, static_cast<int>(mark)) != nullptr ? bide::presence::yes
                                                                       : bide::presence::no;
     }
@@ -315,8 +315,7 @@ private:
         if (is_other && other_boots_are_gone) {
             return true;
         }
-        const bool has_clock =
-            s->clock != lock_clock::observed && (!is_other || reads_other_boots);
+        const bool has_clock = s->clock != lock_clock::observed && (!is_other || reads_other_boots);
         const int margin = leaves_the_margin_out ? 0 : s->margin;
         const auto has_stood = [&](const durable::stored_observation& o) {
             return (o.boot == boot_text(q->boot) || reads_observations_of_other_boots) &&
@@ -996,8 +995,11 @@ void machine::put(world& w, const request& q, const answer& got) {
         const waiter& a = after_.waiters[i];
         const int nonce = nonce_number(a.nonce);
         const int at = a.refreshes == 0 ? place_of(was, nonce) : -1;
-        w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
-                       to_small(a.expires_at - epoch), to_small(boot_number(a.from)),
+        w.places[i] = {to_small(nonce),
+                       to_small(a.weight),
+                       to_small(a.ttl_ms),
+                       to_small(a.expires_at - epoch),
+                       to_small(boot_number(a.from)),
                        at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age,
                        observations_in(s_, a, a.refreshes)};
         place_before[i] = at;
@@ -1349,10 +1351,14 @@ private:
     }
 
     static std::string told(const action& a) {
-        static constexpr const char* verbs[] = {
-            "acquires",  "renews",    "renews for a short while",
-            "releases",  "is served", "gives up its request",
-            "is killed", "goes on in another boot"};
+        static constexpr const char* verbs[] = {"acquires",
+                                                "renews",
+                                                "renews for a short while",
+                                                "releases",
+                                                "is served",
+                                                "gives up its request",
+                                                "is killed",
+                                                "goes on in another boot"};
         if (a.what == act::set_back) {
             return "  the clock is set back";
         }
@@ -1608,7 +1614,8 @@ struct renews_what_is_gone final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, {});
-        if (got.status != durable::renew_status::lost || named(r.holders, nonce) != r.holders.end()) {
+        if (got.status != durable::renew_status::lost ||
+            named(r.holders, nonce) != r.holders.end()) {
             return got;
         }
         holder& h = r.holders.emplace_back();
@@ -1656,7 +1663,7 @@ struct releases_by_token final : rules {
 
 // Judges in a wrong way.
 struct judges_wrongly final : rules {
-    explicit judges_wrongly(bool judge::*how) : how_(how) {}
+    explicit judges_wrongly(bool judge::* how) : how_(how) {}
 
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1672,7 +1679,7 @@ private:
         j.*how_ = true;
         return j;
     }
-    bool judge::*how_;
+    bool judge::* how_;
 };
 
 // A renewal writes times of its own clock, and says that they are of the holder's.
@@ -1808,7 +1815,8 @@ struct revives_past_the_unknown final : rules {
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
         const auto mine = named(r.holders, nonce);
-        if (got.status != durable::renew_status::lost || mine == r.holders.end() || mine->fence != fence) {
+        if (got.status != durable::renew_status::lost || mine == r.holders.end() ||
+            mine->fence != fence) {
             return got;
         }
         mine->expires_at = now + t.lease_ms;
@@ -1827,7 +1835,7 @@ struct counts_from_one_again final : rules {
 
 // ---- the judge
 
-TEST_CASE("record: the judge of the search answers what that of the leases does") {
+TEST_CASE("record: the judge of the search decides as expiry_judge does") {
     struct marks final : durable::process_knowledge {
         bool runs(const durable::origin&) const noexcept override { return false; }
         bide::presence is_present(std::int64_t) const override { return says; }
@@ -1850,10 +1858,10 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
         request q;
         q.boot = to_small(one_of(2));
         const int grace = one_of(2);
-        const int has = one_of(2);       // the entry's client is there
+        const int has = one_of(2); // the entry's client is there
         q.cannot_ask = to_small(one_of(2));
-        const int still = one_of(2);     // it has stood still for longer than its length
-        const int over = one_of(2);      // by its clock
+        const int still = one_of(2); // it has stood still for longer than its length
+        const int over = one_of(2);  // by its clock
         const int boot = one_of(2);
         const int grace_over = one_of(2);
         const int stored = one_of(4); // by nobody, by this boot, long ago, by another boot long ago
@@ -1898,7 +1906,8 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
 
 // ---- the rules keep the promises
 
-TEST_CASE("record: whatever three clients do, one permit has one holder, and everybody gets in") {
+TEST_CASE(
+    "record: whatever three clients do, one permit has one holder, and every client acquires it") {
     scope s;
     holds("three clients, one permit", s);
     s.ttl = 2;
@@ -1914,7 +1923,7 @@ TEST_CASE("record: whatever three clients do, one permit has one holder, and eve
     }
 }
 
-TEST_CASE("record: weights share the permits, and the heavy are not overtaken") {
+TEST_CASE("record: weights share the permits, and a heavy request is not overtaken") {
     scope s;
     s.ttl = 2;
     s.lost_answers = is_long_run();
@@ -1936,7 +1945,7 @@ TEST_CASE("record: weights share the permits, and the heavy are not overtaken") 
     }
 }
 
-TEST_CASE("record: what is on its way, overtaken or given up harms nobody") {
+TEST_CASE("record: late, overtaken and abandoned requests do no harm") {
     scope s;
     s.clients = 2;
     s.ttl = 2;
@@ -1959,7 +1968,7 @@ TEST_CASE("record: what is on its way, overtaken or given up harms nobody") {
     }
 }
 
-TEST_CASE("record: every option keeps the promises") {
+TEST_CASE("record: the invariants hold with every option") {
     scope s;
     s.clients = 2;
     s.asks_again = true;
@@ -1974,7 +1983,7 @@ TEST_CASE("record: every option keeps the promises") {
     holds("without a queue", s);
 }
 
-TEST_CASE("record: observed leases need no common time, and keep the promises") {
+TEST_CASE("record: the invariants hold with observed leases, without a common time") {
     scope s;
     s.clock = lock_clock::observed;
     s.ttl = 2;
@@ -2004,7 +2013,7 @@ TEST_CASE("record: observed leases need no common time, and keep the promises") 
     }
 }
 
-TEST_CASE("record: with a margin observed leases bear clocks that go at different rates") {
+TEST_CASE("record: with a margin, observed leases tolerate clocks of different rates") {
     scope s;
     s.clock = lock_clock::observed;
     s.clients = is_long_run() ? 3 : 2;
@@ -2033,7 +2042,7 @@ scope two_boots() {
     return s;
 }
 
-TEST_CASE("record: contenders of different boots observe each other, and keep the promises") {
+TEST_CASE("record: the invariants hold with contenders of different boots") {
     scope s = two_boots();
     s.lost_answers = true;
     s.ghosts = 1;
@@ -2049,7 +2058,8 @@ TEST_CASE("record: contenders of different boots observe each other, and keep th
     holds("two boots, three clients", s);
 }
 
-TEST_CASE("record: a ticket goes on in another boot, and its lease is never shorter than believed") {
+TEST_CASE(
+    "record: a ticket used in another boot never gets a shorter lease than its holder believes") {
     scope s = two_boots();
     s.moves = true;
     s.asks_again = true;
@@ -2077,7 +2087,7 @@ scope boots_of_two_rates() {
     return s;
 }
 
-TEST_CASE("record: contenders that look once each observe together, and keep the promises") {
+TEST_CASE("record: the invariants hold with contenders that try once and observe together") {
     scope s = brief_contenders();
     s.lost_answers = true;
     s.ghosts = 1;
@@ -2116,7 +2126,7 @@ TEST_CASE("record: contenders that look once each observe together, and keep the
     holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates());
 }
 
-TEST_CASE("record: a renewal by a program that does not know of observations makes them void") {
+TEST_CASE("record: a renewal by a program that does not know observations makes them void") {
     scope s = brief_contenders();
     s.lost_answers = true;
     holds("observations that a renewal keeps", s, keeps_what_is_unknown());
@@ -2136,7 +2146,7 @@ scope clock_set_back() {
     return s;
 }
 
-TEST_CASE("record: where the clock is set back a lease lasts as long as it was observed to") {
+TEST_CASE("record: if the clock is set back, observation ends the lease") {
     scope s = clock_set_back();
     s.lost_answers = is_long_run();
     s.ghosts = is_long_run() ? 1 : 0;
@@ -2154,7 +2164,7 @@ TEST_CASE("record: where the clock is set back a lease lasts as long as it was o
     }
 }
 
-TEST_CASE("record: a hold of a mark alone lasts as long as the mark") {
+TEST_CASE("record: a grant that is bound to a mark alone lasts as long as the mark") {
     scope s;
     s.bounded = true;
     s.marked = true;
@@ -2171,7 +2181,7 @@ TEST_CASE("record: a hold of a mark alone lasts as long as the mark") {
     holds("marks, and boots that are not known", s);
 }
 
-TEST_CASE("record: permits are adopted where nobody holds it and nobody waits") {
+TEST_CASE("record: permits are adopted if there is no holder and no waiter") {
     scope s;
     s.ttl = 2;
     s.patience = 0;
@@ -2180,7 +2190,7 @@ TEST_CASE("record: permits are adopted where nobody holds it and nobody waits") 
     holds("groups with one and two permits", s);
 }
 
-TEST_CASE("record: the newest record may be lost, and the tokens grow, and a lease is waited for") {
+TEST_CASE("record: if the newest record is lost, tokens grow and contenders wait for a lease") {
     scope s;
     s.ttl = 2;
     s.patience = 0;
@@ -2205,7 +2215,7 @@ TEST_CASE("record: the newest record may be lost, and the tokens grow, and a lea
     holds("the newest record is lost, two boots", s);
 }
 
-TEST_CASE("record: where the record vanishes the tokens tell who holds it") {
+TEST_CASE("record: if the record vanishes, the latest holder has the largest token") {
     scope s;
     s.ttl = 2;
     s.patience = 0;
@@ -2217,7 +2227,7 @@ TEST_CASE("record: where the record vanishes the tokens tell who holds it") {
 
 // ---- and the search would find it if they did not
 
-TEST_CASE("record: the search finds what is wrong with other boots") {
+TEST_CASE("record: the search finds faults with other boots") {
     const char* const two = "more is believed to be held than there is";
     finds("other boots are gone", two, two_boots(), judges_wrongly(&judge::other_boots_are_gone));
     scope s = two_boots();
@@ -2256,13 +2266,13 @@ TEST_CASE("record: the search finds observations that are stored or read wrongly
     finds("brief contenders, two rates, no margin", two, s);
 }
 
-TEST_CASE("record: the search finds a lease that a clock keeps up") {
+TEST_CASE("record: the search finds a lease that a clock keeps from expiring") {
     const scope s = clock_set_back();
     finds("by the clock alone", "somebody waits for ever", s,
           judges_wrongly(&judge::goes_by_clock_alone));
 }
 
-TEST_CASE("record: the search finds marks that are not heeded") {
+TEST_CASE("record: the search finds marks that are ignored") {
     scope s;
     s.bounded = true;
     s.marked = true;
@@ -2289,7 +2299,7 @@ TEST_CASE("record: the search finds permits that are adopted too early, or never
     finds("never adopted", "one is refused though nobody else is there", s, never_adopts());
 }
 
-TEST_CASE("record: the search finds what is lost and not made up for") {
+TEST_CASE("record: the search finds lost records that are not compensated") {
     scope s;
     s.ttl = 2;
     s.patience = 0;
@@ -2310,7 +2320,7 @@ TEST_CASE("record: the search finds what is lost and not made up for") {
     finds("what was lost took an observed lease over", two, s);
 }
 
-TEST_CASE("record: the search finds tokens that begin anew") {
+TEST_CASE("record: the search finds tokens that start again") {
     scope s;
     s.ttl = 2;
     s.patience = 0;
@@ -2330,7 +2340,7 @@ TEST_CASE("record: the search finds times that are read on another clock, one ti
     finds("one clock, a tick apart", "more is believed to be held than there is", s);
 }
 
-TEST_CASE("record: the search finds leases that are over a tick too early") {
+TEST_CASE("record: the search finds leases that expire a tick too early") {
     finds("leases over too early", "more is believed to be held than there is", scope{},
           leases_end_early());
 }
@@ -2341,19 +2351,19 @@ TEST_CASE("record: the search finds a lease that is taken over before the delay 
     finds("taken over at once", "a hold was taken over before the delay was over", s, no_delay());
 }
 
-TEST_CASE("record: the search finds contenders that are known by their names") {
+TEST_CASE("record: the search finds contenders that are identified by name") {
     scope s;
     s.by_name = true;
     finds("known by name", "more is believed to be held than there is", s);
 }
 
-TEST_CASE("record: the search finds an admission of the first in line only") {
+TEST_CASE("record: the search finds an admission of the first waiter only") {
     scope s;
     s.permits = 2;
     finds("first in line only", "permits lie idle although it is somebody's turn", s, head_only());
 }
 
-TEST_CASE("record: the search finds an admission past those who came before") {
+TEST_CASE("record: the search finds an admission past earlier waiters") {
     finds("barging", "somebody who came earlier does not fit any more", scope{}, barging());
     scope s;
     s.permits = 2;
@@ -2370,12 +2380,12 @@ TEST_CASE("record: the search finds a place in the queue that is lost") {
           queues_again());
 }
 
-TEST_CASE("record: the search finds tokens that are given out twice") {
+TEST_CASE("record: the search finds tokens that are granted twice") {
     finds("tokens of the holders", "a token was given out that is not larger than all before",
           scope{}, tokens_of_the_holders());
 }
 
-TEST_CASE("record: the search finds a lost answer that makes a second hold") {
+TEST_CASE("record: the search finds a lost reply that makes a second grant") {
     finds("a lost answer", "who holds it waits for it, too", scope{}, forgetful());
 }
 

@@ -91,7 +91,7 @@ void start_lease_monitor() {
 
 } // namespace
 
-TEST_CASE("renewer: before the first renewal is due there is no thread for it") {
+TEST_CASE("renewer: no thread runs before the first renewal is due") {
     REQUIRE(in_child([] {
                 std::vector<std::unique_ptr<durable_mutex>> locks;
                 std::vector<bide::durable_guard> held;
@@ -103,12 +103,14 @@ TEST_CASE("renewer: before the first renewal is due there is no thread for it") 
             }) == 0);
 }
 
-TEST_CASE("renewer: a hold that ended starts no thread when its renewal would be due") {
+TEST_CASE("renewer: a grant that ended starts no thread") {
     const bool was_in_time = test::in_some_time(60ms, [](std::chrono::milliseconds lease) {
         const int threads = in_child([&] {
             durable_mutex m(memory_slot{}, with_lease(lease));
             for (int i = 0; i < 100; ++i) {
-                { const auto g = m.acquire(); }
+                {
+                    const auto g = m.acquire();
+                }
             }
             durable_mutex later(memory_slot{}, with_lease(lease));
             const auto g = later.acquire(); // its renewal comes after those
@@ -130,8 +132,8 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        auto made = std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
-                                                         got->good_until_ms);
+        auto made =
+            std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane, got->good_until_ms);
         made->begin();
         return made;
     };
@@ -147,7 +149,7 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
     }));
 }
 
-TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {
+TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
         return in_child([&] {
                    start_lease_monitor();
@@ -168,7 +170,7 @@ TEST_CASE("renewer: where its thread cannot be started the renewal is tried agai
     REQUIRE(was_kept);
 }
 
-TEST_CASE("renewer: where its thread can never be started the holder is told at the end of the lease") {
+TEST_CASE("renewer: if its thread can never be started, the grant is lost when the lease ends") {
     REQUIRE(in_child([] {
                 start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
@@ -176,6 +178,6 @@ TEST_CASE("renewer: where its thread can never be started the holder is told at 
                 const auto g = m.acquire();
                 const std::stop_token lost = g->lost();
                 return test::eventually([&] { return lost.stop_requested(); }) && !g->is_held() ? 0
-                                                                                                  : 1;
+                                                                                                : 1;
             }) == 0);
 }

@@ -129,12 +129,12 @@ struct counted_slot : minimal_slot {
 
 } // namespace
 
-TEST_CASE("slot: one that somebody wrote for themselves keeps what every slot promises") {
+TEST_CASE("slot: a slot of the test's own passes the conformance suite") {
     minimal_store store;
     test::check_slot(store);
 }
 
-TEST_CASE("slot_ref: is the slot that it was made of") {
+TEST_CASE("slot_ref: behaves as the slot that it owns") {
     memory_slot memory;
     slot_ref ref(memory);
     CHECK(ref.guarantees().keeps_acknowledged);
@@ -151,7 +151,7 @@ TEST_CASE("slot_ref: is the slot that it was made of") {
     CHECK(conflict.current->value == "one");
 }
 
-TEST_CASE("slot_ref: passes on what the slot offers besides") {
+TEST_CASE("slot_ref: passes on the optional operations of the slot") {
     memory_slot memory;
     slot_ref ref(memory);
     REQUIRE(ref.is_locked());
@@ -169,7 +169,7 @@ TEST_CASE("slot_ref: passes on what the slot offers besides") {
 #endif
 }
 
-TEST_CASE("slot_ref: what the slot does not offer is refused, and nothing is done") {
+TEST_CASE("slot_ref: an operation that the slot does not offer is refused, and does nothing") {
     minimal_slot::cell cell;
     slot_ref ref(allow_relaxed, minimal_slot(cell));
     CHECK_FALSE(ref.guarantees().keeps_acknowledged);
@@ -195,7 +195,7 @@ TEST_CASE("slot_ref: what the slot does not offer is refused, and nothing is don
     CHECK(now.error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("slot_ref: owns its slot, and hands it over when it moves") {
+TEST_CASE("slot_ref: owns its slot, and a move passes it on") {
     minimal_slot::cell cell;
     minimal_slot::cell other_cell;
     int count = 0;
@@ -667,12 +667,12 @@ using page_suite = test::slot_suite<page_store>;
 
 } // namespace
 
-TEST_CASE("slot_suite: a slot that offers everything keeps what every slot promises") {
+TEST_CASE("slot_suite: a slot with every optional operation passes the suite") {
     page_store store(fault::none);
     test::check_slot(store);
 }
 
-TEST_CASE("slot_suite: finds what is wrong with a slot") {
+TEST_CASE("slot_suite: finds each planted fault of a slot") {
     struct wrong {
         fault is;
         void (*part)(page_suite&);

@@ -191,15 +191,14 @@ void listen(int others, int changes) {
 } // namespace
 
 TEST_CASE(
-    "durable: what one of a process takes from the file they all listen to is told to the others",
+    "durable: a change that one reader drains is signalled to the other waiters of the process",
     "[durable]") {
     model::check("durable: one waits, another looks", random(10'000), [] { listen(1, 1); });
     model::check("durable: the other looks twice", random(10'000), [] { listen(2, 1); });
     model::check("durable: there are two changes", random(10'000), [] { listen(1, 2); });
 }
 
-TEST_CASE("durable: who waits for a change is told of each that its look has not seen",
-          "[durable]") {
+TEST_CASE("durable: a waiter is told of each change that its read has not seen", "[durable]") {
     model::check("durable: one waits, one changes", {}, [] {
         place p;
         model::thread changing([&] { p.change(1); });
@@ -228,7 +227,7 @@ TEST_CASE("durable: who waits for a change is told of each that its look has not
     });
 }
 
-TEST_CASE("durable: a gate admits no token behind a larger one", "[durable]") {
+TEST_CASE("durable: fence_gate admits no token after a larger one", "[durable]") {
     model::check("durable: two at a gate", {.weak_failures = 1}, [] {
         fence_gate gate;
         model::thread older([&] {
@@ -244,7 +243,7 @@ TEST_CASE("durable: a gate admits no token behind a larger one", "[durable]") {
     });
 }
 
-TEST_CASE("durable: whoever asks a gate sees what was done before those who were admitted",
+TEST_CASE("durable: a caller of fence_gate sees what was done before earlier admissions",
           "[durable]") {
     model::check("durable: the next one sees it", {.weak_failures = 1}, [] {
         fence_gate gate;
