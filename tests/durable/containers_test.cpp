@@ -1,8 +1,9 @@
 // Durable locks of processes on one machine that see different boot ids, clocks and processes, or
-// cannot see their own: containers of several kinds. Whatever they see, one of them holds at a time;
-// and where a store can tell that a holder has ended, the next one does not wait for its lease.
+// cannot see their own: containers of several kinds. Whatever they see, one of them holds at a
+// time. If a store can tell that a holder has ended, the next contender does not wait for its
+// lease.
 //
-// What a process knows of its boot its children inherit: this one uses no durable lock itself.
+// Children inherit what a process knows of its boot, so this process uses no durable lock itself.
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -59,14 +60,14 @@ bide::durable_options with_lease(std::chrono::milliseconds lease) {
     return o;
 }
 
-// Where a process is, and what it calls the directory of the store there.
+// Where a process runs, and its path of the directory with the store.
 struct place {
     const char* name = "the machine";
     std::function<pid_t()> fork = [] { return ::fork(); };
     std::string directory{};
 };
 
-// What f() answers in a process there; an answer is not 70 or more.
+// Runs f() in a process there, and returns its result, which is below 70.
 int answer(const place& there, const std::function<int()>& f) {
     const pid_t child = there.fork();
     if (child == 0) {
@@ -95,7 +96,7 @@ int told(const bide::result<bide::durable_guard, std::error_code>& got) {
     return got ? granted : not_granted;
 }
 
-// One that holds the lock until it is killed.
+// A process that holds the lock until it is killed.
 class holder {
 public:
     holder(const place& there, const store& in) {
@@ -154,7 +155,7 @@ int waits(const place& there, const store& in) {
     });
 }
 
-// Each holds while the others try, and ends; its lease does not.
+// Each process holds while the others try, and ends before its lease does.
 [[maybe_unused]] void check_among(const std::vector<place>& places) {
     for (const store& in : stores()) {
         for (const place& of_holder : places) {
@@ -276,7 +277,7 @@ namespace {
 
 using bide::durable::boottime_ms;
 
-// What f() makes of the record in the store is stored there.
+// Changes the record in the store by f().
 void edit(const store& in, const std::string& directory,
           const std::function<void(bide::durable::record&)>& f) {
     slot_ref slot = in.open(directory);
@@ -314,8 +315,8 @@ int renews(const place& there, const store& in, const char* nonce, std::int64_t 
 
 } // namespace
 
-// A record that a machine left that was started again since, or whose clock was set: its times mean
-// nothing now. Nobody takes the lock at once, and nobody waits for longer than the lease's length.
+// A record from before a reboot, or from before a clock was set: its times mean nothing. No
+// contender acquires the lock at once, and none waits for longer than the length of the lease.
 TEST_CASE("containers: a grant from before a reboot expires after the length of its lease") {
     constexpr std::chrono::milliseconds lease = 300ms;
     constexpr std::int64_t ten_days_ms = 864'000'000;
@@ -345,7 +346,7 @@ TEST_CASE("containers: a grant from before a reboot expires after the length of 
     }
 }
 
-// The same, where each contender ends before the lease is over: jobs of cron, say.
+// The same, with contenders that end before the lease expires, such as cron jobs.
 TEST_CASE(
     "containers: after a reboot, contenders that each live shorter than a lease acquire the lock") {
     constexpr std::chrono::milliseconds lease = 1s;
@@ -437,7 +438,7 @@ TEST_CASE(
             CHECK(renews(of_holder, in, "a", fence) == granted);
         }
         CHECK(tries(of_contender, in) == not_granted);
-        age(); // and now it does not renew
+        age(); // here it stops to renew
         CHECK(tries(of_contender, in) == granted);
         CHECK(renews(of_holder, in, "a", fence) == not_granted);
     }

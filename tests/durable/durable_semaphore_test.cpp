@@ -41,7 +41,7 @@ durable_options on_callers_clock() {
     return o;
 }
 
-// How many wait, by the record.
+// Returns how many waiters the record has.
 std::size_t waiting(durable_semaphore& s) {
     const auto seen = s.inspect();
     return seen && *seen ? (*seen)->live.waiters.size() : 0;
@@ -406,7 +406,7 @@ TEST_CASE("durable_semaphore: a stored value that is no record is an error, not 
 
 namespace {
 
-// A store with transactions, as small as can be.
+// A minimal store with transactions.
 struct tiny_database {
     std::uint64_t version = 0;
     std::string value;

@@ -35,7 +35,7 @@ using bide::memory_slot;
 
 namespace {
 
-// Answers nothing while it is told to hang.
+// A slot that hangs while it is told to.
 class hanging_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;

@@ -1,6 +1,6 @@
-// Stores that hang: a call with a time of its own returns in that time, and what it left under way is
-// taken back when the store comes back. Most of it needs no clock: the store hangs until the test lets
-// it go on, so a call that has returned before did not wait for it.
+// Stores that hang: a call with a time limit returns in that time, and its entry is taken back when
+// the store works again. Most tests need no clock: the store hangs until the test releases it, so a
+// call that has returned before did not wait for it.
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
@@ -54,7 +54,7 @@ namespace {
 
 enum class place { nowhere, load, compare_exchange, update_locked, anywhere };
 
-// What the slots of one store share.
+// The shared state of the slots of one store.
 class valve {
 public:
     void hang_in(place where) {
@@ -131,7 +131,7 @@ protected:
     std::shared_ptr<valve> valve_;
 };
 
-// All that is stored goes through update_locked().
+// Stores only by update_locked().
 class locked_slot : public slot_base {
 public:
     using slot_base::slot_base;
@@ -156,7 +156,7 @@ public:
 };
 static_assert(bide::locked_slot<locked_slot>);
 
-// Of a store that all slots share; renewals do not hang.
+// A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public slot_base {
 public:
     shared_slot(memory_slot of, std::string store, std::shared_ptr<valve> calls,
@@ -172,14 +172,14 @@ private:
 };
 static_assert(bide::shared_store_slot<shared_slot>);
 
-// What is left behind does not go by itself while a test waits for it to go.
+// A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {
     durable_options o;
     o.lease = std::chrono::hours(1);
     return o;
 }
 
-// A store that hangs, a lock in it, and another way to the same record.
+// A store that hangs, a lock in it, and a second access to the same record.
 struct bench {
     explicit bench(place where = place::load, durable_options o = with_long_lease())
         : hangs(where), lock(make(where), 1, o), seen(memory) {}
@@ -195,7 +195,7 @@ struct bench {
     }
     void hang() { v->hang_in(hangs); }
 
-    // Nobody has been let through: the call that is under way hangs still.
+    // No call was released: the call that is under way still hangs.
     bool still_hangs() const { return v->hangs() == hangs && v->writes() == writes_before; }
 
     std::size_t holders() {
@@ -244,7 +244,7 @@ bool all_are_for_stores(const std::set<std::string>& callers) {
     return !callers.empty();
 }
 
-// Acquires in the hand of the test, which resumes it.
+// An acquisition that the test resumes by hand.
 using held_coroutine = test::held_on<test::manual_executor>;
 held_coroutine acquire_in_hand(test::manual_executor&, bide::durable_semaphore& s,
                                std::atomic<int>& done) {
@@ -294,7 +294,7 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
                 }
                 REQUIRE(b.v->stuck() == 1);
                 b.v->let_go();
-                // What hung was granted, and given back.
+                // The call that hung was granted, and was taken back.
                 REQUIRE(test::eventually([&] { return b.v->writes() >= 2; }));
                 REQUIRE(b.holders() == 0);
                 REQUIRE(b.waiters() == 0);
@@ -544,7 +544,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
         coroutine.destroy();
         REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
 
-        // Renewals, too.
+        // The same for renewals.
         REQUIRE(held->release().has_value());
         auto kept = bide::sync_wait(b.lock.async_acquire());
         const std::stop_token lost = kept->lost();

@@ -1,5 +1,6 @@
-// Holds that children inherit, and what a lock does where its record was lost or damaged: over files,
-// as the marks and the damage are the file slot's. (The rules alone: expiry_test, record_admin_test.)
+// Grants that children inherit, and what a lock does if its record was lost or damaged. Over files,
+// as the marks and the damage are those of file_slot. (expiry_test and record_admin_test test the
+// rules.)
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>

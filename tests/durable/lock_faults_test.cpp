@@ -1,5 +1,5 @@
-// What goes wrong around a durable lock while it is used: stores that hang, that answer late, or not
-// at all; threads that cannot be started; children of fork(); clocks that throw.
+// Faults around a durable lock: stores that hang, that reply late or never; threads that cannot be
+// started; children of fork(); clocks that throw.
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
@@ -47,7 +47,7 @@ using bide::slot_version;
 
 namespace {
 
-// A memory that does what it is told to besides.
+// A memory_slot with faults that a test switches on.
 class odd_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -64,7 +64,7 @@ public:
     odd_slot(memory_slot of, std::shared_ptr<habits> h) : of_(std::move(of)), h_(std::move(h)) {}
 
     bide::result<slot_snapshot, std::error_code> load() {
-        // For longer than any test waits for what is to happen meanwhile.
+        // For longer than any test waits in between.
         test::eventually([&] { return !h_->hangs; }, 3 * test::patience);
         if (std::exchange(h_->fails, false)) {
             return bide::unexpected{std::make_error_code(std::errc::io_error)};
@@ -106,7 +106,7 @@ private:
     std::shared_ptr<habits> h_;
 };
 
-// Under whose lock nothing is ever certain, or not until it was asked often.
+// A slot whose updates are indeterminate: always, or for the first so many.
 class unsure_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -127,7 +127,7 @@ private:
     int until_;
 };
 
-// A coroutine of somebody else's: without an executor.
+// A coroutine type of another library, without an executor.
 struct foreign {
     struct promise_type {
         foreign get_return_object() noexcept { return {}; }
@@ -151,7 +151,7 @@ std::size_t waiting(durable_semaphore& s) {
     return seen && *seen ? (*seen)->live.waiters.size() : 0;
 }
 
-// What a child of fork() answers.
+// Returns the exit status of a child of fork().
 int in_child(const std::function<int()>& what) {
     const pid_t child = ::fork();
     if (child == 0) {

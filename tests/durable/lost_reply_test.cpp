@@ -1,5 +1,5 @@
-// Durable locks over stores that lose replies, fail, hang, and whose clocks are set: what they
-// promise they keep, and what cannot be kept is said in time.
+// Durable locks over stores that lose replies, fail or hang, and whose clocks are set: the
+// guarantees hold, and a guard tells in time what it cannot keep.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -62,18 +62,18 @@ void change_record(memory_slot slot, const std::function<void(bide::durable::rec
     });
 }
 
-// ---- a store that does not say what it did
+// ---- a store that loses replies
 
-// Of each hundred swaps so many.
+// Of a hundred swaps, how many are:
 struct mishaps {
     std::uint32_t unheard = 0; // stored, and the reply is lost
-    std::uint32_t unsent = 0;  // not stored, and nobody can tell
-    std::uint32_t late = 0;    // stored, if it still can be, some operations later
+    std::uint32_t unsent = 0;  // not stored, and the reply is lost
+    std::uint32_t late = 0;    // stored some operations later, if still possible
     std::uint32_t conflicts = 0;
     std::uint32_t failures = 0; // of loads as well
 };
 
-// What all slot objects of one store have: swaps that are still on their way.
+// The shared state of all slot objects of one store: swaps that are still on their way.
 class late_swaps {
 public:
     void add(slot_version version, std::string_view value, std::uint32_t operations) {
@@ -150,7 +150,7 @@ private:
     test::jitter chance_;
 };
 
-// Threads, each with a lock object of its own, over one store.
+// Threads with one lock object each, over one store.
 struct contest {
     memory_slot memory;
     std::shared_ptr<late_swaps> late = std::make_shared<late_swaps>();
@@ -265,7 +265,7 @@ TEST_CASE("durable_guard: a release whose reply is lost counts as a release") {
 
 namespace {
 
-// Operations that come while it hangs do not return before it is mended, and then with an error.
+// An operation that begins while the store hangs returns after it is mended, with an error.
 class hanging {
 public:
     void hang() {
@@ -355,7 +355,7 @@ TEST_CASE("durable_guard: if the store hangs, the guard is lost before another c
             CHECK(e.code() == durable_errc::lock_lost);
         }
 
-        // Its end does not ask the store, which still hangs.
+        // The destructor does not call the store, which still hangs.
         {
             const bide::durable_guard ended = std::move(*got);
         }
@@ -407,7 +407,7 @@ TEST_CASE(
 
 namespace {
 
-// A memory with a server's clock.
+// A memory_slot with a server's clock.
 class clocked_memory {
 public:
     static constexpr bide::slot_guarantees guarantees{true, true, bide::lock_clock::server};
@@ -434,7 +434,7 @@ private:
 
 constexpr std::int64_t hour_ms = 3'600'000;
 
-// Two locks of one store, whose clock is off by so much.
+// Two locks of one store, whose clock differs by so much.
 struct clocked_pair {
     memory_slot memory;
     std::atomic<std::int64_t> offset{0};
@@ -481,7 +481,7 @@ TEST_CASE("durable locks: if a server's clock is set back, the holder keeps its 
     CHECK(held->renew());
     CHECK(held->is_held());
     CHECK_FALSE(p.second.try_acquire(waiting)->acquired);
-    // Its place is not kept for an hour longer, if it never comes again.
+    // If it never asks again, its place is not kept for an hour longer.
     CHECK(record_of(p.memory).waiters.at(0).expires_at <=
           bide::durable::unix_ms() - hour_ms + 60'000);
     CHECK(held->release());
@@ -490,7 +490,7 @@ TEST_CASE("durable locks: if a server's clock is set back, the holder keeps its 
 
 namespace {
 
-// As a machine sees the store whose clock is off by so much: its own times come out right.
+// The store as a machine with a differing clock sees it: its own times come out right.
 class skewed_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;

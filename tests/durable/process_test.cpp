@@ -21,7 +21,7 @@ using bide::durable::this_origin;
 
 namespace {
 
-// A child that lives until end() and, until reap(), is a zombie then.
+// A child that lives until end(), and is a zombie from then until reap().
 class child {
 public:
     child() {
@@ -62,7 +62,7 @@ public:
             end_ = -1;
         }
     }
-    // Ended, and not waited for.
+    // Ended, but not reaped.
     void become_zombie() {
         end();
         siginfo_t info{};

@@ -48,7 +48,7 @@ record example() {
     return r;
 }
 
-// As it is written: the names in the order of the alphabet, no white space.
+// As it is written: the names in alphabetical order, no white space.
 constexpr std::string_view example_text =
     R"({"admin":{"at":1717000000000,"by":"ops","what":"force_release 40"},"clock":"boottime",)"
     R"("fence":42,"holders":[{"boot":"b1","fence":41,"holderId":"billing-7","host":"h1","lane":0,)"
@@ -68,16 +68,16 @@ std::error_code error_of(std::string_view text) {
 }
 bool is_corrupt(std::string_view text) { return error_of(text) == durable_errc::corrupt_record; }
 bool is_corrupt_object(const json& object) { return is_corrupt(object.dump()); }
-// In one piece, for an assertion would print a value by its values.
+// One value, as an assertion would print a range by its elements.
 bool same(const json& a, const json& b) { return a == b; }
 
-// Whatever can be read can be written and read again, and is the same.
+// A record that can be read can be written and read again, and is the same.
 bool comes_back(const record& r) {
     const auto again = decode(encode(r));
     return again && *again == r;
 }
 
-// Chance with the seed of the run, or of one case.
+// Random numbers, with the seed of the run or of one case.
 class dice : public test::jitter {
 public:
     using test::jitter::jitter;
@@ -199,7 +199,7 @@ struct nobody_expires {
     bool expired(const waiter&, bool) const { return false; }
 };
 
-// What the rules rely on.
+// The properties that the rules rely on.
 bool is_sound(const record& r) {
     if (r.permits < 1 || r.permits > largest_permits || r.fence < 1 || r.fence > largest_number) {
         return false;
@@ -330,7 +330,7 @@ TEST_CASE("record_json: an admin's note may be of any length") {
     REQUIRE(comes_back(r));
 }
 
-// ---- what is not known is kept
+// ---- unknown fields are kept
 
 TEST_CASE("record_json: unknown fields outlive a change of the record, at every level") {
     json object = example_json();
@@ -360,7 +360,7 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     REQUIRE(same(after["waiters"][0]["observed"][0]["x"], unknown));
     REQUIRE_FALSE(after["waiters"][1].contains("x"));
     REQUIRE(same(after["admin"]["x"], unknown));
-    // As a text: compared as numbers, it would be -1 as well.
+    // Compared as text: compared as numbers, -1 would be equal, too.
     REQUIRE(after["y"].dump() == "18446744073709551615");
 }
 
@@ -386,7 +386,7 @@ TEST_CASE("record_json: unknown fields are written in alphabetical order, and kn
     }
 }
 
-// ---- what cannot be read is not empty
+// ---- an unreadable record is not an empty one
 
 TEST_CASE("record_json: a later format is refused") {
     for (const char* const v : {"2", "0", "-1", "9007199254740992", "18446744073709551615"}) {
@@ -396,7 +396,7 @@ TEST_CASE("record_json: a later format is refused") {
         object["v"] = json::parse(v);
         REQUIRE(error_of(object.dump()) == durable_errc::unsupported_record_version);
     }
-    // Whatever else that is, as long as it is JSON.
+    // Whatever else the text is, as long as it is JSON.
     std::string other = R"({"clock":{"v":1},"fence":[[{"a":"b"}],1],"holders":{"x":[]},"admin":7,)"
                         R"("waiters":[5,[{}],{"nonce":{}},{}],"permits":"3","v":2})";
     REQUIRE(error_of(other) == durable_errc::unsupported_record_version);
@@ -636,7 +636,7 @@ TEST_CASE("record_json: two entries with one nonce, token or lane are corrupt") 
     REQUIRE(is_corrupt_object(with("/holders/1/lane", 0)));
     REQUIRE(is_corrupt_object(with("/waiters/0/nonce", "third")));
     REQUIRE(is_corrupt_object(with("/waiters/0/nonce", "9f")));
-    REQUIRE(decode(with("/holders/1/holderId", "billing-9").dump())); // a name only
+    REQUIRE(decode(with("/holders/1/holderId", "billing-9").dump())); // only a name
 }
 
 TEST_CASE("record_json: two fields of one name in one object are corrupt, wherever it is") {
@@ -668,7 +668,7 @@ TEST_CASE("record_json: two fields of one name in one object are corrupt, wherev
           "/waiters/0/observed/0", "/admin", "/x", "/x/y/1"}) {
         expect_corrupt(object, where);
     }
-    // Nor is its version believed.
+    // Its version is not trusted either.
     object["v"] = 2;
     REQUIRE(error_of(object.dump()) == durable_errc::unsupported_record_version);
     expect_corrupt(object, "");
@@ -710,7 +710,7 @@ TEST_CASE("record_json: text that is not UTF-8 is corrupt, and is never written"
 }
 
 TEST_CASE("record_json: no contender is admitted while the stored record is corrupt") {
-    // The place where an empty lock could come from: there is none in an error.
+    // An error contains no record, so no empty lock can come from it.
     for (const std::string_view text : {std::string_view("{}"), std::string_view("null"),
                                         example_text.substr(0, example_text.size() / 2)}) {
         auto r = decode(text);
@@ -719,7 +719,7 @@ TEST_CASE("record_json: no contender is admitted while the stored record is corr
     }
 }
 
-// ---- what somebody may send on purpose
+// ---- hostile input
 
 TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
     for (const std::size_t depth :
@@ -733,7 +733,7 @@ TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
         REQUIRE(is_corrupt(opened));
         REQUIRE(is_corrupt(closed));
         REQUIRE(is_corrupt(objects));
-        // In a field that nobody knows, which would have to be kept.
+        // In an unknown field, which would have to be kept.
         for (const std::string& value : {closed, objects + "1" + std::string(depth, '}')}) {
             for (const char* const before : {"\"v\"", "\"lane\"", "\"at\"", "\"ttlMs\""}) {
                 std::string text(example_text);
@@ -752,7 +752,7 @@ TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
         text.insert(1, "\"x\":" + std::string(depth, '[') + std::string(depth, ']') + ",");
         REQUIRE(decode(text).has_value() == (depth == 63));
     }
-    // Brackets in a text are none.
+    // Brackets in a text do not count.
     json object = example_json();
     object["x"] = std::string(10'000, '[') + "\\\"" + std::string(10'000, '{');
     const auto r = decode(object.dump());
@@ -815,6 +815,6 @@ TEST_CASE("record_json: any damage is an error or a record that the rules can wo
         }
         readable += r ? 1 : 0;
     }
-    CHECK(readable > 20'000 / 50); // a name with another letter is a name
+    CHECK(readable > 20'000 / 50); // a name with another letter is valid
     CHECK(readable < 20'000 / 2);
 }

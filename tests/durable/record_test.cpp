@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-// The rules one by one. What they come to together is the search's affair (record_search_test.cpp).
+// The rules one by one. record_search_test.cpp checks them together.
 
 using namespace bide::durable;
 using bide::durable_errc;
@@ -155,7 +155,7 @@ TEST_CASE("record: free permits do not wait until the first waiter asks") {
     }
     lock.release("a", a.fence);
     lock.release("b", b.fence);
-    // Two are free: for c and d, whichever comes first; not for e, which would be the third.
+    // Two permits are free: for c and d in any order, not for e, which would be the third.
     REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
     REQUIRE(is(lock.acquire("d", 1010), acquire_status::granted));
     REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
@@ -168,7 +168,7 @@ TEST_CASE("record: a request for all permits is not overtaken by requests for on
     const auto a = lock.acquire("a", 1000);
     lock.acquire(who("b"), 1000);
     REQUIRE(is(lock.acquire(who("writer", 3), 1000), acquire_status::waiting));
-    // One permit is free, and stays so.
+    // One permit is free, and stays free.
     REQUIRE(is(lock.acquire("late", 1000), acquire_status::waiting));
     lock.release("a", a.fence);
     REQUIRE(is(lock.acquire("late", 1001), acquire_status::waiting));
@@ -270,7 +270,7 @@ TEST_CASE("record: a dead waiter does not block the queue, wherever its place is
             }
         }
         lock.release("a", a.fence);
-        // Those who live, in their order.
+        // The live waiters, in their order.
         for (const char* const name : {"b", "c", "d"}) {
             if (std::find(dead.begin(), dead.end(), name) == dead.end()) {
                 const auto out = lock.acquire(name, 1095);
@@ -352,7 +352,7 @@ TEST_CASE("record: if only expired entries were removed, the record need not be 
     lock.t.lease_ms = 1000;
     lock.acquire(who("b", 1), 1000);
     lock.acquire(who("c", 2), 1040);
-    // a's lease is over: c does not fit for all that, and its place is fresh.
+    // a's lease expired: c does not fit nevertheless, and its place is fresh.
     const record stored = lock.r;
     const auto out = lock.acquire(who("c", 2), 1060);
     REQUIRE(is(out, acquire_status::waiting));
@@ -374,7 +374,7 @@ TEST_CASE(
     REQUIRE(lock.acquire("b", 1025).position == 1);
     lock.acquire("b", 1250);
     REQUIRE(lock.waiters() == "slow b");
-    // A shorter time is a change, too: others go by it.
+    // A shorter time is a change, too: other contenders use it.
     const auto out = lock.acquire("slow", 1251);
     REQUIRE(out.changed);
     REQUIRE(lock.r.waiters[0].ttl_ms == 30);
@@ -610,7 +610,7 @@ TEST_CASE("record: with revive, an expired lease with a waiter is lost") {
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1050);
     REQUIRE(lock.renew("a", a.fence, 1100).status == renew_status::lost);
-    // Not so when that one is gone, too.
+    // It is different when that one has expired, too.
     REQUIRE(lock.renew("a", a.fence, 1140).status == renew_status::renewed);
 }
 
@@ -631,7 +631,8 @@ TEST_CASE("record: with revive, a waiter that does not fit does not prevent the 
 }
 
 TEST_CASE("record: a lease that stays expired for other contenders is not revived") {
-    // Its process is dead, say, and another one goes on with the ticket: the others would take it.
+    // For example its process is dead, and another process goes on with the ticket: other
+    // contenders would regard the grant as expired.
     table lock;
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
@@ -648,7 +649,7 @@ TEST_CASE("record: no lease is ever shortened") {
     lock.t.lease_ms = 10;
     REQUIRE(lock.renew("a", a.fence, 1001).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2000);
-    REQUIRE(lock.r.holders[0].lease_ms >= 999); // who goes by the length does not see it end sooner
+    REQUIRE(lock.r.holders[0].lease_ms >= 999); // an observer does not see it end sooner
     REQUIRE(is(lock.acquire("a", 1002), acquire_status::held));
     REQUIRE(lock.r.holders[0].expires_at == 2000);
     REQUIRE(lock.r.holders[0].lease_ms >= 998);
@@ -656,7 +657,7 @@ TEST_CASE("record: no lease is ever shortened") {
     REQUIRE(lock.renew("a", a.fence, 1995).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
-    // Nor by a clock that was set back.
+    // A clock that was set back does not shorten it either.
     REQUIRE(lock.renew("a", a.fence, 500).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
@@ -675,7 +676,7 @@ TEST_CASE("record: counts of renewals and refreshes wrap to 0 at 2^53") {
     REQUIRE(lock.r.waiters[0].refreshes == 0);
 }
 
-// ---- a delay before a lease is taken over
+// ---- a delay before an expired lease is granted again
 
 TEST_CASE("record: an expired lease is granted again after the delay, a released one at once") {
     table lock;
@@ -797,7 +798,7 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
     REQUIRE(is(lock.acquire("b", largest_time), acquire_status::waiting));
     REQUIRE(lock.renew("a", a.fence, largest_time).status == renew_status::renewed);
-    // As they may be found in a record.
+    // Values that a record may contain.
     lock.r.holders[0].expires_at = largest_number;
     lock.r.waiters[0].expires_at = largest_number;
     REQUIRE(lock.renew("a", a.fence, 0).status == renew_status::renewed);
@@ -943,7 +944,7 @@ TEST_CASE("record: next_ms ignores leases of another boot") {
 
 namespace {
 
-// A holder of a boot that is over, and contenders of later boots, that look once each.
+// A holder of an earlier boot, and contenders of later boots that try once each.
 struct table_of_boots : table {
     explicit table_of_boots(lock_clock clock = lock_clock::boottime) {
         t.clock = clock;
@@ -1054,7 +1055,7 @@ TEST_CASE(
     REQUIRE(lock.observed().front().boot == "2");
     REQUIRE(lock.observed().back() == stored_observation{"5", 0, 70, {}});
 
-    // Boots that are over go, and what is left are the four with contenders.
+    // The observations of earlier boots are dropped; those of the four boots with contenders stay.
     int changes = 0;
     for (int round = 0; round < 10; ++round) {
         for (const char* const boot : {"5", "6", "7", "8"}) {
@@ -1121,7 +1122,7 @@ TEST_CASE("record: a renewal where no boot is known leaves the grant bound to it
     t.clock = lock_clock::boottime;
     record r = fresh_record(t);
     contender self{"a", "a's", 1, {}};
-    self.from.mark = 7; // of the hold, which a child may keep
+    self.from.mark = 7; // of the grant; a child may keep it
     const auto a = acquire(r, self, t, 1000, judge);
     origin renewer; // the process
     renewer.pid = 12;

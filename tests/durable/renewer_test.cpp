@@ -1,5 +1,5 @@
-// When the renewals of a lock get their thread. (What they do: guard_test. Where stores hang:
-// hung_store_test.)
+// When the thread of the renewals starts. (guard_test tests the renewals, hung_store_test stores
+// that hang.)
 
 #include <bide/durable/detail/renewer.hpp>
 
@@ -54,7 +54,7 @@ std::int64_t renewals(durable_mutex& m) {
     return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
 }
 
-// What a child of fork() answers, which has no thread of its parent's.
+// Returns the exit status of a child of fork(), which has none of its parent's threads.
 int in_child(const std::function<int()>& what) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -65,7 +65,7 @@ int in_child(const std::function<int()>& what) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// As long as it lives, no thread can be started.
+// While this object lives, no thread can be started.
 class no_new_threads {
 public:
     no_new_threads() {
@@ -83,7 +83,7 @@ private:
     ::pthread_attr_t usual_;
 };
 
-// The lease_monitor has its thread.
+// Starts the thread of the lease monitor.
 void start_lease_monitor() {
     durable_mutex m(memory_slot{}, with_lease(1h));
     const auto g = m.acquire();

@@ -44,7 +44,7 @@ using bide::slot_version;
 
 namespace {
 
-// As little as a slot can be: what somebody writes for a store of their own.
+// The smallest slot: what a user writes for a store of their own.
 class minimal_slot {
 public:
     static constexpr slot_guarantees guarantees{false, true, lock_clock::observed};
@@ -92,7 +92,7 @@ static_assert(!bide::watchable_slot<minimal_slot>);
 static_assert(!bide::clocked_slot<minimal_slot>);
 static_assert(bide::locked_slot<memory_slot>);
 
-// What is short of one.
+// Types that lack one part of a slot.
 struct loads_alone {
     [[maybe_unused]] static constexpr slot_guarantees guarantees{};
     bide::result<slot_snapshot, std::error_code> load();
@@ -217,13 +217,13 @@ TEST_CASE("slot_ref: owns its slot, and a move passes it on") {
     CHECK(count == 0);
 }
 
-// ---- the suite itself finds what it is for
+// ---- the suite finds planted faults
 
 #if BIDE_TESTS_CAN_FORK
 
 namespace {
 
-// What is wrong with a slot.
+// The fault of a slot.
 enum class fault {
     none,
     absent_fails,
@@ -269,8 +269,9 @@ struct actor {
     friend bool operator==(const actor&, const actor&) = default;
 };
 
-// A value in memory that processes share; everything is offered, and goes wrong as it is told. What
-// goes wrong only while others do something goes wrong for certain: it waits until they have.
+// A value in memory that processes share. The slot offers every optional operation, with the fault
+// that it is told. A fault that needs a concurrent operation happens for certain: the slot waits
+// for one.
 struct page {
     static constexpr std::size_t limit = 8300;
     static constexpr int watches = 16;
@@ -506,7 +507,7 @@ public:
 private:
     bool is(fault f) const noexcept { return page_->wrong == f; }
 
-    // Where many are at work one waits, once, in the middle of what it does, until another has
+    // If several processes work, one waits once in the middle of its operation until another has
     // stored.
     void let_another_store(slot_version last) {
         {
@@ -536,7 +537,7 @@ private:
         return is_lost ? std::make_error_code(std::errc::io_error) : std::error_code();
     }
 
-    // The others are under the page's lock.
+    // The other members are under the page's lock.
 
     // By the caller, or by another.
     bool is_watched(bool by_caller) const {

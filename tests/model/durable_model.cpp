@@ -1,6 +1,6 @@
-// What of the durable locks is decided between threads: who waits for a change is told of every one
-// that its look has not seen, also where all of a process listen to one file; a gate admits no token
-// behind a larger one.
+// The protocols between the threads of durable locks: a waiter for a change is told of every change
+// that its read has not seen, also if all waiters of a process share one descriptor; a fence_gate
+// admits no token after a larger one.
 
 #include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/change_watch.hpp>
@@ -22,11 +22,12 @@ namespace {
 using change_signal = bide::detail::basic_change_signal<platform>;
 using fence_gate = bide::basic_fence_gate<platform>;
 
-// A record of which the store is as weak as can be: what orders it is the signal.
+// A record whose store is relaxed: only the signal orders it.
 struct place {
     platform::atomic<int> record{0};
     change_signal changes;
-    // All of them, up to the end: how the standard counts references is not looked at here.
+    // All of them are kept up to the end: how the standard library counts references is not checked
+    // here.
     std::vector<std::shared_ptr<change_signal::event>> taken;
 
     void change(int to) {
@@ -44,11 +45,11 @@ struct place {
     }
 };
 
-// A slot's file as poll(2) and epoll(7), once for each arming, tell of it.
+// The descriptor of a slot, as poll(2) and a one-shot epoll(7) report it.
 struct kernel {
     bide::basic_mutex<platform> lock;
     bool is_readable = false, is_armed = false; // under lock
-    bide::basic_semaphore<platform> epoll{0};   // to look whether it is both
+    bide::basic_semaphore<platform> epoll{0};   // wakes the monitor to check both
     std::shared_ptr<change_signal> told;
 
     void set(bool& what) {
@@ -58,7 +59,7 @@ struct kernel {
             epoll.release();
         }
     }
-    // What the lease_monitor does when epoll_wait(2) returns.
+    // What the lease monitor does when epoll_wait(2) returns.
     void tell() {
         {
             const std::lock_guard held(lock);
@@ -77,7 +78,7 @@ struct model_system {
         kernel* of = nullptr;
 
         bool add(int, const std::shared_ptr<signal>& who) const {
-            if (of != nullptr) { // of another, a process's, nobody is told here
+            if (of != nullptr) { // the descriptor of a process is not notified here
                 of->told = who;
                 of->set(of->is_armed);
             }
@@ -119,7 +120,7 @@ struct watched_slot {
     }
 };
 
-// A process that waits for what others do.
+// A process that waits for the changes of other processes.
 struct process {
     kernel file;
     platform::atomic<int> record{0};
@@ -135,12 +136,12 @@ struct process {
     }
     ~process() { watch.close(); }
 
-    // Of somebody else: first the record, then what tells of it.
+    // A change by another process: first the record, then the descriptor.
     void change(int to) {
         record.store(to, std::memory_order_release);
         file.set(file.is_readable);
     }
-    // True: it is as wanted; else there is something to wait for.
+    // Returns true if the record is as wanted; otherwise there is an event to wait for.
     bool look(int wanted, std::shared_ptr<change_signal::event>& until) {
         until = changes->next();
         const std::lock_guard held(turn);
@@ -159,7 +160,7 @@ struct process {
     }
 };
 
-// `others` look once each, whose turn it never is, while one waits for the last of `changes`.
+// One waiter waits for the last of `changes`, while `others` waiters read once each.
 void listen(int others, int changes) {
     process p;
     platform::atomic<bool> over{false};
