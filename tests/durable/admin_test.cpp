@@ -55,7 +55,7 @@ TEST_CASE("admin: a resized lock admits contenders with the new number of permit
     REQUIRE_FALSE(two.admin("ops").resize(0, "").value());
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
     REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
-    REQUIRE(held->renew().has_value()); // who is inside is not touched
+    REQUIRE(held->renew().has_value()); // the holder keeps its grant
     durable_semaphore one(slot, 1, test::unhurried());
     REQUIRE(one.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());

@@ -70,7 +70,7 @@ TEST_CASE("durable_semaphore: single steps depend on the caller's time only") {
     REQUIRE(behind->retry_in == 90ms);
 
     REQUIRE(s.renew(a, 1050ms).value());
-    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // 1150 is when the lease is over
+    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // the lease expires at 1150
     const auto taken = s.try_acquire(b, 1150ms);
     REQUIRE(taken->acquired);
     REQUIRE(taken->fence == first->fence + 1);
@@ -370,7 +370,7 @@ TEST_CASE(
     REQUIRE(s.try_acquire(holder, 0ms)->acquired);
     REQUIRE(s.try_acquire(slow, 0ms)->position == 0);
     REQUIRE(s.renew(holder, 90ms).value());
-    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one is over
+    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one has expired
     REQUIRE(s.try_acquire(slow, 130ms)->position == 1);
     REQUIRE(s.release(holder).value());
     REQUIRE(s.try_acquire(quick, 140ms)->acquired);

@@ -196,7 +196,7 @@ TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is
     REQUIRE(judge.expired(w, true));
     REQUIRE_FALSE(judge.expired(w, false));
 
-    known.says = presence::yes; // its lease is over all the same: it may be stopped
+    known.says = presence::yes; // its lease expired nevertheless: it may be suspended
     REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h, 0));
 
     known.says = presence::no; // where the system tells, its word counts
@@ -311,6 +311,6 @@ TEST_CASE("expiry: the system is asked only about processes that are not known t
 #endif
     known.it_does = true;
     REQUIRE_FALSE(judge.knowing(&known).expired(h, 0));
-    h.expires_at = 1000; // a lease is over all the same
+    h.expires_at = 1000; // its lease expired nevertheless
     REQUIRE(judge.knowing(&known).expired(h, 0));
 }

@@ -672,7 +672,7 @@ TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its
         if (child == 0) {
             b.v->let_go();
             const bool is_seen = b.lock.inspect().has_value();
-            auto mine = b.lock.acquire(); // once the lease of its parent's hold is over
+            auto mine = b.lock.acquire(); // once the lease of its parent's grant expired
             ::_exit(is_seen && mine && mine->release() ? 0 : 1);
         }
         int status = -1;

@@ -336,7 +336,7 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
         durable_mutex m(memory_slot(), o);
         {
             const auto g = m.acquire();
-        } // the one who renews goes on for a while
+        } // the renewer goes on for a while
         return in_child([&] {
                    const auto g = m.acquire();
                    const std::stop_token lost = g->lost();

@@ -57,7 +57,7 @@ TEST_CASE("record_admin: more permits admit more contenders of the new number") 
     REQUIRE(lock.r.permits == 2);
     REQUIRE(lock.r.admin->at == 1001);
     REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
-    REQUIRE(lock.renew("a", 1, 1002).status == renew_status::renewed); // who holds it holds it
+    REQUIRE(lock.renew("a", 1, 1002).status == renew_status::renewed); // the holder keeps its grant
     lock.t.permits = 2;
     const auto b = lock.acquire("b", 1002);
     REQUIRE(is(b, acquire_status::granted));
@@ -127,7 +127,7 @@ TEST_CASE("record_admin: for a lost acknowledged record, a holder of all permits
     record same = lock.r;
     make_up_for_lost(lock.r, true, lock.t, 1000, {});
     make_up_for_lost(same, true, lock.t, 1000, {});
-    REQUIRE(lock.r == same); // for all who come across it
+    REQUIRE(lock.r == same); // the same for every contender that finds it
     REQUIRE(lock.holders() == "a of a record that was damaged");
     REQUIRE(lock.r.fence == next + fence_leap);
     REQUIRE(lock.r.holders[1].fence == next);

@@ -325,7 +325,7 @@ private:
     }
     void prolong(model_holder& h, std::int64_t lease) {
         const std::int64_t now = time_of(step_.by);
-        const bool reads = reads_times_of(h); // else nobody knows what is left
+        const bool reads = reads_times_of(h); // otherwise the rest is not known
         const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length;
         h.length = rest > lease ? rest : lease;
         h.ends = reads || boots_ == 0 ? std::max(h.ends, now + lease) : now + h.length;

@@ -1036,7 +1036,7 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         const int at = holder_of(was, h.nonce);
         const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
         weights += h.is_unknown != 0 ? 0 : h.weight;
-        if (h.is_unknown != 0) { // of nobody
+        if (h.is_unknown != 0) { // of no client
         } else if (old == nullptr || old->fence != h.fence) {
             expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
                    "somebody holds it to whom it was not granted");

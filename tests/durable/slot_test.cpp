@@ -289,7 +289,7 @@ struct page {
     std::array<const void*, watches> watched_by{};
     std::array<actor, watches> watch_maker{};
     int rung = 0;                // so often before a change
-    int drained = -1;            // of these so many before a watch was last drained
+    int drained = -1;            // how many of these before a watch was last drained
     int looked = -1;             // and before its maker's last look after that
     int opened = 0;              // slot objects, so far
     bool has_been_apart = false; // one has waited for another's change in the middle of its own

@@ -96,7 +96,7 @@ private:
     static void enter(void* self) noexcept { static_cast<lease_monitor*>(self)->run(); }
     [[noreturn]] void run() noexcept;
 
-    // Collects the clients whose time has come. Returns the next time.
+    // Collects the clients that are due. Returns the next time.
     std::int64_t collect_due(client_list& into);
 
     // Makes the thread wake at that time at the latest. Called with the lock. If the thread may

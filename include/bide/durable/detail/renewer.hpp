@@ -15,7 +15,7 @@
 // The renewer makes one call at a time, the earliest due first. A call that hangs delays the
 // renewals of this renewer only, for as long as the slot lets it hang:
 // - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
-//   slot does not delay them. A renewal that hangs delays the renewals of the same store, whose
+//   slot does not delay them. A renewal that hangs delays the renewals of the same store: its
 //   connection hangs then, too.
 // - Any other lock renews on its own slot, with the turn. If a call hangs there, the renewal waits
 //   for the turn until the end of the lease at most.
