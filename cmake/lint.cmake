@@ -4,7 +4,7 @@
 #
 #   seam      atomics, fences, pauses, system calls and thread-local state only in the platform
 #   order     a memory order is explained at most six lines further up, and never left to the default
-#   label     a label such as [semaphore.handoff] names a pair: it stands in two places
+#   label     a label such as [idle.announce] names a pair: it stands in two places
 #   left      no TODO and its kin, no #if 0, no #pragma once
 #   guard     BIDE_<ROOM>_<NAME>_HPP
 #   rooms     a lower room never includes a higher one

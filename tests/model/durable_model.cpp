@@ -279,7 +279,7 @@ TEST_CASE("durable: a caller of fence_gate sees what was done before earlier adm
         }
         older.join();
     });
-    model::check("durable: who is refused sees it", {.weak_failures = 1}, [] {
+    model::check("durable: a refused caller sees it", {.weak_failures = 1}, [] {
         fence_gate gate;
         var<int> data{0};
         model::thread newer([&] {
@@ -291,7 +291,7 @@ TEST_CASE("durable: a caller of fence_gate sees what was done before earlier adm
         }
         newer.join();
     });
-    model::check("durable: who only looks sees it", {}, [] {
+    model::check("durable: a caller of highest() sees it", {}, [] {
         fence_gate gate;
         var<int> data{0};
         model::thread newer([&] {
