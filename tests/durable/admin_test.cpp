@@ -16,7 +16,7 @@ using bide::durable_semaphore;
 using bide::errc;
 using bide::memory_slot;
 
-TEST_CASE("admin: a hold is taken away by its token, once, and it is written down by whom") {
+TEST_CASE("admin: a grant is taken away by its token, once, and the record notes by whom") {
     durable_mutex m(memory_slot{}, test::unhurried());
     const auto held = m.acquire();
     auto ops = m.admin("ops");
@@ -29,11 +29,12 @@ TEST_CASE("admin: a hold is taken away by its token, once, and it is written dow
     const auto seen = m.inspect().value();
     REQUIRE(seen->live.admin.has_value());
     REQUIRE(seen->live.admin->by == "ops");
-    REQUIRE(seen->live.admin->what == "force_release " + std::to_string(held->fence()) + ": host lost");
+    REQUIRE(seen->live.admin->what ==
+            "force_release " + std::to_string(held->fence()) + ": host lost");
     REQUIRE(seen->live.admin->at > 0);
 }
 
-TEST_CASE("admin: a place in the queue is taken away, and a waiter that lives comes back behind") {
+TEST_CASE("admin: a waiter that is evicted and alive enters the queue again at its end") {
     durable_mutex m(memory_slot{});
     auto held = m.acquire();
     bide::durable_ticket a = m.ticket("a");
@@ -46,7 +47,7 @@ TEST_CASE("admin: a place in the queue is taken away, and a waiter that lives co
     REQUIRE(m.try_acquire(b)->position == 0);
 }
 
-TEST_CASE("admin: the permits change for those who come with the new number") {
+TEST_CASE("admin: a resized lock admits contenders with the new number of permits") {
     const memory_slot slot;
     durable_semaphore two(slot, 2);
     REQUIRE_FALSE(two.admin("ops").resize(3, "").value()); // there is no record yet
@@ -54,14 +55,14 @@ TEST_CASE("admin: the permits change for those who come with the new number") {
     REQUIRE_FALSE(two.admin("ops").resize(0, "").value());
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
     REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
-    REQUIRE(held->renew().has_value()); // who is inside is not touched
+    REQUIRE(held->renew().has_value()); // the holder keeps its grant
     durable_semaphore one(slot, 1, test::unhurried());
     REQUIRE(one.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(one.try_acquire().has_value());
 }
 
-TEST_CASE("admin: a record that cannot be read is replaced, one that can is not") {
+TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {
     memory_slot slot;
     durable_mutex m(slot);
     REQUIRE(slot.compare_exchange(0, "garbage").status == bide::cas_status::stored);
@@ -74,7 +75,7 @@ TEST_CASE("admin: a record that cannot be read is replaced, one that can is not"
     REQUIRE(m.inspect().value()->live.holders.size() == 1);
 }
 
-TEST_CASE("admin: a time that no record can have is refused, and the record stays one") {
+TEST_CASE("admin: a time out of range is refused, and the record stays readable") {
     std::chrono::milliseconds now{1000};
     bide::durable_options o;
     o.clock = bide::lock_clock::caller;
@@ -88,7 +89,7 @@ TEST_CASE("admin: a time that no record can have is refused, and the record stay
     REQUIRE(s.inspect().value()->live.holders.size() == 1);
 }
 
-TEST_CASE("admin: a record of a later format is not repaired away") {
+TEST_CASE("admin: repair does not replace a record of a later format") {
     bide::memory_slot slot;
     const std::string later = "{\"v\":2}";
     REQUIRE(slot.compare_exchange(0, later).status == bide::cas_status::stored);

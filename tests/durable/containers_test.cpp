@@ -1,8 +1,9 @@
 // Durable locks of processes on one machine that see different boot ids, clocks and processes, or
-// cannot see their own: containers of several kinds. Whatever they see, one of them holds at a time;
-// and where a store can tell that a holder has ended, the next one does not wait for its lease.
+// cannot see their own: containers of several kinds. Whatever they see, one of them holds at a
+// time. If a store can tell that a holder has ended, the next contender does not wait for its
+// lease.
 //
-// What a process knows of its boot its children inherit: this one uses no durable lock itself.
+// Children inherit what a process knows of its boot, so this process uses no durable lock itself.
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -45,8 +46,7 @@ struct store {
 };
 const std::vector<store>& stores() {
     static const std::vector<store> all{
-        {"file",
-         [](const std::string& in) { return slot_ref(bide::file_slot(in + "/lock")); }},
+        {"file", [](const std::string& in) { return slot_ref(bide::file_slot(in + "/lock")); }},
         {"sqlite",
          [](const std::string& in) { return slot_ref(bide::sqlite_slot(in + "/db", "lock")); }},
     };
@@ -60,14 +60,14 @@ bide::durable_options with_lease(std::chrono::milliseconds lease) {
     return o;
 }
 
-// Where a process is, and what it calls the directory of the store there.
+// Where a process runs, and its path of the directory with the store.
 struct place {
     const char* name = "the machine";
     std::function<pid_t()> fork = [] { return ::fork(); };
     std::string directory{};
 };
 
-// What f() answers in a process there; an answer is not 70 or more.
+// Runs f() in a process there, and returns its result, which is below 70.
 int answer(const place& there, const std::function<int()>& f) {
     const pid_t child = there.fork();
     if (child == 0) {
@@ -96,7 +96,7 @@ int told(const bide::result<bide::durable_guard, std::error_code>& got) {
     return got ? granted : not_granted;
 }
 
-// One that holds the lock until it is killed.
+// A process that holds the lock until it is killed.
 class holder {
 public:
     holder(const place& there, const store& in) {
@@ -155,7 +155,7 @@ int waits(const place& there, const store& in) {
     });
 }
 
-// Each holds while the others try, and ends; its lease does not.
+// Each process holds while the others try, and ends before its lease does.
 [[maybe_unused]] void check_among(const std::vector<place>& places) {
     for (const store& in : stores()) {
         for (const place& of_holder : places) {
@@ -179,8 +179,7 @@ int waits(const place& there, const store& in) {
 
 bool is_there(const test::container& one) {
     if (!one.is_running()) {
-        std::fprintf(stderr, "skipped: no container can be made here: %s\n",
-                     one.trouble().c_str());
+        std::fprintf(stderr, "skipped: no container can be made here: %s\n", one.trouble().c_str());
         WARN("skipped: no container can be made here: " << one.trouble());
     }
     return one.is_running();
@@ -203,7 +202,7 @@ test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
 
 #if BIDE_TESTS_HAVE_CONTAINERS
 
-TEST_CASE("containers: with pids, boot ids and clocks of their own, one of them holds") {
+TEST_CASE("containers: with separate pids, boot ids and clocks, only one holds at a time") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
     const test::container two(in, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
@@ -213,7 +212,7 @@ TEST_CASE("containers: with pids, boot ids and clocks of their own, one of them 
     }
 }
 
-TEST_CASE("containers: with another boot id alone, one of them holds") {
+TEST_CASE("containers: with different boot ids, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -225,7 +224,7 @@ TEST_CASE("containers: with another boot id alone, one of them holds") {
     }
 }
 
-TEST_CASE("containers: with another clock alone, one of them holds") {
+TEST_CASE("containers: with different clocks, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -241,7 +240,7 @@ TEST_CASE("containers: with another clock alone, one of them holds") {
     }
 }
 
-TEST_CASE("containers: without a boot id, one of them holds") {
+TEST_CASE("containers: without a boot id, only one holds at a time") {
     const test::temp_directory in("containers");
     const test::container one(in, with_boot_id("", 0));
     const test::container two(in, with_boot_id("", 300'000));
@@ -252,7 +251,7 @@ TEST_CASE("containers: without a boot id, one of them holds") {
     }
 }
 
-TEST_CASE("containers: in a directory without /proc, one of them holds") {
+TEST_CASE("containers: in a root directory without /proc, only one holds at a time") {
     const test::temp_directory in("containers");
     test::container_shape shape;
     shape.has_own_pids = false;
@@ -278,7 +277,7 @@ namespace {
 
 using bide::durable::boottime_ms;
 
-// What f() makes of the record in the store is stored there.
+// Changes the record in the store by f().
 void edit(const store& in, const std::string& directory,
           const std::function<void(bide::durable::record&)>& f) {
     slot_ref slot = in.open(directory);
@@ -316,9 +315,9 @@ int renews(const place& there, const store& in, const char* nonce, std::int64_t 
 
 } // namespace
 
-// A record that a machine left that was started again since, or whose clock was set: its times mean
-// nothing now. Nobody takes the lock at once, and nobody waits for longer than the lease's length.
-TEST_CASE("containers: what was left before the machine started again ends with its length") {
+// A record from before a reboot, or from before a clock was set: its times mean nothing. No
+// contender acquires the lock at once, and none waits for longer than the length of the lease.
+TEST_CASE("containers: a grant from before a reboot expires after the length of its lease") {
     constexpr std::chrono::milliseconds lease = 300ms;
     constexpr std::int64_t ten_days_ms = 864'000'000;
     for (const store& in : stores()) {
@@ -347,8 +346,9 @@ TEST_CASE("containers: what was left before the machine started again ends with 
     }
 }
 
-// The same, where each contender ends before the lease is over: jobs of cron, say.
-TEST_CASE("containers: contenders that each live shorter than a lease get in after a restart") {
+// The same, with contenders that end before the lease expires, such as cron jobs.
+TEST_CASE(
+    "containers: after a reboot, contenders that each live shorter than a lease acquire the lock") {
     constexpr std::chrono::milliseconds lease = 1s;
     for (const store& in : stores()) {
         for (const char* const boot : {"another", ""}) {
@@ -364,7 +364,8 @@ TEST_CASE("containers: contenders that each live shorter than a lease get in aft
                 const std::int64_t before = boottime_ms();
                 const auto took = [&] { return boottime_ms() - before; };
                 int said = not_granted;
-                while (said == not_granted && took() < std::chrono::milliseconds(test::patience).count()) {
+                while (said == not_granted &&
+                       took() < std::chrono::milliseconds(test::patience).count()) {
                     said = answer(here, [&] {
                         bide::durable_mutex lock(in.open(here.directory), with_lease(lease));
                         bide::acquire_request request;
@@ -379,7 +380,7 @@ TEST_CASE("containers: contenders that each live shorter than a lease get in aft
     }
 }
 
-TEST_CASE("containers: of the attempts that fail only the first one of a boot writes") {
+TEST_CASE("containers: of the tries that fail, only the first one of a boot changes the record") {
     for (const store& in : stores()) {
         CAPTURE(in.name);
         const test::temp_directory directory("containers");
@@ -405,11 +406,14 @@ TEST_CASE("containers: of the attempts that fail only the first one of a boot wr
 #if BIDE_TESTS_HAVE_CONTAINERS
 
 // The contenders have seen the holder for longer than its lease each time that it renews.
-TEST_CASE("containers: a holder that renews is not ended by what brief contenders have stored") {
+TEST_CASE(
+    "containers: observations that brief contenders store do not end a lease that is renewed") {
     constexpr std::int64_t two_hours_ms = 7'200'000;
     const test::temp_directory in_all("containers");
-    const test::container one(in_all, with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
-    const test::container two(in_all, with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
+    const test::container one(in_all,
+                              with_boot_id("11111111-0000-4000-8000-000000000001", 100'000));
+    const test::container two(in_all,
+                              with_boot_id("22222222-0000-4000-8000-000000000002", 300'000));
     if (!is_there(one) || !is_there(two)) {
         return;
     }
@@ -434,7 +438,7 @@ TEST_CASE("containers: a holder that renews is not ended by what brief contender
             CHECK(renews(of_holder, in, "a", fence) == granted);
         }
         CHECK(tries(of_contender, in) == not_granted);
-        age(); // and now it does not renew
+        age(); // here it stops to renew
         CHECK(tries(of_contender, in) == granted);
         CHECK(renews(of_holder, in, "a", fence) == not_granted);
     }

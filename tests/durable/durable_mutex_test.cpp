@@ -20,7 +20,8 @@ using bide::memory_slot;
 static_assert(std::movable<durable_mutex> && std::movable<bide::durable_guard>);
 static_assert(bide::cas_slot<memory_slot> && !bide::cas_slot<durable_mutex>);
 
-TEST_CASE("durable_mutex: one at a time, over objects that share a slot, and no token twice") {
+TEST_CASE(
+    "durable_mutex: over objects that share a slot, one holds at a time and no token repeats") {
     const memory_slot slot;
     constexpr int threads = 4;
     constexpr int each = 25;
@@ -45,8 +46,7 @@ TEST_CASE("durable_mutex: one at a time, over objects that share a slot, and no 
     REQUIRE(count == threads * each);
 }
 
-TEST_CASE(
-    "durable_mutex: tasks hold it over suspensions, and what is waited for blocks no worker") {
+TEST_CASE("durable_mutex: tasks hold it across suspensions, and waiting blocks no worker") {
     bide::scheduler_options one;
     one.num_workers = 1;
     bide::scheduler workers(one);
@@ -72,7 +72,7 @@ TEST_CASE(
     REQUIRE_FALSE(wrong);
 }
 
-TEST_CASE("durable_mutex: it is not recursive, but for the same ticket") {
+TEST_CASE("durable_mutex: is not recursive, except for the same ticket") {
     durable_mutex m(memory_slot{});
     bide::acquire_request mine;
     mine.ticket = m.ticket("me");

@@ -41,7 +41,7 @@ durable_options on_callers_clock() {
     return o;
 }
 
-// How many wait, by the record.
+// Returns how many waiters the record has.
 std::size_t waiting(durable_semaphore& s) {
     const auto seen = s.inspect();
     return seen && *seen ? (*seen)->live.waiters.size() : 0;
@@ -53,7 +53,7 @@ std::size_t holding(durable_semaphore& s) {
 
 } // namespace
 
-TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone") {
+TEST_CASE("durable_semaphore: single steps depend on the caller's time only") {
     durable_semaphore s(memory_slot(), 1, on_callers_clock());
     REQUIRE_FALSE(s.inspect(0ms)->has_value()); // never used
     durable_ticket a = s.ticket("a");
@@ -70,7 +70,7 @@ TEST_CASE("durable_semaphore: step by step it depends on the caller's time alone
     REQUIRE(behind->retry_in == 90ms);
 
     REQUIRE(s.renew(a, 1050ms).value());
-    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // 1150 is when the lease is over
+    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // the lease expires at 1150
     const auto taken = s.try_acquire(b, 1150ms);
     REQUIRE(taken->acquired);
     REQUIRE(taken->fence == first->fence + 1);
@@ -114,7 +114,7 @@ TEST_CASE("durable_semaphore: a time on another clock than the record's is refus
     REQUIRE(other.try_acquire(u, 5ms).error() == durable_errc::clock_mismatch);
 }
 
-TEST_CASE("durable_semaphore: times that cannot be meant change nothing") {
+TEST_CASE("durable_semaphore: a time out of range is refused and changes nothing") {
     durable_semaphore s(memory_slot(), 1, on_callers_clock());
     durable_ticket a = s.ticket();
     REQUIRE(s.try_acquire(a, 1000ms)->acquired);
@@ -138,7 +138,7 @@ TEST_CASE("durable_semaphore: contenders with another number of permits are refu
     REQUIRE(holding(three) == 1);
 }
 
-TEST_CASE("durable_semaphore: options that cannot be meant are not accepted") {
+TEST_CASE("durable_semaphore: the constructor throws if an option is out of range") {
     const auto refuses = [](std::int64_t permits, durable_options o) {
         try {
             durable_semaphore s(memory_slot(), permits, std::move(o));
@@ -175,7 +175,8 @@ TEST_CASE("durable_semaphore: options that cannot be meant are not accepted") {
     REQUIRE_FALSE(refuses(1, {}));
 }
 
-TEST_CASE("durable_semaphore: what nobody can have is refused, and what is no ticket") {
+TEST_CASE(
+    "durable_semaphore: more permits than there are are refused, and so are invalid tickets") {
     durable_semaphore s(memory_slot(), 2);
     bide::acquire_request r;
     r.weight = 3;
@@ -188,7 +189,7 @@ TEST_CASE("durable_semaphore: what nobody can have is refused, and what is no ti
     REQUIRE(s.try_acquire(t).error() == durable_errc::invalid_argument);
 }
 
-TEST_CASE("durable_semaphore: threads and coroutines are served in the order of their coming") {
+TEST_CASE("durable_semaphore: threads and coroutines are served in the order of arrival") {
     durable_semaphore s(memory_slot(), 1);
     auto held = s.acquire();
     std::mutex lock;
@@ -234,7 +235,8 @@ TEST_CASE("durable_semaphore: threads and coroutines are served in the order of 
     }
 }
 
-TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes past it") {
+TEST_CASE(
+    "durable_semaphore: a large request is not starved, and no later contender overtakes it") {
     durable_semaphore s(memory_slot(), 3, test::unhurried());
     auto one = s.acquire();
     std::optional<std::int64_t> large_fence;
@@ -255,7 +257,8 @@ TEST_CASE("durable_semaphore: a large request is not starved, and nobody goes pa
     REQUIRE(s.try_acquire(3).has_value());
 }
 
-TEST_CASE("durable_semaphore: what can be had at once is, even stopped or without any time") {
+TEST_CASE("durable_semaphore: free permits are granted even if a stop was requested or the timeout "
+          "is zero") {
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     std::stop_source stopped;
     stopped.request_stop();
@@ -273,12 +276,12 @@ TEST_CASE("durable_semaphore: what can be had at once is, even stopped or withou
     REQUIRE(waiting(s) == 0);
 }
 
-TEST_CASE(
-    "durable_semaphore: who gives up leaves no entry, and who is behind it comes to its turn") {
+TEST_CASE("durable_semaphore: a contender that gives up leaves no entry, and the next one gets its "
+          "turn") {
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     auto held = s.acquire();
 
-    SECTION("by time") {
+    SECTION("by a timeout") {
         bide::acquire_request r;
         r.timeout = 5ms;
         REQUIRE(s.acquire(r).error() == errc::timeout);
@@ -307,7 +310,7 @@ TEST_CASE(
         source.request_stop();
         REQUIRE(std::move(task).join().error() == errc::stopped);
     }
-    SECTION("by the end of its task") {
+    SECTION("by cancelling its task") {
         bide::scheduler workers;
         auto task = workers.spawn(s.async_acquire());
         REQUIRE(test::eventually([&] { return waiting(s) == 1; }));
@@ -319,8 +322,7 @@ TEST_CASE(
     REQUIRE(s.try_acquire().has_value());
 }
 
-TEST_CASE(
-    "durable_semaphore: a holder that never comes back is waited for until its lease is over") {
+TEST_CASE("durable_semaphore: if a holder disappears, contenders wait until its lease expires") {
     durable_options o;
     o.lease = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
@@ -333,8 +335,7 @@ TEST_CASE(
     REQUIRE(next->fence() > lost.fence);
 }
 
-TEST_CASE(
-    "durable_semaphore: a waiter that never comes back is not waited for longer than its time") {
+TEST_CASE("durable_semaphore: if a waiter disappears, its place expires after its time") {
     durable_options o;
     o.waiter_ttl = 60ms;
     durable_semaphore s(memory_slot(), 1, o);
@@ -347,7 +348,8 @@ TEST_CASE(
     REQUIRE(bide::durable::boottime_ms() - before >= 60);
 }
 
-TEST_CASE("durable_semaphore: it is the turn of a waiter that does not come until its time is over") {
+TEST_CASE(
+    "durable_semaphore: a waiter keeps its turn until its time ends, even if it does not call") {
     durable_semaphore s(memory_slot(), 1, on_callers_clock());
     durable_ticket holder = s.ticket();
     durable_ticket ghost = s.ticket();
@@ -359,7 +361,8 @@ TEST_CASE("durable_semaphore: it is the turn of a waiter that does not come unti
     REQUIRE(s.try_acquire(next, 100ms)->acquired);
 }
 
-TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the end and gets in") {
+TEST_CASE(
+    "durable_semaphore: a waiter whose place expired queues at the end and is granted later") {
     durable_semaphore s(memory_slot(), 1, on_callers_clock());
     durable_ticket holder = s.ticket();
     durable_ticket slow = s.ticket();
@@ -367,7 +370,7 @@ TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the 
     REQUIRE(s.try_acquire(holder, 0ms)->acquired);
     REQUIRE(s.try_acquire(slow, 0ms)->position == 0);
     REQUIRE(s.renew(holder, 90ms).value());
-    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one is over
+    REQUIRE(s.try_acquire(quick, 120ms)->position == 0); // the slow one has expired
     REQUIRE(s.try_acquire(slow, 130ms)->position == 1);
     REQUIRE(s.release(holder).value());
     REQUIRE(s.try_acquire(quick, 140ms)->acquired);
@@ -375,7 +378,7 @@ TEST_CASE("durable_semaphore: one whose waiter's time is over comes back at the 
     REQUIRE(s.try_acquire(slow, 150ms)->acquired);
 }
 
-TEST_CASE("durable_semaphore: guards outlive it") {
+TEST_CASE("durable_semaphore: a guard may outlive it") {
     std::optional<bide::durable_guard> held;
     const memory_slot slot;
     {
@@ -389,7 +392,7 @@ TEST_CASE("durable_semaphore: guards outlive it") {
     REQUIRE(again.try_acquire().has_value());
 }
 
-TEST_CASE("durable_semaphore: what is stored and no record is an error, not an empty lock") {
+TEST_CASE("durable_semaphore: a stored value that is no record is an error, not an empty lock") {
     memory_slot slot;
     REQUIRE(slot.compare_exchange(0, "{\"v\":1}").status == bide::cas_status::stored);
     durable_semaphore s(slot, 1);
@@ -403,7 +406,7 @@ TEST_CASE("durable_semaphore: what is stored and no record is an error, not an e
 
 namespace {
 
-// A store with transactions, as small as can be.
+// A minimal store with transactions.
 struct tiny_database {
     std::uint64_t version = 0;
     std::string value;
@@ -495,7 +498,7 @@ TEST_CASE(
     REQUIRE_FALSE(s.renew_in(inside, late, t).value());
 }
 
-TEST_CASE("durable_semaphore: what a slot says of a failure in a transaction is explained") {
+TEST_CASE("durable_semaphore: explain() tells what a slot said of a failure in a transaction") {
     tiny_database database;
     tiny_slot inside(database);
     durable_semaphore s(tiny_slot(database), 1);

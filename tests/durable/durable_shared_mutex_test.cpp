@@ -26,7 +26,7 @@ std::size_t waiting(durable_shared_mutex& m) {
 
 } // namespace
 
-TEST_CASE("durable_shared_mutex: readers side by side, a writer alone") {
+TEST_CASE("durable_shared_mutex: readers share it, and a writer holds it alone") {
     durable_shared_mutex m(memory_slot{}, test::unhurried());
     {
         const auto one = m.acquire_shared();
@@ -44,7 +44,7 @@ TEST_CASE("durable_shared_mutex: readers side by side, a writer alone") {
     REQUIRE(m.try_acquire().error() == errc::timeout);
 }
 
-TEST_CASE("durable_shared_mutex: readers wait behind a writer that waits") {
+TEST_CASE("durable_shared_mutex: a reader waits behind a waiting writer") {
     durable_shared_mutex m(memory_slot{}, test::unhurried());
     auto reader = m.acquire_shared();
     std::atomic<int> order{0};
@@ -68,7 +68,7 @@ TEST_CASE("durable_shared_mutex: readers wait behind a writer that waits") {
     REQUIRE(reader_was == 1);
 }
 
-TEST_CASE("durable_shared_mutex: as many readers as were agreed on, and no more") {
+TEST_CASE("durable_shared_mutex: admits max_readers readers at once, and no more") {
     const memory_slot slot;
     durable_shared_mutex m(slot, {}, 2);
     const auto one = m.acquire_shared();
@@ -78,7 +78,7 @@ TEST_CASE("durable_shared_mutex: as many readers as were agreed on, and no more"
     REQUIRE(other.try_acquire_shared().error() == durable_errc::permits_mismatch);
 }
 
-TEST_CASE("durable_shared_mutex: tickets of readers and writers weigh what they should") {
+TEST_CASE("durable_shared_mutex: a reader's ticket weighs 1 permit, a writer's all") {
     durable_shared_mutex m(memory_slot{}, test::unhurried());
     bide::durable_ticket writer = m.ticket("w");
     bide::durable_ticket reader = m.shared_ticket("r");

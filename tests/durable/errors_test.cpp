@@ -40,7 +40,7 @@ TEST_CASE("durable_errc: each code has a message of its own") {
     }
 }
 
-TEST_CASE("durable_errc: the codes are 1 and on, and there is a message for no other") {
+TEST_CASE("durable_errc: the codes count from 1, and no other code has a message") {
     std::set<int> codes;
     for (const durable_errc e : all) {
         codes.insert(static_cast<int>(e));

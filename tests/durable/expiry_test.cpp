@@ -37,7 +37,7 @@ origin here() {
 
 } // namespace
 
-TEST_CASE("expiry: a lease is over at its time, not before, and with a grace that much later") {
+TEST_CASE("expiry: a lease expires at its time, not before, and later by the grace") {
     const origin self = here();
     for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::boottime}) {
         const expiry_judge judge(clock, 1000, self);
@@ -51,7 +51,7 @@ TEST_CASE("expiry: a lease is over at its time, not before, and with a grace tha
     }
 }
 
-TEST_CASE("expiry: a lease of another boot is observed, on the clock that begins with it") {
+TEST_CASE("expiry: a lease of another boot is observed, on the boottime clock") {
     const origin self = here();
     record r;
     r.holders = {held(1)};
@@ -68,7 +68,7 @@ TEST_CASE("expiry: a lease of another boot is observed, on the clock that begins
     REQUIRE_FALSE(by_clock.bounded_by(seen, 1111, 0.1).expired(h, 10));
 }
 
-TEST_CASE("expiry: where a boot is not known the lease is observed, on the clock that begins with it") {
+TEST_CASE("expiry: if a boot is not known, the lease is observed, on the boottime clock") {
     const origin self = here();
     const origin blind;
     record r;
@@ -85,7 +85,8 @@ TEST_CASE("expiry: where a boot is not known the lease is observed, on the clock
     REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 1000, blind).expired(held(1), 0));
 }
 
-TEST_CASE("expiry: on every clock a lease is over that has stood still for its length and the drift") {
+TEST_CASE(
+    "expiry: on every clock a lease expires if it is seen unchanged for its length and the drift") {
     const origin self = here();
     for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::boottime}) {
         record r;
@@ -104,7 +105,8 @@ TEST_CASE("expiry: on every clock a lease is over that has stood still for its l
     }
 }
 
-TEST_CASE("expiry: what contenders of a boot have stored ends a lease as if each had seen it") {
+TEST_CASE(
+    "expiry: stored observations of a boot end a lease as if the contender had seen it itself") {
     const origin self = here();
     record r;
     r.holders = {held(1, 3)};
@@ -125,34 +127,36 @@ TEST_CASE("expiry: what contenders of a boot have stored ends a lease as if each
     REQUIRE_FALSE(at(1110).expired(w, false));
     REQUIRE(at(1111).expired(w, false));
 
-    SECTION("a judge that observes nothing does not go by it") {
+    SECTION("a judge without observations ignores it") {
         REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 5000, self).expired(h, 0));
     }
-    SECTION("of an earlier renewal it is void") {
+    SECTION("an observation of an earlier renewal is void") {
         h.renewals = 4;
         w.refreshes = 1;
         REQUIRE_FALSE(at(5000).expired(h, 0));
         REQUIRE_FALSE(at(5000).expired(w, false));
     }
-    SECTION("on another boot's clock it means nothing") {
+    SECTION("an observation of another boot does not count") {
         h.observed = {{"other", 3, 0, {}}, {"", 3, 0, {}}};
         REQUIRE_FALSE(at(5000).expired(h, 0));
     }
-    SECTION("nor does a time to come") {
+    SECTION("a time in the future does not count") {
         h.observed = {{"this", 3, 9000, {}}};
         REQUIRE_FALSE(at(5000).expired(h, 0));
     }
-    SECTION("nor where the contender knows of no boot") {
+    SECTION("it does not count if the contender knows no boot") {
         const origin blind;
         h.observed = {{"", 3, 0, {}}};
         REQUIRE_FALSE(expiry_judge(lock_clock::boottime, 5000, blind)
                           .bounded_by(nothing, 5000, 0.1)
                           .expired(h, 0));
     }
-    SECTION("nor on a clock that is not the boot's") {
-        for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::observed}) {
+    SECTION("it does not count on another clock than boottime") {
+        for (const lock_clock clock :
+             {lock_clock::caller, lock_clock::server, lock_clock::observed}) {
             h.expires_at = 1'000'000;
-            REQUIRE_FALSE(expiry_judge(clock, 5000, self).bounded_by(nothing, 5000, 0.1).expired(h, 0));
+            REQUIRE_FALSE(
+                expiry_judge(clock, 5000, self).bounded_by(nothing, 5000, 0.1).expired(h, 0));
         }
     }
 }
@@ -169,7 +173,7 @@ struct marks final : process_knowledge {
 
 } // namespace
 
-TEST_CASE("expiry: a process that cannot be looked up is gone when its mark is") {
+TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is gone") {
     using bide::presence;
     origin self = here();
     marks known;
@@ -192,7 +196,7 @@ TEST_CASE("expiry: a process that cannot be looked up is gone when its mark is")
     REQUIRE(judge.expired(w, true));
     REQUIRE_FALSE(judge.expired(w, false));
 
-    known.says = presence::yes; // its lease is over all the same: it may be stopped
+    known.says = presence::yes; // its lease expired nevertheless: it may be suspended
     REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h, 0));
 
     known.says = presence::no; // where the system tells, its word counts
@@ -204,7 +208,7 @@ TEST_CASE("expiry: a process that cannot be looked up is gone when its mark is")
     }
 }
 
-TEST_CASE("expiry: a hold of a mark alone lasts as long as the mark") {
+TEST_CASE("expiry: a grant that is bound to a mark alone lasts as long as the mark") {
     using bide::presence;
     const origin self = here();
     marks known;
@@ -228,7 +232,7 @@ TEST_CASE("expiry: a hold of a mark alone lasts as long as the mark") {
     REQUIRE(at(2000).expired(h, 0));
 }
 
-TEST_CASE("expiry: observed, it is over when it has stood still for its length and the drift") {
+TEST_CASE("expiry: an observed lease expires when it was unchanged for its length and the drift") {
     const origin self = here();
     record r;
     r.clock = lock_clock::observed;
@@ -244,22 +248,22 @@ TEST_CASE("expiry: observed, it is over when it has stood still for its length a
     REQUIRE_FALSE(at(1111).expired(r.holders[0], 50));
     REQUIRE(at(1111).expired(r.waiters[0], false));
 
-    SECTION("a renewal begins anew") {
+    SECTION("after a renewal it begins again") {
         r.holders[0].renewals = 1;
         seen.note(r, 1090);
         REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
         REQUIRE(at(1201).expired(r.holders[0], 0));
     }
-    SECTION("so does a new grant to the same ticket") {
+    SECTION("after a new grant to the same ticket it begins again") {
         r.holders[0].fence = 7;
         seen.note(r, 1090);
         REQUIRE_FALSE(at(1111).expired(r.holders[0], 0));
     }
-    SECTION("what was seen again unchanged goes on from where it was") {
+    SECTION("an entry that is seen again unchanged continues") {
         seen.note(r, 1090);
         REQUIRE(at(1111).expired(r.holders[0], 0));
     }
-    SECTION("what was away is first seen when it comes back") {
+    SECTION("an entry that was absent begins again") {
         record empty = r;
         empty.holders.clear();
         seen.note(empty, 1050);
@@ -268,7 +272,8 @@ TEST_CASE("expiry: observed, it is over when it has stood still for its length a
     }
 }
 
-TEST_CASE("expiry: whose process is gone is over, in front of the queue and without a grace") {
+TEST_CASE("expiry: an entry of a process that ended expires, at the head of the queue and without "
+          "a grace") {
     const origin self = this_origin(true);
     if (self.space == 0) {
         return;
@@ -287,7 +292,7 @@ TEST_CASE("expiry: whose process is gone is over, in front of the queue and with
     REQUIRE_FALSE(judge.expired(h, 0));
 }
 
-TEST_CASE("expiry: who is known to run is not asked for again; who is not known to, is") {
+TEST_CASE("expiry: the system is asked only about processes that are not known to run") {
     struct : process_knowledge {
         bool runs(const origin&) const noexcept override { return it_does; }
         bool it_does = false;
@@ -306,6 +311,6 @@ TEST_CASE("expiry: who is known to run is not asked for again; who is not known 
 #endif
     known.it_does = true;
     REQUIRE_FALSE(judge.knowing(&known).expired(h, 0));
-    h.expires_at = 1000; // a lease is over all the same
+    h.expires_at = 1000; // its lease expired nevertheless
     REQUIRE(judge.knowing(&known).expired(h, 0));
 }

@@ -18,7 +18,7 @@ TEST_CASE("fence_gate: admits a token unless it has seen a larger one") {
     REQUIRE(gate.highest() == 7);
 }
 
-TEST_CASE("fence_gate: zero bytes are one that has seen nothing") {
+TEST_CASE("fence_gate: a word of zero bytes is a gate that has admitted no token") {
     alignas(bide::fence_gate) unsigned char bytes[sizeof(bide::fence_gate)];
     std::memset(bytes, 0, sizeof bytes);
     auto& gate = *reinterpret_cast<bide::fence_gate*>(bytes);
@@ -27,7 +27,7 @@ TEST_CASE("fence_gate: zero bytes are one that has seen nothing") {
     REQUIRE(gate.highest() == 1);
 }
 
-TEST_CASE("fence_gate: among threads no token comes in behind a larger one") {
+TEST_CASE("fence_gate: among threads no token is admitted after a larger one") {
     constexpr int threads = 4;
     constexpr std::int64_t tokens = 20'000;
     bide::fence_gate gate;

@@ -35,7 +35,7 @@ using bide::memory_slot;
 
 namespace {
 
-// Answers nothing while it is told to hang.
+// A slot that hangs while it is told to.
 class hanging_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -71,7 +71,7 @@ std::int64_t renewals(durable_mutex& m) {
 
 } // namespace
 
-TEST_CASE("guard: it renews its lease, on a thread and on a scheduler") {
+TEST_CASE("guard: renews its lease, on a thread and on a scheduler") {
     bide::scheduler workers;
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(60ms, [&](std::chrono::milliseconds lease) {
@@ -93,7 +93,7 @@ TEST_CASE("guard: it renews its lease, on a thread and on a scheduler") {
     }
 }
 
-TEST_CASE("guard: what it gives back is not lost") {
+TEST_CASE("guard: a release does not stop the lost() token") {
     durable_mutex m(memory_slot{});
     auto g = m.acquire();
     const std::stop_token lost = g->lost();
@@ -103,7 +103,7 @@ TEST_CASE("guard: what it gives back is not lost") {
     REQUIRE_FALSE(lost.stop_requested());
 }
 
-TEST_CASE("guard: without renewals it is lost by the end of its lease, before others have it") {
+TEST_CASE("guard: without renewals it is lost before another contender acquires the lock") {
     durable_options o;
     o.lease = 50ms;
     o.auto_renew = false;
@@ -125,7 +125,7 @@ TEST_CASE("guard: without renewals it is lost by the end of its lease, before ot
     REQUIRE(m.try_acquire().error() == errc::timeout); // the next one's hold was not touched
 }
 
-TEST_CASE("guard: a store that hangs does not keep it from knowing that it is lost") {
+TEST_CASE("guard: tells that it is lost even if the store hangs") {
     const memory_slot memory;
     const auto valve = std::make_shared<hanging_slot::valve>();
     durable_options o;
@@ -145,7 +145,7 @@ TEST_CASE("guard: a store that hangs does not keep it from knowing that it is lo
     REQUIRE(other.acquire().has_value());
 }
 
-TEST_CASE("guard: who is taken it away learns so by its next renewal") {
+TEST_CASE("guard: a holder whose grant is taken away learns of it by its next renewal") {
     durable_options o;
     o.lease = 30s;
     durable_mutex m(memory_slot(), o);
@@ -158,7 +158,7 @@ TEST_CASE("guard: who is taken it away learns so by its next renewal") {
     REQUIRE(g->release().error() == durable_errc::lock_lost);
 }
 
-TEST_CASE("guard: destroyed, assigned to and released it gives back, once") {
+TEST_CASE("guard: destruction, assignment and release each release the permits once") {
     durable_mutex m(memory_slot{}, test::unhurried());
     {
         auto g = m.acquire();
@@ -176,7 +176,7 @@ TEST_CASE("guard: destroyed, assigned to and released it gives back, once") {
     REQUIRE(other.try_acquire().has_value());
 }
 
-TEST_CASE("guard: it gives back when an exception leaves its scope") {
+TEST_CASE("guard: releases the permits when an exception leaves its scope") {
     durable_mutex m(memory_slot{}, test::unhurried());
     try {
         const auto g = m.acquire();
@@ -186,7 +186,8 @@ TEST_CASE("guard: it gives back when an exception leaves its scope") {
     REQUIRE(m.try_acquire().has_value());
 }
 
-TEST_CASE("guard: detached it stays held, and who has the ticket goes on with it") {
+TEST_CASE(
+    "guard: after detach() the permits stay held, and the ticket can renew and release them") {
     const memory_slot slot;
     bide::durable_ticket left;
     {
@@ -206,7 +207,7 @@ TEST_CASE("guard: detached it stays held, and who has the ticket goes on with it
     REQUIRE(g->ticket().holder_id == "night");
 }
 
-TEST_CASE("guard: a child of fork() does not give back what its parent holds") {
+TEST_CASE("guard: a child of fork() does not release its parent's grant") {
     const test::temp_directory directory("guard");
     durable_mutex m(bide::file_slot(directory.path() + "/lock"));
     auto g = m.acquire();
@@ -227,7 +228,7 @@ TEST_CASE("guard: a child of fork() does not give back what its parent holds") {
     REQUIRE(g->renew().has_value());
 }
 
-TEST_CASE("guard: what a process held that was killed is free at once where it was bound to it") {
+TEST_CASE("guard: the permits of a killed process are free at once if its ticket was bound to it") {
     const test::temp_directory directory("guard");
     durable_options o;
     o.lease = std::chrono::hours(1);

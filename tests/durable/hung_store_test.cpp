@@ -1,6 +1,6 @@
-// Stores that hang: a call with a time of its own returns in that time, and what it left under way is
-// taken back when the store comes back. Most of it needs no clock: the store hangs until the test lets
-// it go on, so a call that has returned before did not wait for it.
+// Stores that hang: a call with a time limit returns in that time, and its entry is taken back when
+// the store works again. Most tests need no clock: the store hangs until the test releases it, so a
+// call that has returned before did not wait for it.
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
@@ -58,7 +58,7 @@ namespace {
 
 enum class place { nowhere, load, compare_exchange, update_locked, anywhere };
 
-// What the slots of one store share.
+// The shared state of the slots of one store.
 class valve {
 public:
     void hang_in(place where) {
@@ -111,7 +111,8 @@ private:
 class slot_base {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
-    slot_base(memory_slot of, std::shared_ptr<valve> v) : of_(std::move(of)), valve_(std::move(v)) {}
+    slot_base(memory_slot of, std::shared_ptr<valve> v)
+        : of_(std::move(of)), valve_(std::move(v)) {}
 
     bide::result<bide::slot_snapshot, std::error_code> load() {
         valve_->pass(place::load);
@@ -134,7 +135,7 @@ protected:
     std::shared_ptr<valve> valve_;
 };
 
-// All that is stored goes through update_locked().
+// Stores only by update_locked().
 class locked_slot : public slot_base {
 public:
     using slot_base::slot_base;
@@ -159,7 +160,7 @@ public:
 };
 static_assert(bide::locked_slot<locked_slot>);
 
-// Of a store that all slots share; renewals do not hang.
+// A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public slot_base {
 public:
     shared_slot(memory_slot of, std::string store, std::shared_ptr<valve> calls,
@@ -175,14 +176,14 @@ private:
 };
 static_assert(bide::shared_store_slot<shared_slot>);
 
-// What is left behind does not go by itself while a test waits for it to go.
+// A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {
     durable_options o;
     o.lease = std::chrono::hours(1);
     return o;
 }
 
-// A store that hangs, a lock in it, and another way to the same record.
+// A store that hangs, a lock in it, and a second access to the same record.
 struct bench {
     explicit bench(place where = place::load, durable_options o = with_long_lease())
         : hangs(where), lock(make(where), 1, o), seen(memory) {}
@@ -198,7 +199,7 @@ struct bench {
     }
     void hang() { v->hang_in(hangs); }
 
-    // Nobody has been let through: the call that is under way hangs still.
+    // No call was released: the call that is under way still hangs.
     bool still_hangs() const { return v->hangs() == hangs && v->writes() == writes_before; }
 
     std::size_t holders() {
@@ -247,7 +248,7 @@ bool all_are_for_stores(const std::set<std::string>& callers) {
     return !callers.empty();
 }
 
-// Acquires in the hand of the test, which resumes it.
+// An acquisition that the test resumes by hand.
 using held_coroutine = test::held_on<test::manual_executor>;
 held_coroutine acquire_in_hand(test::manual_executor&, bide::durable_semaphore& s,
                                std::atomic<int>& done) {
@@ -272,7 +273,7 @@ test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resum
         const auto renewed = co_await std::move(renewing);
         resumed_on.insert(this_thread_name());
         const auto mine = std::move(*got); // its destructor calls the store
-        static_cast<void>(renewed); // a slow machine may lose it
+        static_cast<void>(renewed);        // a slow machine may lose it
         done = 1;
     }
     done = 2;
@@ -280,8 +281,8 @@ test::detached use_once(bide::durable_semaphore& s, std::set<std::string>& resum
 
 } // namespace
 
-TEST_CASE("hung_store: a call with a time of its own returns while the store hangs, and what it left "
-          "is taken back") {
+TEST_CASE("hung_store: a call with a time limit returns while the store hangs, and its entry is "
+          "taken back") {
     for (const place where : {place::load, place::compare_exchange, place::update_locked}) {
         const auto each = [&](const char* what, auto call) {
             CAPTURE(what, static_cast<int>(where));
@@ -297,7 +298,7 @@ TEST_CASE("hung_store: a call with a time of its own returns while the store han
                 }
                 REQUIRE(b.v->stuck() == 1);
                 b.v->let_go();
-                // What hung was granted, and given back.
+                // The call that hung was granted, and was taken back.
                 REQUIRE(test::eventually([&] { return b.v->writes() >= 2; }));
                 REQUIRE(b.holders() == 0);
                 REQUIRE(b.waiters() == 0);
@@ -355,7 +356,7 @@ TEST_CASE("hung_store: a call with a time of its own returns while the store han
     }
 }
 
-TEST_CASE("hung_store: calls behind one that hangs do not wait for it either") {
+TEST_CASE("hung_store: a call behind one that hangs returns within its own time") {
     bench b;
     b.hang();
     REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
@@ -365,7 +366,7 @@ TEST_CASE("hung_store: calls behind one that hangs do not wait for it either") {
     REQUIRE(b.still_hangs());
 }
 
-TEST_CASE("hung_store: who waited and gives up while the store hangs leaves no place in the queue") {
+TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -400,7 +401,7 @@ TEST_CASE("hung_store: who waited and gives up while the store hangs leaves no p
         REQUIRE(std::move(task).join().error() == errc::stopped);
         comes_back();
     }
-    SECTION("a coroutine, by the end of its task") {
+    SECTION("a coroutine, by cancelling its task") {
         bide::scheduler workers(test::workers(1));
         auto task = workers.spawn(b.lock.async_acquire(r));
         REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
@@ -419,8 +420,8 @@ TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no pl
     test::manual_executor hand;
     auto coroutine = acquire_in_hand(hand, b.lock, done);
     coroutine.start();
-    SECTION("while a look is under way or its end is not known") {}
-    SECTION("between two looks") {
+    SECTION("during a try, or before its end is known") {}
+    SECTION("between two tries") {
         REQUIRE(test::eventually([&] { return hand.run_one(); }));
     }
     REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
@@ -429,7 +430,8 @@ TEST_CASE("hung_store: a coroutine that is destroyed while it waits leaves no pl
     REQUIRE(done == 0);
 }
 
-TEST_CASE("hung_store: what could not be taken back from a store that fails is when it works again") {
+TEST_CASE(
+    "hung_store: an entry that could not be taken back is taken back when the store works again") {
     bench b;
     durable_mutex other(b.memory);
     auto held = other.acquire();
@@ -502,7 +504,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
         REQUIRE(v->stuck() <= 256);
         REQUIRE(most <= 256);
         const bool were_all = v->stuck() == 256; // or the time was up before others began
-        if (were_all) { // it has no thread, and is not forgotten
+        if (were_all) {                          // it has no thread, and is not forgotten
             REQUIRE(held->release().error() == errc::timeout);
         }
         v->let_go();
@@ -539,7 +541,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
             {
                 const auto dropped = co_await std::move(again);
             }
-            co_return renewed && released;
+            co_return renewed&& released;
         };
         std::vector<bide::join_handle<bool>> tasks;
         for (int i = 0; i < 4; ++i) {
@@ -571,7 +573,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
         coroutine.destroy();
         REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
 
-        // Renewals, too.
+        // The same for renewals.
         REQUIRE(held->release().has_value());
         auto kept = bide::sync_wait(b.lock.async_acquire());
         const std::stop_token lost = kept->lost();
@@ -584,7 +586,7 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
     }
 }
 
-TEST_CASE("hung_store: async_release and async_renew answer as release and renew do") {
+TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {
     const test::watchdog limit;
     durable_mutex m(memory_slot{});
     auto one = m.acquire();
@@ -600,7 +602,7 @@ TEST_CASE("hung_store: async_release and async_renew answer as release and renew
     REQUIRE(bide::sync_wait(three->async_release()).error() == durable_errc::lock_lost);
 }
 
-TEST_CASE("hung_store: a release goes on when its caller has left it") {
+TEST_CASE("hung_store: a release continues after its caller has left it") {
     durable_options o = with_long_lease();
     o.retry_time = 20ms;
     bench b(place::load, o);
@@ -616,7 +618,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
         REQUIRE(g->release_for(5ms).error() == errc::timeout);
         free_again();
     }
-    SECTION("async_release, by patience") {
+    SECTION("async_release, by retry_time") {
         auto g = b.lock.acquire();
         b.hang();
         REQUIRE(bide::sync_wait(g->async_release()).error() == errc::timeout);
@@ -643,7 +645,7 @@ TEST_CASE("hung_store: a release goes on when its caller has left it") {
     }
 }
 
-TEST_CASE("hung_store: a look from outside and an administrator wait for their patience only") {
+TEST_CASE("hung_store: inspect() and administrators wait at most for retry_time") {
     durable_options o;
     o.retry_time = 20ms;
     bench b(place::anywhere, o);
@@ -659,7 +661,7 @@ TEST_CASE("hung_store: a look from outside and an administrator wait for their p
     REQUIRE(b.still_hangs());
 }
 
-TEST_CASE("hung_store: a call behind one that hangs says that the store has not answered") {
+TEST_CASE("hung_store: a call behind one that hangs returns store_busy") {
     REQUIRE(test::in_some_time(20ms, [](std::chrono::milliseconds time) {
         durable_options o = test::unhurried(with_long_lease());
         o.retry_time = 20ms;
@@ -682,7 +684,7 @@ TEST_CASE("hung_store: a call behind one that hangs says that the store has not 
     }));
 }
 
-TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its parent's hangs") {
+TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its parent hangs") {
     const test::watchdog limit(2 * test::patience);
     REQUIRE(test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
         durable_options o;
@@ -699,7 +701,7 @@ TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its p
         if (child == 0) {
             b.v->let_go();
             const bool is_seen = b.lock.inspect().has_value();
-            auto mine = b.lock.acquire(); // once the lease of its parent's hold is over
+            auto mine = b.lock.acquire(); // once the lease of its parent's grant expired
             ::_exit(is_seen && mine && mine->release() ? 0 : 1);
         }
         int status = -1;
@@ -711,7 +713,8 @@ TEST_CASE("hung_store: a child of fork() uses the lock though a renewal of its p
     }));
 }
 
-TEST_CASE("hung_store: locks that share a store renew on one thread, and not behind their own calls") {
+TEST_CASE(
+    "hung_store: locks that share a store renew on one thread, not delayed by their own calls") {
     const test::watchdog limit(2 * test::patience);
     const std::size_t stores = bide::detail::renewers::count();
     REQUIRE(test::in_some_time(3s, [&](std::chrono::milliseconds lease) {
@@ -874,7 +877,7 @@ TEST_CASE("hung_store: while a filesystem is frozen renewals and releases return
         return;
     }
     durable_options o = with_long_lease();
-    o.patience = 20ms;
+    o.retry_time = 20ms;
     const auto in = [&](const char* name) {
         return std::make_unique<durable_mutex>(bide::file_slot(disk / name), o);
     };
@@ -895,7 +898,7 @@ TEST_CASE("hung_store: while a filesystem is frozen renewals and releases return
 
 #endif
 
-TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process from ending") {
+TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
     const pid_t child = ::fork();
     if (child == 0) {
         const auto v = std::make_shared<valve>();
@@ -905,7 +908,8 @@ TEST_CASE("hung_store: neither a look nor a renewal that hangs keeps the process
         durable_mutex other(slot_base(memory_slot(), v), o);
         auto* const kept = new auto(m.acquire()); // its destructor would wait
         v->hang_in(place::anywhere);
-        const bool right = kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
+        const bool right =
+            kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
         // A slow machine may lose it before its renewal begins.
         test::eventually([&] { return v->stuck() == 2 || !(*kept)->is_held(); });
         std::exit(right ? 0 : 1);

@@ -1,5 +1,6 @@
-// Holds that children inherit, and what a lock does where its record was lost or damaged: over files,
-// as the marks and the damage are the file slot's. (The rules alone: expiry_test, record_admin_test.)
+// Grants that children inherit, and what a lock does if its record was lost or damaged. Over files,
+// as the marks and the damage are those of file_slot. (expiry_test and record_admin_test test the
+// rules.)
 
 #include <bide/core/errc.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -114,7 +115,8 @@ void flip_a_bit(const std::string& path) {
 
 #if defined(__linux__)
 
-TEST_CASE("inheritable: the hold lasts as long as a child has its descriptor open, and no lease ends it") {
+TEST_CASE(
+    "inheritable: the grant lasts as long as a child has its descriptor open, whatever the lease") {
     const test::temp_directory in("inherits");
     durable_mutex mine(file_slot(in / "lock"), with_lease(100ms));
     durable_mutex theirs(file_slot(in / "lock"), with_lease(100ms));
@@ -133,7 +135,8 @@ TEST_CASE("inheritable: the hold lasts as long as a child has its descriptor ope
     REQUIRE(theirs.acquire()); // long before any other test's time is up
 }
 
-TEST_CASE("inheritable: the end of a guard leaves the hold to a child, release() takes it from the child") {
+TEST_CASE(
+    "inheritable: the destructor leaves the grant to a child, release() takes it from the child") {
     const test::temp_directory in("guard-ends");
     durable_mutex mine(file_slot(in / "lock"), with_lease(1h));
     durable_mutex theirs(file_slot(in / "lock"), with_lease(1h));
@@ -143,7 +146,9 @@ TEST_CASE("inheritable: the end of a guard leaves the hold to a child, release()
         REQUIRE(held);
         fence = held->fence();
         const heir child(held->descriptor());
-        { const auto ended = std::move(*held); }
+        {
+            const auto ended = std::move(*held);
+        }
         REQUIRE(theirs.inspect().value()->live.holders.size() == 1);
         REQUIRE(theirs.inspect().value()->live.holders[0].fence == fence);
     }
@@ -154,7 +159,7 @@ TEST_CASE("inheritable: the end of a guard leaves the hold to a child, release()
     REQUIRE(mine.inspect().value()->live.holders.empty());
 }
 
-TEST_CASE("inheritable: without a child that has the descriptor, handing over is a release") {
+TEST_CASE("inheritable: hand_over() releases if no child has the descriptor") {
     const test::temp_directory in("hands-over");
     durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
     auto held = lock.acquire(inheritable());
@@ -166,7 +171,7 @@ TEST_CASE("inheritable: without a child that has the descriptor, handing over is
     REQUIRE(lock.try_acquire());
 }
 
-TEST_CASE("inheritable: a holder that was killed with its children has left nothing") {
+TEST_CASE("inheritable: if a holder and its children are killed, the permits are free") {
     const test::temp_directory in("is-killed");
     int told[2];
     REQUIRE(::pipe(told) == 0);
@@ -190,7 +195,7 @@ TEST_CASE("inheritable: a holder that was killed with its children has left noth
     REQUIRE(lock.try_acquire());
 }
 
-TEST_CASE("inheritable: a hold that is taken away is lost, by its next renewal") {
+TEST_CASE("inheritable: a grant that is taken away is lost by its next renewal") {
     const test::temp_directory in("is-taken");
     durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
     auto held = lock.acquire(inheritable());
@@ -201,7 +206,7 @@ TEST_CASE("inheritable: a hold that is taken away is lost, by its next renewal")
     REQUIRE(held->release().error() == durable_errc::lock_lost);
 }
 
-TEST_CASE("inheritable: a ticket that is bound to the process is so when its lock is gone") {
+TEST_CASE("inheritable: a process-bound ticket stays bound after its lock object is destroyed") {
     const test::temp_directory in("is-bound");
     {
         durable_mutex lock(file_slot(in / "lock"), with_lease(1h));
@@ -276,9 +281,8 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
         REQUIRE(held);
         return held->detach();
     };
-    none_is_left("detached, and released by another lock object", [&] {
-        REQUIRE(make().release(detached({})).value());
-    });
+    none_is_left("detached, and released by another lock object",
+                 [&] { REQUIRE(make().release(detached({})).value()); });
     none_is_left("detached, and taken up by a guard", [&] {
         bide::acquire_request again;
         again.ticket = detached({});
@@ -310,7 +314,7 @@ TEST_CASE("inheritable: a ticket keeps no descriptor open once it is known to ho
 
 #endif
 
-TEST_CASE("inheritable: a slot that keeps no marks refuses it at once, and leaves no trace") {
+TEST_CASE("inheritable: a slot without marks refuses it at once, and stores nothing") {
     const bide::memory_slot slot;
     durable_mutex lock(slot);
     REQUIRE(lock.acquire(inheritable()).error() == std::errc::operation_not_supported);
@@ -320,7 +324,7 @@ TEST_CASE("inheritable: a slot that keeps no marks refuses it at once, and leave
     REQUIRE(lock.acquire(with_ticket).error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("durable_mutex: the tokens grow though the record was deleted") {
+TEST_CASE("durable_mutex: tokens grow even if the record was deleted") {
     const test::temp_directory in("deleted");
     std::int64_t last = 0;
     for (int i = 0; i < 3; ++i) {
@@ -335,7 +339,8 @@ TEST_CASE("durable_mutex: the tokens grow though the record was deleted") {
     }
 }
 
-TEST_CASE("durable_mutex: a flipped bit in the newest value gives no second holder for a lease") {
+TEST_CASE(
+    "durable_mutex: a flipped bit in the newest value admits no second holder within the lease") {
     const test::temp_directory in("rots");
     bide::durable_options o = with_lease(1h);
     o.auto_renew = false;
@@ -361,7 +366,7 @@ TEST_CASE("durable_mutex: a flipped bit in the newest value gives no second hold
     REQUIRE(next->fence() > held->fence());
 }
 
-TEST_CASE("durable_mutex: a file that is damaged is repaired, and its tokens go on") {
+TEST_CASE("durable_mutex: repair() replaces a damaged file, and the tokens go on") {
     const test::temp_directory in("repairs");
     durable_mutex lock(file_slot(in / "lock"));
     const auto held = lock.acquire();
@@ -378,7 +383,8 @@ TEST_CASE("durable_mutex: a file that is damaged is repaired, and its tokens go 
     REQUIRE_FALSE(other.admin("ops").repair(1, "").value()); // it can be read
 }
 
-TEST_CASE("durable_semaphore: an adopter's permits are taken when the lock is free, else refused") {
+TEST_CASE("durable_semaphore: with adopt_permits, a free lock takes the new number, a used one "
+          "refuses it") {
     const bide::memory_slot slot;
     bide::durable_semaphore three(slot, 3, test::unhurried());
     auto held = three.acquire();

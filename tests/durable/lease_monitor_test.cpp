@@ -45,7 +45,7 @@ bool all_told(const std::vector<std::shared_ptr<counter>>& of) {
 
 } // namespace
 
-TEST_CASE("lease_monitor: everybody whose time comes at the same moment is told") {
+TEST_CASE("lease_monitor: all clients with the same time are notified") {
     const auto all = counters(100); // more than it tells at once
     for (const std::int64_t in_ms : {std::int64_t{0}, std::int64_t{20}}) {
         const std::int64_t at = bide::durable::boottime_ms() + in_ms;
@@ -59,7 +59,7 @@ TEST_CASE("lease_monitor: everybody whose time comes at the same moment is told"
 }
 
 TEST_CASE(
-    "lease_monitor: an earlier time takes the place of a later one, and who is cancelled is not told") {
+    "lease_monitor: an earlier time replaces a later one, and a cancelled client is not notified") {
     const bool was_in_time = test::in_some_time(10ms, [](std::chrono::milliseconds time) {
         const auto all = counters(3);
         const std::int64_t at = bide::durable::boottime_ms() + time.count();
@@ -79,7 +79,7 @@ TEST_CASE(
     REQUIRE(was_in_time);
 }
 
-TEST_CASE("lease_monitor: a file is told of once, and again when it is armed again") {
+TEST_CASE("lease_monitor: a readable file is notified once, and once more after each rearm()") {
     if (!lease_monitor::sees_files) {
         return;
     }

@@ -1,5 +1,5 @@
-// What goes wrong around a durable lock while it is used: stores that hang, that answer late, or not
-// at all; threads that cannot be started; children of fork(); clocks that throw.
+// Faults around a durable lock: stores that hang, that reply late or never; threads that cannot be
+// started; children of fork(); clocks that throw.
 
 #include <bide/durable/durable_mutex.hpp>
 #include <bide/durable/durable_semaphore.hpp>
@@ -47,7 +47,7 @@ using bide::slot_version;
 
 namespace {
 
-// A memory that does what it is told to besides.
+// A memory_slot with faults that a test switches on.
 class odd_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -64,7 +64,7 @@ public:
     odd_slot(memory_slot of, std::shared_ptr<habits> h) : of_(std::move(of)), h_(std::move(h)) {}
 
     bide::result<slot_snapshot, std::error_code> load() {
-        // For longer than any test waits for what is to happen meanwhile.
+        // For longer than any test waits in between.
         test::eventually([&] { return !h_->hangs; }, 3 * test::patience);
         if (std::exchange(h_->fails, false)) {
             return bide::unexpected{std::make_error_code(std::errc::io_error)};
@@ -106,7 +106,7 @@ private:
     std::shared_ptr<habits> h_;
 };
 
-// Under whose lock nothing is ever certain, or not until it was asked often.
+// A slot whose updates are indeterminate: always, or for the first so many.
 class unsure_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -127,7 +127,7 @@ private:
     int until_;
 };
 
-// A coroutine of somebody else's: without an executor.
+// A coroutine type of another library, without an executor.
 struct foreign {
     struct promise_type {
         foreign get_return_object() noexcept { return {}; }
@@ -151,7 +151,7 @@ std::size_t waiting(durable_semaphore& s) {
     return seen && *seen ? (*seen)->live.waiters.size() : 0;
 }
 
-// What a child of fork() answers.
+// Returns the exit status of a child of fork().
 int in_child(const std::function<int()>& what) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -164,7 +164,8 @@ int in_child(const std::function<int()>& what) {
 
 } // namespace
 
-TEST_CASE("lock_faults: a coroutine without an executor does not go on where leases are watched") {
+TEST_CASE(
+    "lock_faults: a coroutine without an executor does not resume on the lease monitor's thread") {
     const memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex waits(odd_slot(memory, habits));
@@ -188,8 +189,8 @@ TEST_CASE("lock_faults: a coroutine without an executor does not go on where lea
     REQUIRE(was_told);
 }
 
-TEST_CASE(
-    "lock_faults: who comes with the ticket of a hold that is over and gives up leaves no entry") {
+TEST_CASE("lock_faults: a contender with the ticket of an expired grant leaves no entry when it "
+          "gives up") {
     durable_semaphore s(memory_slot(), 1, test::unhurried());
     durable_ticket t = s.ticket();
     REQUIRE(s.try_acquire(t)->acquired);
@@ -203,7 +204,7 @@ TEST_CASE(
     REQUIRE(waiting(s) == 0);
 }
 
-TEST_CASE("lock_faults: what was under way when an acquisition failed does not come to hold") {
+TEST_CASE("lock_faults: a write under way when an acquisition fails does not become a grant") {
     memory_slot memory;
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_mutex m(odd_slot(memory, habits), test::unhurried());
@@ -218,7 +219,7 @@ TEST_CASE("lock_faults: what was under way when an acquisition failed does not c
     REQUIRE((!*seen || ((*seen)->live.holders.empty() && (*seen)->live.waiters.empty())));
 }
 
-TEST_CASE("lock_faults: a store that never says what it did is not asked without a pause") {
+TEST_CASE("lock_faults: after indeterminate results the store is called with pauses") {
     const auto calls = std::make_shared<int>(0);
     durable_options o;
     o.retry_time = 200ms;
@@ -229,7 +230,7 @@ TEST_CASE("lock_faults: a store that never says what it did is not asked without
     REQUIRE(*calls < 1000);
 }
 
-TEST_CASE("lock_faults: a store that does not say what it did is asked again") {
+TEST_CASE("lock_faults: after an indeterminate result the record is read again") {
     const auto calls = std::make_shared<int>(0);
     durable_mutex m(unsure_slot(calls, 5));
     durable_ticket t = m.ticket();
@@ -237,8 +238,7 @@ TEST_CASE("lock_faults: a store that does not say what it did is asked again") {
     REQUIRE(*calls == 5);
 }
 
-TEST_CASE("lock_faults: a store that is always slower than the lease is an error in the end and no "
-          "hold") {
+TEST_CASE("lock_faults: if the store is always slower than the lease, acquire() returns an error") {
     const auto habits = std::make_shared<odd_slot::habits>();
     durable_options o;
     o.lease = 10ms;
@@ -252,7 +252,7 @@ TEST_CASE("lock_faults: a store that is always slower than the lease is an error
     REQUIRE((*m.inspect())->live.holders.empty());
 }
 
-TEST_CASE("lock_faults: renewals go on after one that threw") {
+TEST_CASE("lock_faults: renewals continue after one that threw") {
     bide::scheduler workers;
     for (bide::scheduler* const where : {static_cast<bide::scheduler*>(nullptr), &workers}) {
         const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
@@ -287,7 +287,7 @@ TEST_CASE("lock_faults: renewals go on after one that threw") {
     }
 }
 
-TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
+TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
     bide::scheduler_options one;
     one.num_workers = 1;
     bide::scheduler workers(one);
@@ -299,7 +299,7 @@ TEST_CASE("lock_faults: a nudge of who renews on a scheduler is one nudge") {
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
-                                                    got->good_until_ms);
+                                                     got->good_until_ms);
     };
     const auto renewals = [](durable_mutex& seen) {
         const auto now = seen.inspect();
@@ -334,15 +334,17 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
         durable_options o;
         o.lease = lease;
         durable_mutex m(memory_slot(), o);
-        { const auto g = m.acquire(); } // the one who renews goes on for a while
+        {
+            const auto g = m.acquire();
+        } // the renewer goes on for a while
         return in_child([&] {
                    const auto g = m.acquire();
                    const std::stop_token lost = g->lost();
                    bool renewed = false;
                    test::eventually([&] {
                        const auto seen = m.inspect();
-                       renewed = !(*seen)->live.holders.empty() &&
-                                 (*seen)->live.holders[0].renewals > 0;
+                       renewed =
+                           !(*seen)->live.holders.empty() && (*seen)->live.holders[0].renewals > 0;
                        return renewed || lost.stop_requested();
                    });
                    return renewed ? 0 : 1;
@@ -351,8 +353,8 @@ TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires ther
     REQUIRE(was_kept);
 }
 
-TEST_CASE(
-    "lock_faults: where no thread could be started leases are watched over later all the same") {
+TEST_CASE("lock_faults: the lease monitor's thread is started later if it could not be started at "
+          "first") {
     REQUIRE(in_child([] {
                 durable_options o;
                 o.lease = 50ms;
@@ -411,7 +413,7 @@ TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it c
     REQUIRE(*full.writes == 1); // and nothing to be taken back
 }
 
-TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
+TEST_CASE("lock_faults: the longest poll interval does not overflow") {
     durable_options o;
     o.poll_least = std::chrono::milliseconds::max();
     o.poll_most = std::chrono::milliseconds::max();
@@ -426,7 +428,7 @@ TEST_CASE("lock_faults: polls as rare as can be written down are no overflow") {
     next.join();
 }
 
-TEST_CASE("lock_faults: a watch that breaks each time is not made anew for each look") {
+TEST_CASE("lock_faults: a watch that fails each time is not reopened at each read") {
     const auto habits = std::make_shared<odd_slot::habits>();
     habits->watches_break = true;
     durable_semaphore s(odd_slot(memory_slot(), habits), 1);

@@ -1,5 +1,5 @@
-// Durable locks over stores that lose replies, fail, hang, and whose clocks are set: what they
-// promise they keep, and what cannot be kept is said in time.
+// Durable locks over stores that lose replies, fail or hang, and whose clocks are set: the
+// guarantees hold, and a guard tells in time what it cannot keep.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/durable_mutex.hpp>
@@ -62,18 +62,18 @@ void change_record(memory_slot slot, const std::function<void(bide::durable::rec
     });
 }
 
-// ---- a store that does not say what it did
+// ---- a store that loses replies
 
-// Of each hundred swaps so many.
+// Of a hundred swaps, how many are:
 struct mishaps {
     std::uint32_t unheard = 0; // stored, and the reply is lost
-    std::uint32_t unsent = 0;  // not stored, and nobody can tell
-    std::uint32_t late = 0;    // stored, if it still can be, some operations later
+    std::uint32_t unsent = 0;  // not stored, and the reply is lost
+    std::uint32_t late = 0;    // stored some operations later, if still possible
     std::uint32_t conflicts = 0;
     std::uint32_t failures = 0; // of loads as well
 };
 
-// What all slot objects of one store have: swaps that are still on their way.
+// The shared state of all slot objects of one store: swaps that are still on their way.
 class late_swaps {
 public:
     void add(slot_version version, std::string_view value, std::uint32_t operations) {
@@ -150,7 +150,7 @@ private:
     test::jitter chance_;
 };
 
-// Threads, each with a lock object of its own, over one store.
+// Threads with one lock object each, over one store.
 struct contest {
     memory_slot memory;
     std::shared_ptr<late_swaps> late = std::make_shared<late_swaps>();
@@ -214,7 +214,7 @@ void check_nobody_held_twice(const contest& c) {
 
 } // namespace
 
-TEST_CASE("durable locks: where replies are lost nobody holds twice, and no hold is left behind") {
+TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is left behind") {
     contest c;
     mishaps m;
     m.unheard = 15;
@@ -232,8 +232,7 @@ TEST_CASE("durable locks: where replies are lost nobody holds twice, and no hold
     CHECK(record_of(c.memory).waiters.empty());
 }
 
-TEST_CASE(
-    "durable locks: where the store fails now and then nobody holds twice, and all come through") {
+TEST_CASE("durable locks: with a store that fails at times, no two hold at once and all acquire") {
     contest c;
     mishaps m;
     m.unheard = 8;
@@ -246,7 +245,7 @@ TEST_CASE(
     CHECK(c.acquired >= c.waited);
 }
 
-TEST_CASE("durable_guard: a release of which the reply is lost is a release") {
+TEST_CASE("durable_guard: a release whose reply is lost counts as a release") {
     contest c;
     mishaps none;
     mishaps unheard;
@@ -266,7 +265,7 @@ TEST_CASE("durable_guard: a release of which the reply is lost is a release") {
 
 namespace {
 
-// Operations that come while it hangs do not return before it is mended, and then with an error.
+// An operation that begins while the store hangs returns after it is mended, with an error.
 class hanging {
 public:
     void hang() {
@@ -327,8 +326,8 @@ private:
 
 } // namespace
 
-TEST_CASE(
-    "durable_guard: a guard whose store hangs says that it is lost, before others have the lock") {
+TEST_CASE("durable_guard: if the store hangs, the guard is lost before another contender acquires "
+          "the lock") {
     const test::watchdog dog;
     for (const bool renews : {true, false}) {
         memory_slot memory;
@@ -356,7 +355,7 @@ TEST_CASE(
             CHECK(e.code() == durable_errc::lock_lost);
         }
 
-        // Its end does not ask the store, which still hangs.
+        // The destructor does not call the store, which still hangs.
         {
             const bide::durable_guard ended = std::move(*got);
         }
@@ -365,7 +364,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("durable_guard: its end waits for a store that hangs only until that gives up") {
+TEST_CASE("durable_guard: the destructor waits for a store that hangs until the slot gives up") {
     const test::watchdog dog;
     memory_slot memory;
     const auto state = std::make_shared<hanging>();
@@ -388,7 +387,7 @@ TEST_CASE("durable_guard: its end waits for a store that hangs only until that g
 }
 
 TEST_CASE(
-    "durable_mutex: a wait whose store fails ends with the store's error when patience is over") {
+    "durable_mutex: if the store keeps failing, a wait ends with its error after retry_time") {
     const test::watchdog dog;
     contest c;
     mishaps broken;
@@ -408,7 +407,7 @@ TEST_CASE(
 
 namespace {
 
-// A memory with a server's clock.
+// A memory_slot with a server's clock.
 class clocked_memory {
 public:
     static constexpr bide::slot_guarantees guarantees{true, true, bide::lock_clock::server};
@@ -435,7 +434,7 @@ private:
 
 constexpr std::int64_t hour_ms = 3'600'000;
 
-// Two locks of one store, whose clock is off by so much.
+// Two locks of one store, whose clock differs by so much.
 struct clocked_pair {
     memory_slot memory;
     std::atomic<std::int64_t> offset{0};
@@ -446,7 +445,7 @@ struct clocked_pair {
 } // namespace
 
 TEST_CASE(
-    "durable locks: a server's clock that leaps forward ends leases, and their tokens are old") {
+    "durable locks: if a server's clock leaps forward, leases expire and their tokens are old") {
     clocked_pair p;
     bide::fence_gate gate;
     answer old = p.first.acquire();
@@ -469,7 +468,7 @@ TEST_CASE(
     CHECK(next->renew());
 }
 
-TEST_CASE("durable locks: a server's clock that is set back takes nothing from who holds") {
+TEST_CASE("durable locks: if a server's clock is set back, the holder keeps its lock") {
     clocked_pair p;
     answer held = p.first.acquire();
     REQUIRE(held);
@@ -482,7 +481,7 @@ TEST_CASE("durable locks: a server's clock that is set back takes nothing from w
     CHECK(held->renew());
     CHECK(held->is_held());
     CHECK_FALSE(p.second.try_acquire(waiting)->acquired);
-    // Its place is not kept for an hour longer, if it never comes again.
+    // If it never asks again, its place is not kept for an hour longer.
     CHECK(record_of(p.memory).waiters.at(0).expires_at <=
           bide::durable::unix_ms() - hour_ms + 60'000);
     CHECK(held->release());
@@ -491,7 +490,7 @@ TEST_CASE("durable locks: a server's clock that is set back takes nothing from w
 
 namespace {
 
-// As a machine sees the store whose clock is off by so much: its own times come out right.
+// The store as a machine with a differing clock sees it: its own times come out right.
 class skewed_slot {
 public:
     static constexpr bide::slot_guarantees guarantees = memory_slot::guarantees;
@@ -530,7 +529,7 @@ private:
 
 } // namespace
 
-TEST_CASE("durable locks: observed leases hold between clocks that are an hour apart") {
+TEST_CASE("durable locks: observed leases are exclusive between clocks that are an hour apart") {
     const test::watchdog dog;
     for (const std::int64_t offset : {hour_ms, -hour_ms}) {
         memory_slot memory;
@@ -562,7 +561,7 @@ TEST_CASE("durable locks: observed leases hold between clocks that are an hour a
     }
 }
 
-TEST_CASE("durable locks: a lease of another boot is waited for, for its length and not by its time") {
+TEST_CASE("durable locks: a lease of another boot expires after its length, not at its time") {
     memory_slot memory;
     bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
     bide::durable_ticket ticket = lock.ticket("before the crash");
@@ -573,8 +572,8 @@ TEST_CASE("durable locks: a lease of another boot is waited for, for its length 
         change_record(memory, [&](bide::durable::record& r) {
             r.holders.at(0).from.boot = "another";
             r.holders.at(0).lease_ms = 100;
-            r.holders.at(0).expires_at = std::max<std::int64_t>(
-                bide::durable::boottime_ms() + off_by, 0);
+            r.holders.at(0).expires_at =
+                std::max<std::int64_t>(bide::durable::boottime_ms() + off_by, 0);
         });
         CHECK_FALSE(lock.try_acquire()); // it has just been seen for the first time
         answer next = lock.acquire();
@@ -586,7 +585,7 @@ TEST_CASE("durable locks: a lease of another boot is waited for, for its length 
     }
 }
 
-TEST_CASE("durable locks: a waiter of another boot keeps its place for its time, and no longer") {
+TEST_CASE("durable locks: a waiter of another boot keeps its place for its time, and not longer") {
     memory_slot memory;
     bide::durable_mutex lock(slot_ref(memory), with_lease(3'600s));
     bide::durable_ticket holder = lock.ticket("holder");
@@ -604,7 +603,7 @@ TEST_CASE("durable locks: a waiter of another boot keeps its place for its time,
     CHECK(lock.acquire());
 }
 
-TEST_CASE("durable locks: a time that cannot be meant is refused, and changes nothing") {
+TEST_CASE("durable locks: a time out of range is refused, and changes nothing") {
     using std::chrono::milliseconds;
     memory_slot memory;
     bide::durable_options o = with_lease(1s);
@@ -635,7 +634,7 @@ TEST_CASE("durable locks: a time that cannot be meant is refused, and changes no
     CHECK(got.error() == durable_errc::invalid_argument);
 }
 
-TEST_CASE("durable locks: a caller's time is refused where the clock is another") {
+TEST_CASE("durable locks: a caller's time is refused if the record has another clock") {
     memory_slot memory;
     bide::durable_mutex lock(slot_ref(memory), with_lease(1s));
     bide::durable_ticket t = lock.ticket("holder");

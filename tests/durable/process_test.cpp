@@ -21,7 +21,7 @@ using bide::durable::this_origin;
 
 namespace {
 
-// A child that lives until end() and, until reap(), is a zombie then.
+// A child that lives until end(), and is a zombie from then until reap().
 class child {
 public:
     child() {
@@ -62,7 +62,7 @@ public:
             end_ = -1;
         }
     }
-    // Ended, and not waited for.
+    // Ended, but not reaped.
     void become_zombie() {
         end();
         siginfo_t info{};
@@ -84,7 +84,7 @@ private:
 
 } // namespace
 
-TEST_CASE("process: this one runs, and an earlier one with its pid does not") {
+TEST_CASE("process: this process runs, and an earlier one with the same pid does not") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return; // not told here
@@ -97,7 +97,7 @@ TEST_CASE("process: this one runs, and an earlier one with its pid does not") {
     REQUIRE(is_gone(before, here));
 }
 
-TEST_CASE("process: unbound it has no pid, and is never gone") {
+TEST_CASE("process: an unbound origin has no pid, and never counts as ended") {
     const origin here = this_origin(true);
     const origin unbound = this_origin(false);
     REQUIRE(unbound.pid == 0);
@@ -105,7 +105,7 @@ TEST_CASE("process: unbound it has no pid, and is never gone") {
     REQUIRE_FALSE(is_gone(unbound, here));
 }
 
-TEST_CASE("process: a child is there until it has ended, and gone as a zombie already") {
+TEST_CASE("process: a child runs until it ends, and a zombie has ended") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -118,7 +118,7 @@ TEST_CASE("process: a child is there until it has ended, and gone as a zombie al
     REQUIRE(is_gone(it.where(), here));
 }
 
-TEST_CASE("process: whose start differs is another one with the same pid") {
+TEST_CASE("process: an origin with another start time is another process") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -129,7 +129,7 @@ TEST_CASE("process: whose start differs is another one with the same pid") {
     REQUIRE(is_gone(earlier, here));
 }
 
-TEST_CASE("process: of another boot, another namespace or another machine nothing is known") {
+TEST_CASE("process: a process of another boot, namespace or machine cannot be looked up") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -145,7 +145,7 @@ TEST_CASE("process: of another boot, another namespace or another machine nothin
     REQUIRE_FALSE(is_gone(it.where(), origin{}));
 }
 
-TEST_CASE("process: a child knows of its parent's end by what the parent knew of itself") {
+TEST_CASE("process: a child learns of its parent's end from the parent's origin") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -158,7 +158,7 @@ TEST_CASE("process: a child knows of its parent's end by what the parent knew of
 }
 
 #if defined(__linux__)
-TEST_CASE("process: in a namespace that has not its own /proc it cannot be looked up") {
+TEST_CASE("process: in a pid namespace without its own /proc it cannot be looked up") {
     const pid_t outer = ::fork();
     if (outer == 0) {
         if (::unshare(CLONE_NEWPID) != 0) {
@@ -183,7 +183,7 @@ TEST_CASE("process: in a namespace that has not its own /proc it cannot be looke
 }
 #endif
 
-TEST_CASE("process: one whose first thread has ended goes on as long as others do") {
+TEST_CASE("process: a process whose first thread ended runs as long as another thread does") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -226,7 +226,8 @@ TEST_CASE("process: one whose first thread has ended goes on as long as others d
     ::close(ready[1]);
 }
 
-TEST_CASE("process: a watch becomes readable when it has ended, and there is none afterwards") {
+TEST_CASE(
+    "process: a watch becomes readable when the process ends, and cannot be made afterwards") {
     const origin here = this_origin(true);
     if (here.space == 0) {
         return;
@@ -246,7 +247,7 @@ TEST_CASE("process: a watch becomes readable when it has ended, and there is non
     REQUIRE(bide::durable::watch_process(here, here) == -1);
 }
 
-TEST_CASE("process: the clock since the boot goes on and never back") {
+TEST_CASE("process: the boottime clock never goes back") {
     std::int64_t last = bide::durable::boottime_ms();
     REQUIRE(last >= 0);
     for (int i = 0; i < 1000; ++i) {

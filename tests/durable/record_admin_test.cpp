@@ -17,7 +17,7 @@ using test::is_refused;
 using test::table;
 using test::who;
 
-TEST_CASE("record_admin: a hold that is taken away is gone, and its holder learns of it") {
+TEST_CASE("record_admin: force_release removes the grant, and its next renewal fails") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -34,7 +34,7 @@ TEST_CASE("record_admin: a hold that is taken away is gone, and its holder learn
     REQUIRE(lock.r.admin->by == "ops");
 }
 
-TEST_CASE("record_admin: a waiter that is evicted comes back at the end") {
+TEST_CASE("record_admin: an evicted waiter enters the queue again at its end") {
     table lock;
     lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -49,7 +49,7 @@ TEST_CASE("record_admin: a waiter that is evicted comes back at the end") {
     REQUIRE(lock.waiters() == "c b");
 }
 
-TEST_CASE("record_admin: more permits let more in, for who goes by the new number") {
+TEST_CASE("record_admin: more permits admit more contenders of the new number") {
     table lock;
     lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -57,14 +57,15 @@ TEST_CASE("record_admin: more permits let more in, for who goes by the new numbe
     REQUIRE(lock.r.permits == 2);
     REQUIRE(lock.r.admin->at == 1001);
     REQUIRE(is_refused(lock.acquire("b", 1002), durable_errc::permits_mismatch));
-    REQUIRE(lock.renew("a", 1, 1002).status == renew_status::renewed); // who holds it holds it
+    REQUIRE(lock.renew("a", 1, 1002).status == renew_status::renewed); // the holder keeps its grant
     lock.t.permits = 2;
     const auto b = lock.acquire("b", 1002);
     REQUIRE(is(b, acquire_status::granted));
     REQUIRE(b.lane == 1);
 }
 
-TEST_CASE("record_admin: with fewer permits than are held nobody gets in until enough are released") {
+TEST_CASE(
+    "record_admin: with fewer permits than are held, none is granted until enough are released") {
     table lock(3);
     for (const char* const name : {"a", "b", "c"}) {
         lock.acquire(name, 1000);
@@ -83,7 +84,8 @@ TEST_CASE("record_admin: with fewer permits than are held nobody gets in until e
     REQUIRE(d.lane == 0);
 }
 
-TEST_CASE("record_admin: a waiter that is too heavy since a resize is in nobody's way for ever") {
+TEST_CASE(
+    "record_admin: a waiter that is too heavy after a resize does not block the queue forever") {
     table lock(3);
     lock.acquire("a", 1000);
     lock.acquire(who("writer", 3), 1000);
@@ -94,7 +96,7 @@ TEST_CASE("record_admin: a waiter that is too heavy since a resize is in nobody'
     REQUIRE(is(lock.acquire("b", 1090), acquire_status::granted));
 }
 
-TEST_CASE("record_admin: a number of permits that cannot be is not taken") {
+TEST_CASE("record_admin: a number of permits out of range is refused") {
     table lock(2);
     const record before = lock.r;
     for (const std::int64_t permits : {std::int64_t{0}, std::int64_t{-1}, largest_permits + 1}) {
@@ -103,7 +105,7 @@ TEST_CASE("record_admin: a number of permits that cannot be is not taken") {
     }
 }
 
-TEST_CASE("record_admin: a repaired record is empty, and gives out no token below the one given") {
+TEST_CASE("record_admin: a repaired record is empty, and its tokens start at the given one") {
     table lock(2);
     lock.r = repair(lock.t, 500, {1000, "ops", "repair"});
     REQUIRE(lock.r.holders.empty());
@@ -116,7 +118,8 @@ TEST_CASE("record_admin: a repaired record is empty, and gives out no token belo
             largest_first_fence);
 }
 
-TEST_CASE("record_admin: what was acknowledged and lost is made up for by a holder of all, for a lease") {
+TEST_CASE("record_admin: for a lost acknowledged record, a holder of all permits is entered for a "
+          "lease") {
     table lock(3);
     const auto a = lock.acquire("a", 1000);
     lock.r.holders[0].lease_ms = 250; // the longest that there is a sign of
@@ -124,7 +127,7 @@ TEST_CASE("record_admin: what was acknowledged and lost is made up for by a hold
     record same = lock.r;
     make_up_for_lost(lock.r, true, lock.t, 1000, {});
     make_up_for_lost(same, true, lock.t, 1000, {});
-    REQUIRE(lock.r == same); // for all who come across it
+    REQUIRE(lock.r == same); // the same for every contender that finds it
     REQUIRE(lock.holders() == "a of a record that was damaged");
     REQUIRE(lock.r.fence == next + fence_leap);
     REQUIRE(lock.r.holders[1].fence == next);
@@ -139,7 +142,8 @@ TEST_CASE("record_admin: what was acknowledged and lost is made up for by a hold
     REQUIRE(lock.r.holders[0].fence == next + fence_leap);
 }
 
-TEST_CASE("record_admin: what was lost before it was acknowledged makes the tokens leap, and no more") {
+TEST_CASE(
+    "record_admin: for a lost unacknowledged record, the tokens leap and no holder is entered") {
     table lock;
     lock.acquire("a", 1000);
     const record before = lock.r;
@@ -148,7 +152,7 @@ TEST_CASE("record_admin: what was lost before it was acknowledged makes the toke
     REQUIRE(lock.r.fence == before.fence + fence_leap);
 }
 
-TEST_CASE("record_admin: what is lost twice is made up for with other tokens, as long as the time grows") {
+TEST_CASE("record_admin: a record that is lost twice gets different tokens while the time grows") {
     table lock;
     lock.t.first_fence = floor_of(1'000'000);
     lock.r = fresh_record(lock.t);
@@ -171,7 +175,8 @@ TEST_CASE("record_admin: what is lost twice is made up for with other tokens, as
     REQUIRE(lock.r.fence == before.fence + fence_leap);
 }
 
-TEST_CASE("record_admin: a lease that is over is not revived past what a lost record may have granted") {
+TEST_CASE(
+    "record_admin: an expired lease is not revived if a lost record may have granted its permits") {
     table lock;
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
@@ -180,7 +185,7 @@ TEST_CASE("record_admin: a lease that is over is not revived past what a lost re
     REQUIRE(lock.renew("a", a.fence, 1110).status == renew_status::lost);
 }
 
-TEST_CASE("record_admin: a renewal does not look like one that was lost, to those who observe") {
+TEST_CASE("record_admin: observers can tell a renewal from a lost one") {
     table lock;
     const auto a = lock.acquire("a", 5000); // and then the clock is set back
     const record before = lock.r;

@@ -48,7 +48,7 @@ record example() {
     return r;
 }
 
-// As it is written: the names in the order of the alphabet, no white space.
+// As it is written: the names in alphabetical order, no white space.
 constexpr std::string_view example_text =
     R"({"admin":{"at":1717000000000,"by":"ops","what":"force_release 40"},"clock":"boottime",)"
     R"("fence":42,"holders":[{"boot":"b1","fence":41,"holderId":"billing-7","host":"h1","lane":0,)"
@@ -68,16 +68,16 @@ std::error_code error_of(std::string_view text) {
 }
 bool is_corrupt(std::string_view text) { return error_of(text) == durable_errc::corrupt_record; }
 bool is_corrupt_object(const json& object) { return is_corrupt(object.dump()); }
-// In one piece, for an assertion would print a value by its values.
+// One value, as an assertion would print a range by its elements.
 bool same(const json& a, const json& b) { return a == b; }
 
-// Whatever can be read can be written and read again, and is the same.
+// A record that can be read can be written and read again, and is the same.
 bool comes_back(const record& r) {
     const auto again = decode(encode(r));
     return again && *again == r;
 }
 
-// Chance with the seed of the run, or of one case.
+// Random numbers, with the seed of the run or of one case.
 class dice : public test::jitter {
 public:
     using test::jitter::jitter;
@@ -199,7 +199,7 @@ struct nobody_expires {
     bool expired(const waiter&, bool) const { return false; }
 };
 
-// What the rules rely on.
+// The properties that the rules rely on.
 bool is_sound(const record& r) {
     if (r.permits < 1 || r.permits > largest_permits || r.fence < 1 || r.fence > largest_number) {
         return false;
@@ -244,7 +244,7 @@ TEST_CASE("record_json: a record is written in these bytes") {
     REQUIRE(encode(example()) == example_text);
 }
 
-TEST_CASE("record_json: and read from them") {
+TEST_CASE("record_json: a record is read from these bytes") {
     const auto r = decode(example_text);
     REQUIRE(r);
     REQUIRE(*r == example());
@@ -255,7 +255,7 @@ TEST_CASE("record_json: a fresh record is short") {
             R"({"clock":"caller","fence":1,"holders":[],"permits":1,"v":1,"waiters":[]})");
 }
 
-TEST_CASE("record_json: each clock has its name") {
+TEST_CASE("record_json: each clock has a name of its own") {
     const std::pair<lock_clock, std::string> names[] = {{lock_clock::caller, "caller"},
                                                         {lock_clock::boottime, "boottime"},
                                                         {lock_clock::server, "server"},
@@ -330,7 +330,7 @@ TEST_CASE("record_json: an admin's note may be of any length") {
     REQUIRE(comes_back(r));
 }
 
-// ---- what is not known is kept
+// ---- unknown fields are kept
 
 TEST_CASE("record_json: unknown fields outlive a change of the record, at every level") {
     json object = example_json();
@@ -349,7 +349,8 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     t.clock = lock_clock::boottime;
     const std::int64_t now = 1'717'000'029'000;
     REQUIRE(renew(*r, "9f", 41, t, now, nobody_expires{}, {}).status == renew_status::renewed);
-    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status == acquire_status::waiting);
+    REQUIRE(acquire(*r, {"c", "c", 3, {}}, t, now, nobody_expires{}).status ==
+            acquire_status::waiting);
 
     json after = json::parse(encode(*r));
     REQUIRE(same(after["x"], unknown));
@@ -359,11 +360,11 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     REQUIRE(same(after["waiters"][0]["observed"][0]["x"], unknown));
     REQUIRE_FALSE(after["waiters"][1].contains("x"));
     REQUIRE(same(after["admin"]["x"], unknown));
-    // As a text: compared as numbers, it would be -1 as well.
+    // Compared as text: compared as numbers, -1 would be equal, too.
     REQUIRE(after["y"].dump() == "18446744073709551615");
 }
 
-TEST_CASE("record_json: what goes does not leave its unknown fields to others") {
+TEST_CASE("record_json: the unknown fields of a removed entry go with it") {
     json object = example_json();
     object["holders"][0]["x"] = 1;
     auto r = decode(object.dump());
@@ -373,7 +374,7 @@ TEST_CASE("record_json: what goes does not leave its unknown fields to others") 
     REQUIRE(encode(*r).find("\"x\"") == std::string::npos);
 }
 
-TEST_CASE("record_json: unknown fields are written where their names belong, known ones but once") {
+TEST_CASE("record_json: unknown fields are written in alphabetical order, and known fields once") {
     record r = fresh_record(terms{});
     r.extra = R"( { "A" : 1, "d\"" : [ ], "v" : 9, "zz" : null, "fence" : {}, "\u00e9" : "\n" } )";
     REQUIRE(encode(r) ==
@@ -385,9 +386,9 @@ TEST_CASE("record_json: unknown fields are written where their names belong, kno
     }
 }
 
-// ---- what cannot be read is not empty
+// ---- an unreadable record is not an empty one
 
-TEST_CASE("record_json: a later format is refused, not guessed at") {
+TEST_CASE("record_json: a later format is refused") {
     for (const char* const v : {"2", "0", "-1", "9007199254740992", "18446744073709551615"}) {
         const std::string v_only = std::string("{\"v\":") + v + "}";
         REQUIRE(error_of(v_only) == durable_errc::unsupported_record_version);
@@ -395,7 +396,7 @@ TEST_CASE("record_json: a later format is refused, not guessed at") {
         object["v"] = json::parse(v);
         REQUIRE(error_of(object.dump()) == durable_errc::unsupported_record_version);
     }
-    // Whatever else that is, as long as it is JSON.
+    // Whatever else the text is, as long as it is JSON.
     std::string other = R"({"clock":{"v":1},"fence":[[{"a":"b"}],1],"holders":{"x":[]},"admin":7,)"
                         R"("waiters":[5,[{}],{"nonce":{}},{}],"permits":"3","v":2})";
     REQUIRE(error_of(other) == durable_errc::unsupported_record_version);
@@ -411,7 +412,7 @@ TEST_CASE("record_json: a later format is refused, not guessed at") {
     }
 }
 
-TEST_CASE("record_json: what is no object is corrupt, and nothing is") {
+TEST_CASE("record_json: a text that is no object is corrupt, and so is an empty text") {
     for (const char* const text :
          {"", " ", "null", "0", "1", "[]", "{}", "\"\"", "true", "{\"v\":1}", "nonsense", "{", "}",
           "[{}]", "\xff\xfe", "\xef\xbb\xbf"}) {
@@ -433,7 +434,8 @@ TEST_CASE("record_json: a text that was cut off anywhere is corrupt") {
     }
 }
 
-TEST_CASE("record_json: each field has to be there, and of its type") {
+TEST_CASE(
+    "record_json: a required field that is absent or of another type makes the record corrupt") {
     const std::vector<json> not_numbers = {nullptr,
                                            true,
                                            "1",
@@ -510,7 +512,7 @@ TEST_CASE("record_json: each field has to be there, and of its type") {
     }
 }
 
-TEST_CASE("record_json: what may be absent is right where it is there") {
+TEST_CASE("record_json: an optional field of another type makes the record corrupt") {
     for (const char* const in : {"/holders/0", "/waiters/0"}) {
         const json::json_pointer entry(in);
         for (const char* const name : {"host", "boot"}) {
@@ -567,7 +569,7 @@ TEST_CASE("record_json: what may be absent is right where it is there") {
     REQUIRE_FALSE(r->admin);
 }
 
-TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
+TEST_CASE("record_json: numbers are accepted up to their limits, and no further") {
     struct range {
         const char* where;
         std::int64_t least;
@@ -611,7 +613,7 @@ TEST_CASE("record_json: numbers are taken up to their ends, and no further") {
     REQUIRE(largest_number == 9'007'199'254'740'991);
 }
 
-TEST_CASE("record_json: two of what there can be one of only are corrupt") {
+TEST_CASE("record_json: two entries with one nonce, token or lane are corrupt") {
     json object = example_json();
     object["fence"] = 50;
     json second = object["holders"][0];
@@ -634,7 +636,7 @@ TEST_CASE("record_json: two of what there can be one of only are corrupt") {
     REQUIRE(is_corrupt_object(with("/holders/1/lane", 0)));
     REQUIRE(is_corrupt_object(with("/waiters/0/nonce", "third")));
     REQUIRE(is_corrupt_object(with("/waiters/0/nonce", "9f")));
-    REQUIRE(decode(with("/holders/1/holderId", "billing-9").dump())); // a name only
+    REQUIRE(decode(with("/holders/1/holderId", "billing-9").dump())); // only a name
 }
 
 TEST_CASE("record_json: two fields of one name in one object are corrupt, wherever it is") {
@@ -666,13 +668,13 @@ TEST_CASE("record_json: two fields of one name in one object are corrupt, wherev
           "/waiters/0/observed/0", "/admin", "/x", "/x/y/1"}) {
         expect_corrupt(object, where);
     }
-    // Nor is its version believed.
+    // Its version is not trusted either.
     object["v"] = 2;
     REQUIRE(error_of(object.dump()) == durable_errc::unsupported_record_version);
     expect_corrupt(object, "");
 }
 
-TEST_CASE("record_json: a token that was given out already is no next one") {
+TEST_CASE("record_json: a next token that is not above every holder's is corrupt") {
     for (const int next : {41, 40, 1}) {
         json object = example_json();
         object["fence"] = next;
@@ -688,7 +690,7 @@ TEST_CASE("record_json: an unknown clock is corrupt") {
     }
 }
 
-TEST_CASE("record_json: what is not UTF-8 is corrupt, and is not written") {
+TEST_CASE("record_json: text that is not UTF-8 is corrupt, and is never written") {
     for (const std::string_view bad :
          {"\xff", "\xc3\x28", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80", "\xe2\x82"}) {
         std::string text(example_text);
@@ -707,8 +709,8 @@ TEST_CASE("record_json: what is not UTF-8 is corrupt, and is not written") {
     REQUIRE(is_corrupt(text));
 }
 
-TEST_CASE("record_json: with a corrupt record in the store nobody is admitted") {
-    // The place where an empty lock could come from: there is none in an error.
+TEST_CASE("record_json: no contender is admitted while the stored record is corrupt") {
+    // An error contains no record, so no empty lock can come from it.
     for (const std::string_view text : {std::string_view("{}"), std::string_view("null"),
                                         example_text.substr(0, example_text.size() / 2)}) {
         auto r = decode(text);
@@ -717,9 +719,9 @@ TEST_CASE("record_json: with a corrupt record in the store nobody is admitted") 
     }
 }
 
-// ---- what somebody may send on purpose
+// ---- hostile input
 
-TEST_CASE("record_json: nesting however deep is read or refused, and does not end the process") {
+TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
     for (const std::size_t depth :
          {std::size_t{20}, std::size_t{1000}, std::size_t{100'000}, std::size_t{1'000'000}}) {
         const std::string opened(depth, '[');
@@ -731,7 +733,7 @@ TEST_CASE("record_json: nesting however deep is read or refused, and does not en
         REQUIRE(is_corrupt(opened));
         REQUIRE(is_corrupt(closed));
         REQUIRE(is_corrupt(objects));
-        // In a field that nobody knows, which would have to be kept.
+        // In an unknown field, which would have to be kept.
         for (const std::string& value : {closed, objects + "1" + std::string(depth, '}')}) {
             for (const char* const before : {"\"v\"", "\"lane\"", "\"at\"", "\"ttlMs\""}) {
                 std::string text(example_text);
@@ -750,7 +752,7 @@ TEST_CASE("record_json: nesting however deep is read or refused, and does not en
         text.insert(1, "\"x\":" + std::string(depth, '[') + std::string(depth, ']') + ",");
         REQUIRE(decode(text).has_value() == (depth == 63));
     }
-    // Brackets in a text are none.
+    // Brackets in a text do not count.
     json object = example_json();
     object["x"] = std::string(10'000, '[') + "\\\"" + std::string(10'000, '{');
     const auto r = decode(object.dump());
@@ -758,7 +760,7 @@ TEST_CASE("record_json: nesting however deep is read or refused, and does not en
     REQUIRE(same(json::parse(encode(*r)), object));
 }
 
-TEST_CASE("record_json: twenty thousand who wait are read") {
+TEST_CASE("record_json: a record with 20,000 waiters can be read") {
     std::string text = R"({"v":1,"permits":1,"clock":"caller","fence":1,"holders":[],"waiters":[)";
     for (int i = 0; i < 20'000; ++i) {
         text += (i == 0 ? R"({"holderId":"w","nonce":")" : R"(,{"holderId":"w","nonce":")") +
@@ -813,6 +815,6 @@ TEST_CASE("record_json: any damage is an error or a record that the rules can wo
         }
         readable += r ? 1 : 0;
     }
-    CHECK(readable > 20'000 / 50); // a name with another letter is a name
+    CHECK(readable > 20'000 / 50); // a name with another letter is valid
     CHECK(readable < 20'000 / 2);
 }

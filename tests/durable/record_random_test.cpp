@@ -19,11 +19,10 @@
 #include <utility>
 #include <vector>
 
-// The rules against the same rules written a second time, in the most obvious way, by long random
-// runs: what the two answer and what they have afterwards must be the same after every step. And a
-// hold is in the record until the lease that its holder was told of is over, unless it was given up
-// or taken away from outside. A run that ends badly is made shorter, step by step, while it still ends
-// badly, and then printed.
+// The rules are compared with a model, which has the same rules in the most obvious form, by long
+// random runs: the outcomes and the records must be the same after every step. In addition, a grant
+// is in the record until the lease that its holder was told has expired, unless it was released or
+// taken away. A run that fails is shortened, step by step, while it still fails, and then printed.
 
 namespace {
 
@@ -35,7 +34,7 @@ constexpr int most_contenders = 8;
 
 // ---- the model
 
-// When contenders of a boot saw an entry, as it was then.
+// When contenders of a boot saw an entry, and its state then.
 struct model_observation {
     int boot = 0;
     std::int64_t stamp = 0; // of the entry
@@ -49,7 +48,7 @@ struct model_holder {
     std::int64_t weight = 0;
     std::int64_t length = 0;
     std::int64_t ends = 0;
-    std::int64_t stamp = 0; // another one for each time that it was written
+    std::int64_t stamp = 0; // a new number each time it was written
     int boot = 0;
     std::int64_t mark = 0;
     std::int64_t moves = 0;
@@ -74,7 +73,7 @@ struct model {
     std::deque<model_waiter> waiters{};
 };
 
-// What one contender has seen, by stamps: since when.
+// Since when one contender has seen each stamp.
 using observed_times = std::map<std::int64_t, std::int64_t>;
 
 // ---- one step of a run
@@ -106,33 +105,32 @@ struct step {
     std::int64_t grace = 0;
     bool enqueue = true;
     bool revive = false;
-    bool stored = true;    // false: its compare-and-swap came too late, nothing has happened
-    std::int64_t pick = 0; // for who is taken away, and for permits
+    bool stored = true;    // false: its compare-and-swap came too late, and changed nothing
+    std::int64_t pick = 0; // chooses the entry that is taken away, or the permits
 };
 
 struct course {
     lock_clock clock = lock_clock::caller;
     std::int64_t permits = 1;
     std::size_t max_waiters = 5;
-    bool bounded = false; // leases are observed, too
-    int boots = 0;        // contenders are of so many boots, whose clocks are apart
-    bool brief = false;   // each look is of a process that has seen nothing before
-    bool marked = false;  // holds are of marks alone
-    bool adopts = false;  // contenders go by different permits, and adopt them
+    bool bounded = false; // observation bounds leases
+    int boots = 0;        // the number of boots, whose clocks differ
+    bool brief = false;   // each try is of a new process
+    bool marked = false;  // grants are bound to marks alone
+    bool adopts = false;  // contenders adopt different numbers of permits
     std::vector<step> steps{};
 };
 
 std::string shown(const course& c) {
-    static constexpr const char* names[] = {"acquire",  "renew",        "release",
-                                            "withdraw", "late release", "late renew",
-                                            "evict",    "force",        "resize",
-                                            "move",     "set back",     "end of its mark",
-                                            "lose",     "vanish"};
+    static constexpr const char* names[] = {
+        "acquire", "renew",  "release", "withdraw", "late release",    "late renew", "evict",
+        "force",   "resize", "move",    "set back", "end of its mark", "lose",       "vanish"};
     std::string text = "permits " + std::to_string(c.permits) +
                        (c.clock == lock_clock::observed ? ", observed" : ", on a clock") +
                        (c.bounded ? ", bounded" : "") +
                        (c.boots != 0 ? ", boots " + std::to_string(c.boots) : "") +
-                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") + (c.adopts ? ", adopts\n" : "\n");
+                       (c.brief ? ", brief" : "") + (c.marked ? ", marks" : "") +
+                       (c.adopts ? ", adopts\n" : "\n");
     for (const step& s : c.steps) {
         text += "  +" + std::to_string(s.pass) + " " + std::to_string(s.by) + " " +
                 names[static_cast<std::size_t>(s.is)] + ": weight " + std::to_string(s.weight) +
@@ -156,7 +154,7 @@ public:
         last_model_ = model_;
     }
 
-    // Empty, or where the two differ.
+    // Returns where the two differ; empty if they do not.
     std::string run(const step& s) {
         now_ += s.pass;
         step_ = s;
@@ -185,7 +183,7 @@ public:
 private:
     static std::string nonce_of(int by) { return "n" + std::to_string(by); }
 
-    // A record that was made now.
+    // The record is new.
     void begin() {
         terms t;
         t.permits = model_.permits;
@@ -201,7 +199,7 @@ private:
     int boot_of(int by) const {
         return boots_ != 0 ? 1 + (by + moved_[static_cast<std::size_t>(by)]) % boots_ : 0;
     }
-    // What the record's clock shows to it.
+    // The time that the record's clock shows to a contender.
     std::int64_t time_of(int by) const { return now_ - set_back_ + ahead_of_first(boot_of(by)); }
     static std::int64_t ahead_of_first(int boot) { return boot == 0 ? 0 : (boot - 1) * 700; }
     std::int64_t mark_of(int by) const {
@@ -327,7 +325,7 @@ private:
     }
     void prolong(model_holder& h, std::int64_t lease) {
         const std::int64_t now = time_of(step_.by);
-        const bool reads = reads_times_of(h); // else nobody knows what is left
+        const bool reads = reads_times_of(h); // otherwise the rest is not known
         const std::int64_t rest = reads ? std::min(h.ends - now, h.length) : h.length;
         h.length = rest > lease ? rest : lease;
         h.ends = reads || boots_ == 0 ? std::max(h.ends, now + lease) : now + h.length;
@@ -344,8 +342,8 @@ private:
         return arrivals_[key];
     }
 
-    // Who leaves and comes back within one millisecond was not away, for others; nor did it do what
-    // it did again after it was lost.
+    // For observers, a contender that leaves and returns within one millisecond was not away; nor
+    // did a contender that repeats its step after the record was lost.
     std::int64_t stamp_of(const model_waiter& w) {
         const auto key = std::make_tuple(w.nonce, w.ends, w.length, w.moves, std::int64_t{0});
         if (!arrivals_.contains(key)) {
@@ -363,8 +361,7 @@ private:
         std::deque<model_observation> fresh;
         std::remove_copy_if(e.observed.begin(), e.observed.end(), std::back_inserter(fresh),
                             is_stale);
-        if (boots_ == 0 || e.boot == boot ||
-            std::any_of(fresh.begin(), fresh.end(), is_mine)) {
+        if (boots_ == 0 || e.boot == boot || std::any_of(fresh.begin(), fresh.end(), is_mine)) {
             return false;
         }
         if (fresh.size() == 8) { // the golden ratio spreads the times over all of them
@@ -431,7 +428,7 @@ private:
             mine->mark = mark_of(s.by);
             return {acquire_status::held, mine->fence, mine->lane, 0, true, {}};
         }
-        // Everybody in line, the newcomer last; who is next while there is room?
+        // The queue with the newcomer last: grants to the next waiter while there is room.
         std::deque<model_waiter> line = model_.waiters;
         const bool is_new =
             std::none_of(line.begin(), line.end(), [&](const auto& w) { return w.nonce == self; });
@@ -457,8 +454,17 @@ private:
                 w = w->nonce == self ? model_.waiters.erase(w) : w + 1;
             }
             const std::int64_t fence = model_.next_fence++;
-            model_.holders.push_back({self, fence, lane, s.weight, s.lease, now + s.lease, 0,
-                                      boot_of(s.by), mark_of(s.by), 0, {}});
+            model_.holders.push_back({self,
+                                      fence,
+                                      lane,
+                                      s.weight,
+                                      s.lease,
+                                      now + s.lease,
+                                      0,
+                                      boot_of(s.by),
+                                      mark_of(s.by),
+                                      0,
+                                      {}});
             model_.holders.back().stamp = stamp_of(model_.holders.back());
             return {acquire_status::granted, fence, lane, 0, true, {}};
         }
@@ -529,8 +535,8 @@ private:
 
     // ---- what holders believe
 
-    // A holder believes in its lease from the answer on until the lease is over, by its token.
-    // Answers what is wrong with that.
+    // A holder believes in its lease, by its token, from the reply until the lease expires. Returns
+    // a message if the record contradicts that.
     std::string believe(const step& s) {
         const auto is_held = [&](std::int64_t fence) {
             return std::any_of(real_.holders.begin(), real_.holders.end(),
@@ -583,11 +589,11 @@ private:
                 fence = out.fence;
                 told_ = fence;
             }
-            const bool same = out.status == due.status && out.fence == due.fence && out.lane == due.lane &&
-                              out.position == due.position && out.changed == due.changed &&
-                              out.error == due.error;
+            const bool same = out.status == due.status && out.fence == due.fence &&
+                              out.lane == due.lane && out.position == due.position &&
+                              out.changed == due.changed && out.error == due.error;
             if (s.is != what::lose && !due.changed) {
-                // Neither stores what came of it.
+                // Neither stores the outcome.
                 step_.stored = false;
             }
             return same ? "" : "acquire answers something else";
@@ -595,8 +601,8 @@ private:
         case what::renew:
         case what::late_renew: {
             const std::int64_t with = s.is == what::renew ? fence : s.pick;
-            const auto out = renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by),
-                                   origin_of(s.by));
+            const auto out =
+                renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by), origin_of(s.by));
             const bool due = model_renew(s, self, with);
             told_ = due ? with : 0;
             return (out.status == renew_status::renewed) == due && out.changed == due
@@ -672,9 +678,17 @@ private:
             h.moves = model_.next_fence;
             h.stamp = stamp_of(h);
         }
-        model_.holders.push_back({"lost-" + std::to_string(before), before, free_lane(),
-                                  model_.permits, length, time_of(s.by) + length, 0,
-                                  boot_of(s.by), 0, 0, {}});
+        model_.holders.push_back({"lost-" + std::to_string(before),
+                                  before,
+                                  free_lane(),
+                                  model_.permits,
+                                  length,
+                                  time_of(s.by) + length,
+                                  0,
+                                  boot_of(s.by),
+                                  0,
+                                  0,
+                                  {}});
         model_.holders.back().stamp = stamp_of(model_.holders.back());
     }
 
@@ -698,8 +712,7 @@ private:
             const model_holder& b = model_.holders[i];
             same = a.nonce == b.nonce && a.fence == b.fence && a.lane == b.lane &&
                    a.weight == b.weight && a.expires_at == b.ends && a.lease_ms == b.length &&
-                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) &&
-                   same_observed(a, b);
+                   a.from.mark == b.mark && a.from.boot == boot_text(b.boot) && same_observed(a, b);
         }
         for (std::size_t i = 0; same && i < model_.waiters.size(); ++i) {
             const waiter& a = real_.waiters[i];
@@ -729,7 +742,7 @@ private:
     std::int64_t now_ = 1'000'000;
     std::int64_t stamp_ = 0;
     std::int64_t largest_ = 0;
-    std::int64_t told_ = 0;                           // the token of the hold that a step is answered
+    std::int64_t told_ = 0;                           // the token of the grant that a step returned
     std::map<std::int64_t, std::int64_t> believed_{}; // until when, by tokens
     using entry = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
     std::map<entry, std::int64_t> arrivals_{};
@@ -740,7 +753,7 @@ private:
     std::vector<observations> seen_ = std::vector<observations>(most_contenders);
 };
 
-// Where it goes wrong, and how; steps.size() and nothing where it does not.
+// The index of the step that fails, and the message; steps.size() and no message if none fails.
 struct failure {
     std::size_t at = 0;
     std::string how{};
@@ -756,7 +769,7 @@ failure run(const course& c) {
     return {c.steps.size(), {}};
 }
 
-// The shortest course that was found to go wrong still, by leaving steps out: halves first.
+// Shortens a run that fails, by leaving out steps: halves first.
 course shrunk(course c) {
     c.steps.resize(run(c).at + 1);
     for (std::size_t chunk = c.steps.size() / 2; chunk != 0;) {
@@ -779,7 +792,7 @@ course shrunk(course c) {
     return c;
 }
 
-// What there may be in a course besides.
+// Options of a run.
 struct besides {
     bool bounded = false;
     int boots = 0;
@@ -799,7 +812,7 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
     c.marked = with.marked;
     c.adopts = with.adopts;
     c.permits = 1 + one_of(4);
-    const bool steady = any.below(2) == 0; // everybody with the same terms
+    const bool steady = any.below(2) == 0; // all contenders have the same terms
     c.max_waiters = any.below(2) == 0 ? 5 : 100;
     for (std::size_t i = 0; i < length; ++i) {
         step s;
@@ -852,37 +865,37 @@ void try_courses(lock_clock clock, int courses, std::size_t length, besides with
 
 } // namespace
 
-TEST_CASE("record: fifty thousand random steps on one clock are those of the model") {
+TEST_CASE("record: 50,000 random steps on one clock match the model") {
     try_courses(lock_clock::caller, 100, 500);
 }
 
-TEST_CASE("record: fifty thousand random steps with observed leases are those of the model") {
+TEST_CASE("record: 50,000 random steps with observed leases match the model") {
     try_courses(lock_clock::observed, 100, 500);
 }
 
-TEST_CASE("record: twenty thousand random steps of two boots are those of the model") {
+TEST_CASE("record: 20,000 random steps of two boots match the model") {
     try_courses(lock_clock::boottime, 40, 500, {.boots = 2});
 }
 
-TEST_CASE("record: forty thousand random looks of brief contenders of many boots are those of the model") {
+TEST_CASE("record: 40,000 random tries of brief contenders of many boots match the model") {
     try_courses(lock_clock::boottime, 40, 500, {.boots = 3, .brief = true});
     try_courses(lock_clock::boottime, 40, 500, {.boots = 12, .brief = true});
 }
 
-TEST_CASE("record: twenty thousand random steps on a clock that is set back are those of the model") {
+TEST_CASE("record: 20,000 random steps on a clock that is set back match the model") {
     try_courses(lock_clock::server, 40, 500, {.bounded = true});
 }
 
-TEST_CASE("record: twenty thousand random steps with holds of marks are those of the model") {
+TEST_CASE("record: 20,000 random steps with grants bound to marks match the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .marked = true});
     try_courses(lock_clock::boottime, 20, 500, {.boots = 2, .marked = true});
 }
 
-TEST_CASE("record: twenty thousand random steps with permits that are adopted are those of the model") {
+TEST_CASE("record: 20,000 random steps with adopted permits match the model") {
     try_courses(lock_clock::caller, 40, 500, {.adopts = true});
 }
 
-TEST_CASE("record: thirty thousand random steps with records that are lost are those of the model") {
+TEST_CASE("record: 30,000 random steps with lost records match the model") {
     try_courses(lock_clock::server, 20, 500, {.bounded = true, .mishaps = true});
     try_courses(lock_clock::observed, 20, 500, {.mishaps = true});
     try_courses(lock_clock::boottime, 20, 500, {.boots = 3, .brief = true, .mishaps = true});

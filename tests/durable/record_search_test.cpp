@@ -17,50 +17,50 @@
 #include <unordered_set>
 #include <vector>
 
-// Every run of a few clients on one record, breadth first, so that what goes wrong is shown by the
-// shortest way there.
+// Every run of a few clients on one record, breadth first, so that a fault is shown by the shortest
+// run that leads to it.
 //
-// A world is the record in the store, and for each client what it knows and what it believes: a
-// client believes that it holds from the answer to its request until a lease after it *sent* it, on
-// its own clock. A step is one of
-//   - a client loads the record and runs a rule; if the record has to change, the changed one is on
-//     its way to the store from then on (or, in scopes of one step, there at once);
-//   - what is on its way arrives, and the client hears of it; or it arrives and the client does not
-//     hear of it, so that it has to look again; or the client hears nothing and goes on, and it
-//     arrives later; what others have overtaken the store refuses, and the client looks again;
-//   - a client is killed, and is there again with the same name and nothing else;
+// A world is the record in the store, and for each client what it knows and believes. A client
+// believes that it holds from the reply to its request until a lease after it *sent* the request,
+// on its own clock. A step is one of:
+//   - a client loads the record and runs a rule; if the record has to change, the changed record is
+//     on its way to the store from then on (in scopes of one step it is stored at once);
+//   - a record that is on its way arrives, and the client gets the reply; or it arrives and the
+//     reply is lost, so that the client has to read again; or the client gives up, and the record
+//     arrives later; the store refuses a record that was overtaken, and the client reads again;
+//   - a client is killed, and starts again with the same name and no memory;
 //   - a tick of time;
 //   - in some scopes, once: the clock is set back; the newest record is lost, so that the one
-//     before it is read; the record vanishes. And a client goes on in another boot with its ticket.
-// After each step the promises are checked: see broken() and on_store().
+//     before it is read; the record vanishes; a client goes on in another boot with its ticket.
+// After each step the invariants are checked: see broken() and on_store().
 //
-// Worlds are brought into a normal form: times are counted from now and end where nobody can tell
-// them apart any more, tokens and nonces are numbered anew in their order, and clients that differ
-// in nothing but their number are sorted. So there are finitely many, and the search ends because
-// it has seen all of them, not because it was cut short.
+// Worlds are normalized: times are counted from the present and are cut off where they make no
+// difference any more, tokens and nonces are renumbered in their order, and clients that differ
+// only in their number are sorted. So there are finitely many worlds, and the search ends because
+// it has seen all of them.
 
 namespace {
 
 namespace durable = bide::durable;
 using bide::lock_clock;
+using durable::acquire_status;
 using durable::contender;
 using durable::holder;
 using durable::record;
-using durable::acquire_status;
 using durable::terms;
 using durable::waiter;
 
 using small = std::int8_t;
 small to_small(std::int64_t n) { return static_cast<small>(n); }
 
-constexpr std::int64_t epoch = 1000; // what a record calls the present
+constexpr std::int64_t epoch = 1000; // the present, as a record writes it
 constexpr int most_clients = 4;
 constexpr int most_holders = 4;
 constexpr int most_places = 7;
 constexpr int most_boots = 3;
 constexpr small never = -1;
 
-// ---- what is searched
+// ---- the scope of a search
 
 struct scope {
     int clients = 3;
@@ -69,47 +69,47 @@ struct scope {
     int lease = 2;
     int short_lease = 0; // not 0: a lease may also be renewed for so long
     int ttl = 3;
-    int grace = 0;            // reclaim_delay
-    int ghosts = 1;           // nobody is killed when so many of the dead are still in the record
-    bool two_steps = false;   // load now, store later
-    bool lost_answers = true; // stored, and not told
-    bool late = false;        // given up, and stored later
-    int patience = 3;         // ticks; no request is on its way for longer
+    int grace = 0;          // reclaim_delay
+    int ghosts = 1;         // no client is killed while the record has so many entries of dead ones
+    bool two_steps = false; // load now, store later
+    bool lost_answers = true; // a change is stored, and the reply is lost
+    bool late = false;        // the client gives up, and the change is stored later
+    int longest_way = 3;      // ticks; no request is on its way for longer
     bool asks_again = false;  // a holder may acquire again
     bool revive = false;
     bool enqueue = true;
-    bool gets_in = true; // check that nobody is stuck, too
-    bool probed = true;  // and that what is nobody's changes nothing
+    bool gets_in = true; // also check that no client is stuck
+    bool probed = true;  // and that unknown tokens and nonces change nothing
 
     lock_clock clock = lock_clock::caller;
-    std::array<small, most_clients> offset{};         // of each client's clock
-    std::array<small, most_clients> rate{1, 1, 1, 1}; // a tick, on it
-    int margin = 0;                                   // observed: waited for beyond the length
+    std::array<small, most_clients> offset{};         // the offset of each client's clock
+    std::array<small, most_clients> rate{1, 1, 1, 1}; // the length of a tick on it
+    int margin = 0;                                   // observed: how much longer than the length
 
-    bool bounded = false; // on a clock: what was seen unchanged for its length is over, too
-    std::array<small, most_clients> boot{}; // boottime: whose clock a client has; 0: not known
-    bool moves = false;                     // a client may go on in the other boot
-    bool brief = false; // each look is of a process that has seen nothing before
-    int jump = 0;                           // ticks by which the clock is set back, once
-    bool marked = false;                    // holds are of a mark alone
-    bool cannot_ask = false;                // and at times a client cannot ask for it
-    std::array<small, most_clients> goes_by{}; // not 0: permits of each client, who adopts them
-    bool loses = false;                        // the newest record, once
-    bool vanishes = false;                     // the record, once
-    int rounds = 64;                           // within so many ticks everybody gets in
+    bool bounded = false;                      // observation bounds leases on a clock, too
+    std::array<small, most_clients> boot{};    // boottime: the boot of each client; 0: not known
+    bool moves = false;                        // a client may go on in the other boot
+    bool brief = false;                        // each try is of a new process
+    int jump = 0;                              // ticks by which the clock is set back, once
+    bool marked = false;                       // grants are bound to a mark alone
+    bool cannot_ask = false;                   // at times a client cannot ask for the mark
+    std::array<small, most_clients> goes_by{}; // not 0: the permits that each client adopts
+    bool loses = false;                        // the newest record is lost, once
+    bool vanishes = false;                     // the record vanishes, once
+    int rounds = 64;                           // within so many ticks every client acquires
 
-    bool by_name = false; // wrong: who has the same name is the same
+    bool by_name = false; // planted fault: clients are identified by name
 
-    // What was over so long ago is over for everybody.
+    // A lease that ended so long ago has ended for every client.
     int floor() const {
-        return -(patience + grace + 1) +
+        return -(longest_way + grace + 1) +
                std::min<int>(0, *std::min_element(offset.begin(), offset.end()));
     }
-    // And by those whose clock is that of this boot.
+    // Likewise for the clients whose clock is that of this boot.
     int floor_of_boot(int of) const {
         for (std::size_t i = 0; clock == lock_clock::boottime && i < boot.size(); ++i) {
             if (boot[i] == of) {
-                return offset[i] - (patience + grace + 1);
+                return offset[i] - (longest_way + grace + 1);
             }
         }
         return floor();
@@ -131,8 +131,8 @@ struct scope {
 enum phase : small { out, wants, has, leaves };
 enum purpose : small { nothing, acquiring, renewing, renewing_for_short, releasing };
 
-// Times are counted from the present: those of the record as its clock would write them, those of a
-// client on its own clock.
+// Times are counted from the present: the times of the record as its clock would write them, the
+// times of a client on its own clock.
 struct request {
     small what = nothing;
     small nonce = 0;
@@ -143,14 +143,14 @@ struct request {
     small boot = 0;
     small goes_by = 0;
     small cannot_ask = 0; // for marks
-    // observed: what had stood still for long enough, when the record was loaded; bits by place
+    // observed: entries that had been unchanged for long enough at the load; bits by index
     small holders_over = 0;
     small holders_over_at_once = 0; // without grace
     small places_over = 0;
 };
 
-// Why a hold that is believed in may not be in the record: the newest record was lost, which others
-// know; or all was, which nobody knows.
+// Why a grant that its client believes in may be absent from the record: the newest record was
+// lost, which contenders know; or the record vanished, which they do not know.
 enum loss : small { safe, with_the_newest, with_all };
 
 struct client {
@@ -160,16 +160,16 @@ struct client {
     small boot = 0;
     small goes_by = 0;
     small is = out;
-    small nonce = 0; // 0: none
-    small fence = 0; // 0: none that it knows of
-    small until = 0; // it believes to hold until then; 0: it does not
-    small missing = safe; // what it believes is not what is in the store
+    small nonce = 0;      // 0: none
+    small fence = 0;      // 0: none that it knows
+    small until = 0;      // it believes to hold until then; 0: not at all
+    small missing = safe; // its belief differs from the store
     request sent{};
     std::array<small, most_holders> saw_holder{}; // observed: since so long; never
     std::array<small, most_places> saw_place{};
 };
 
-// For how long contenders have seen an entry, by what they stored in it: by boots, from 1.
+// Stored observations: for how long contenders have seen an entry, by boots, from 1.
 using stored_observations = std::array<small, most_boots>;
 constexpr stored_observations no_observations{never, never, never};
 
@@ -181,7 +181,7 @@ struct held {
     small lease = 0;
     small expires = 0;
     small boot = 0;
-    small is_unknown = 0; // entered for who may have been in a record that was lost
+    small is_unknown = 0; // stands for a holder of a lost record
     stored_observations observed = no_observations;
 };
 
@@ -206,7 +206,7 @@ struct world {
     std::array<held, most_holders> holders{};
     std::array<place, most_places> places{};
     std::array<client, most_clients> clients{};
-    request late{}; // on its way, and nobody waits for the answer
+    request late{}; // on its way, after its client gave up
 
     friend bool operator==(const world& a, const world& b) noexcept {
         return std::memcmp(&a, &b, sizeof(world)) == 0;
@@ -239,7 +239,7 @@ const client* client_of(const scope& s, const world& w, int nonce) {
     return nullptr;
 }
 
-// ---- the rules, and what they are told
+// ---- the rules and their arguments
 
 char nonce_letter(int nonce) { return static_cast<char>('`' + nonce); }
 std::string nonce_text(int nonce) { return std::string(1, nonce_letter(nonce)); }
@@ -251,21 +251,21 @@ int boot_number(const durable::origin& from) {
     return from.boot.empty() ? 0 : nonce_number(from.boot);
 }
 
-// Tokens beyond a leap come after all others of the world.
+// Tokens beyond a leap come after all other tokens of the world.
 std::int64_t token_of_world(std::int64_t token) {
     return token >= durable::fence_leap ? token - durable::fence_leap + 60 : token;
 }
 
-// durable::expiry_judge, for this world: a lease is over at its very end, on a clock that can be
-// read; or when it was seen unchanged for longer than its length and the margin. A mark is there as
-// long as its client is.
+// durable::expiry_judge, for this world: a lease expires at its end, on a clock that can be read;
+// or when it was seen unchanged for longer than its length and the margin. A mark exists as long as
+// its client.
 struct judge {
     const scope* s;
     const world* w;
     const request* q;
     bool waiters_expire = true;
     int early = 0;
-    // Wrong:
+    // Planted faults:
     bool other_boots_are_gone = false;
     bool reads_other_boots = false;
     bool goes_by_clock_alone = false;
@@ -303,7 +303,7 @@ struct judge {
 
 private:
     bide::presence ask(std::int64_t mark) const {
-        return mark == 0 || q->cannot_ask != 0 ? bide::presence::unknown
+        return mark == 0 || q->cannot_ask != 0                        ? bide::presence::unknown
                : client_of(*s, *w, static_cast<int>(mark)) != nullptr ? bide::presence::yes
                                                                       : bide::presence::no;
     }
@@ -315,8 +315,7 @@ private:
         if (is_other && other_boots_are_gone) {
             return true;
         }
-        const bool has_clock =
-            s->clock != lock_clock::observed && (!is_other || reads_other_boots);
+        const bool has_clock = s->clock != lock_clock::observed && (!is_other || reads_other_boots);
         const int margin = leaves_the_margin_out ? 0 : s->margin;
         const auto has_stood = [&](const durable::stored_observation& o) {
             return (o.boot == boot_text(q->boot) || reads_observations_of_other_boots) &&
@@ -329,7 +328,7 @@ private:
     }
 };
 
-// The real ones; a mutant replaces one.
+// The real rules; a mutant replaces one.
 struct rules {
     rules() = default;
     virtual ~rules() = default;
@@ -438,8 +437,8 @@ enum class act : small {
 struct action {
     act what = act::tick;
     small by = 0;      // client
-    bool heard = true; // of what is stored
-    bool lost = false; // and then it is lost
+    bool heard = true; // it gets the reply
+    bool lost = false; // the stored record is lost then
     bool cannot_ask = false;
 };
 
@@ -462,7 +461,7 @@ public:
         return w;
     }
 
-    // Does it if it can be done. broken() afterwards: what was promised and is not so.
+    // Takes the step if it is possible. Afterwards broken() names an invariant that does not hold.
     bool step(world& w, action a) {
         client& c = w.clients[static_cast<std::size_t>(a.by)];
         const bool is_free = c.sent.what == nothing;
@@ -586,7 +585,7 @@ public:
 
     const char* broken() const { return broken_; }
 
-    // What must be so in every world.
+    // The invariants of every world.
     void check(const world& w) {
         is_lost_ = cannot_ask_ = false;
         int believed = 0;
@@ -608,7 +607,7 @@ public:
         }
     }
 
-    // Tokens and nonces that are nobody's: whatever is tried with them must change nothing.
+    // Tokens and nonces of no client: no request with them may change anything.
     void probe(const world& w) {
         world only_the_record = w;
         only_the_record.clients.fill(client{});
@@ -645,8 +644,8 @@ public:
     // Brings a world into its normal form; order[i] is where the i-th client was.
     void normalise(world& w, std::array<small, most_clients>& order) const;
 
-    // Nothing is heard of whoever holds, nobody asks any more but those who wait: they get in, one
-    // after the other, each leaving at once. Answers false where somebody does not.
+    // From here on no holder calls, and only the waiters ask: they acquire one after the other, and
+    // each releases at once. Returns false if one of them does not acquire.
     bool everybody_gets_in(world w, bool last_first);
 
 private:
@@ -720,7 +719,7 @@ private:
         return q;
     }
 
-    // A client reads the record, and sends what is to become of it.
+    // A client reads the record, and sends its change.
     bool load(world& w, client& c, purpose what, small fence, bool heard) {
         request q = ask(c, what, c.nonce, fence);
         if (s_.observes() && !s_.brief) {
@@ -754,7 +753,7 @@ private:
         if (heard) {
             tell(c, q, got);
         }
-        if (is_lost_) { // before anybody has read it
+        if (is_lost_) { // before any client has read it
             w.holders = was.holders;
             w.places = was.places;
             w.holder_count = was.holder_count;
@@ -822,7 +821,7 @@ private:
         return got;
     }
 
-    // All who are ahead and it have room in what is free. Counted once more, from the world.
+    // The waiters ahead and this client fit into the free permits; counted again, from the world.
     bool fits(const world& w, const request& q, const judge& j) const {
         std::int64_t room = w.permits;
         bool at_head = true;
@@ -846,7 +845,7 @@ private:
                });
     }
 
-    // The record becomes what run() has made of it.
+    // Stores the record that run() has made.
     void put(world& w, const request& q, const answer& got);
     answer store(world& w, const request& q) {
         const answer got = run(w, q);
@@ -895,12 +894,12 @@ private:
     }
 
     void tick(world& w) const {
-        // Observed, only the owner reads a time, and compares it with its own clock.
+        // With observed leases only the owner reads a time, on its own clock.
         const auto pass = [&](small& time, int nonce, int boot) {
             const client* const owner = client_of(s_, w, nonce);
             const int by = owner != nullptr ? owner->rate : 1;
             const int floor = s_.clock == lock_clock::observed && owner != nullptr
-                                  ? owner->offset - s_.patience * by - 1
+                                  ? owner->offset - s_.longest_way * by - 1
                                   : s_.floor_of_boot(boot);
             time = to_small(std::max(floor, time - by));
         };
@@ -910,7 +909,7 @@ private:
         const auto grow_stored = [&](stored_observations& seen, int length) {
             for (int boot = 1; boot <= most_boots; ++boot) { // a request may have been sent earlier
                 grow(seen[static_cast<std::size_t>(boot - 1)], s_.rate_of_boot(boot),
-                     length + s_.patience);
+                     length + s_.longest_way);
             }
         };
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
@@ -927,7 +926,7 @@ private:
         const auto wait = [&](request& q, int by) {
             if (q.what != nothing) {
                 q.when = to_small(q.when - by);
-                if (q.when < -s_.patience * by) {
+                if (q.when < -s_.longest_way * by) {
                     q = request{};
                 }
             }
@@ -996,8 +995,11 @@ void machine::put(world& w, const request& q, const answer& got) {
         const waiter& a = after_.waiters[i];
         const int nonce = nonce_number(a.nonce);
         const int at = a.refreshes == 0 ? place_of(was, nonce) : -1;
-        w.places[i] = {to_small(nonce), to_small(a.weight), to_small(a.ttl_ms),
-                       to_small(a.expires_at - epoch), to_small(boot_number(a.from)),
+        w.places[i] = {to_small(nonce),
+                       to_small(a.weight),
+                       to_small(a.ttl_ms),
+                       to_small(a.expires_at - epoch),
+                       to_small(boot_number(a.from)),
                        at < 0 ? small{0} : was.places[static_cast<std::size_t>(at)].age,
                        observations_in(s_, a, a.refreshes)};
         place_before[i] = at;
@@ -1025,7 +1027,7 @@ void machine::put(world& w, const request& q, const answer& got) {
     on_store(was, w, q, got);
 }
 
-// What must be so whenever something is stored.
+// The invariants of every store.
 void machine::on_store(const world& was, const world& w, const request& q, const answer& got) {
     expect(w.next >= was.next && w.next > w.largest, "the next token is not a new one");
     int weights = 0;
@@ -1034,7 +1036,7 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         const int at = holder_of(was, h.nonce);
         const held* const old = at < 0 ? nullptr : &was.holders[static_cast<std::size_t>(at)];
         weights += h.is_unknown != 0 ? 0 : h.weight;
-        if (h.is_unknown != 0) { // of nobody
+        if (h.is_unknown != 0) { // of no client
         } else if (old == nullptr || old->fence != h.fence) {
             expect(got.granted && h.nonce == q.nonce && h.fence == got.fence,
                    "somebody holds it to whom it was not granted");
@@ -1062,7 +1064,7 @@ void machine::on_store(const world& was, const world& w, const request& q, const
                "a hold was taken over before the delay was over");
     }
 
-    // The queue is what it was, less those who are gone, more at its end who has come.
+    // The queue has lost expired waiters only, and new ones are at its end.
     int last = -1;
     for (int i = 0; i < w.place_count; ++i) {
         const small nonce = w.places[static_cast<std::size_t>(i)].nonce;
@@ -1091,7 +1093,7 @@ void machine::on_store(const world& was, const world& w, const request& q, const
 }
 
 void machine::normalise(world& w, std::array<small, most_clients>& order) const {
-    // Times that nobody reads.
+    // Times that no client reads.
     if (s_.clock == lock_clock::observed) {
         for (std::size_t i = 0; i < static_cast<std::size_t>(w.holder_count); ++i) {
             if (s_.short_lease == 0 || client_of(s_, w, w.holders[i].nonce) == nullptr) {
@@ -1134,8 +1136,8 @@ void machine::normalise(world& w, std::array<small, most_clients>& order) const 
         *tokens[i] = token_now[static_cast<std::size_t>(*tokens[i])];
     }
 
-    // Nonces: by their places in the record; those that are not there are all alike, until clients
-    // are sorted. One more may be on its way only.
+    // Nonces are numbered by their places in the record. The absent ones are alike, until clients
+    // are sorted. Only one more may be on its way.
     constexpr small on_its_way = 100;
     constexpr small elsewhere = 101;
     std::array<small, 128> nonce_now{};
@@ -1237,8 +1239,8 @@ bool machine::everybody_gets_in(world w, bool last_first) {
 // ---- the search
 
 struct finding {
-    std::string what{}; // empty: nothing
-    std::string how{};  // the shortest way there
+    std::string what{}; // empty: no fault
+    std::string how{};  // the shortest run that leads there
     std::size_t worlds = 0;
     std::size_t steps = 0;
 };
@@ -1349,10 +1351,14 @@ private:
     }
 
     static std::string told(const action& a) {
-        static constexpr const char* verbs[] = {
-            "acquires",  "renews",    "renews for a short while",
-            "releases",  "is served", "gives up its request",
-            "is killed", "goes on in another boot"};
+        static constexpr const char* verbs[] = {"acquires",
+                                                "renews",
+                                                "renews for a short while",
+                                                "releases",
+                                                "is served",
+                                                "gives up its request",
+                                                "is killed",
+                                                "goes on in another boot"};
         if (a.what == act::set_back) {
             return "  the clock is set back";
         }
@@ -1438,7 +1444,7 @@ bool is_long_run() {
     return given != nullptr && std::strtol(given, nullptr, 10) >= 5'000;
 }
 
-// All worlds of this scope keep the promises.
+// The invariants hold in all worlds of this scope.
 void holds(const char* name, const scope& s, const rules& of = the_rules) {
     const finding found = search(s, of).run();
     report(name, found);
@@ -1446,7 +1452,7 @@ void holds(const char* name, const scope& s, const rules& of = the_rules) {
     CHECK(found.what == "");
 }
 
-// What is wrong here is found, and is this.
+// The search finds the planted fault, and names it so.
 void finds(const char* name, const char* what, const scope& s, const rules& of = the_rules) {
     const finding found = search(s, of).run();
     report(name, found);
@@ -1454,7 +1460,7 @@ void finds(const char* name, const char* what, const scope& s, const rules& of =
     CHECK(found.what == what);
 }
 
-// ---- rules that are wrong
+// ---- rules with planted faults
 
 template <class T> auto named(T& entries, std::string_view nonce) {
     return std::find_if(entries.begin(), entries.end(),
@@ -1502,7 +1508,7 @@ struct no_refresh final : rules {
     }
 };
 
-// Takes what is free, whoever came before.
+// Takes free permits before earlier waiters.
 struct barging final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1519,7 +1525,7 @@ struct barging final : rules {
     }
 };
 
-// Only the first in line may take what is free.
+// Only the first waiter may take free permits.
 struct head_only final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1557,7 +1563,7 @@ struct tokens_of_the_holders final : rules {
     }
 };
 
-// Does not look for itself among those who hold.
+// Does not look for itself among the holders.
 struct forgetful final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1574,7 +1580,7 @@ struct forgetful final : rules {
     }
 };
 
-// Who comes too late to its own place is sent to the end.
+// A waiter that comes too late to its own place is sent to the end.
 struct sweeps_itself final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1583,7 +1589,7 @@ struct sweeps_itself final : rules {
     }
 };
 
-// Who polls again goes to the end.
+// A waiter that asks again is sent to the end.
 struct queues_again final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1608,7 +1614,8 @@ struct renews_what_is_gone final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, {});
-        if (got.status != durable::renew_status::lost || named(r.holders, nonce) != r.holders.end()) {
+        if (got.status != durable::renew_status::lost ||
+            named(r.holders, nonce) != r.holders.end()) {
             return got;
         }
         holder& h = r.holders.emplace_back();
@@ -1654,9 +1661,9 @@ struct releases_by_token final : rules {
     }
 };
 
-// Judges in a wrong way.
+// Judges wrongly.
 struct judges_wrongly final : rules {
-    explicit judges_wrongly(bool judge::*how) : how_(how) {}
+    explicit judges_wrongly(bool judge::* how) : how_(how) {}
 
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1672,10 +1679,10 @@ private:
         j.*how_ = true;
         return j;
     }
-    bool judge::*how_;
+    bool judge::* how_;
 };
 
-// A renewal writes times of its own clock, and says that they are of the holder's.
+// A renewal writes times of its own clock, as if they were on the holder's.
 struct keeps_the_boot final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
@@ -1689,7 +1696,7 @@ struct keeps_the_boot final : rules {
     }
 };
 
-// What is left on another boot's clock is forgotten.
+// Ignores what is left of a lease on another boot's clock.
 struct renews_elsewhere_for_less final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
@@ -1704,7 +1711,7 @@ struct renews_elsewhere_for_less final : rules {
     }
 };
 
-// A renewal leaves what was observed before it, as if it had been observed since.
+// A renewal keeps earlier observations valid.
 struct keeps_observations final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
@@ -1720,7 +1727,7 @@ struct keeps_observations final : rules {
         return got;
     }
 };
-// The same, as a program does that does not know the field.
+// A renewal keeps earlier observations, as a program does that does not know the field.
 struct keeps_what_is_unknown final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
@@ -1733,7 +1740,7 @@ struct keeps_what_is_unknown final : rules {
         return got;
     }
 };
-// Each contender keeps to itself what it observes.
+// Contenders store no observations.
 struct stores_no_observations final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1744,7 +1751,7 @@ struct stores_no_observations final : rules {
         return got;
     }
 };
-// What a contender observes takes the place of what those of other boots do.
+// An observation replaces those of other boots.
 struct stores_the_last_boots_only final : rules {
     durable::acquire_outcome acquire(record& r, const contender& self, const terms& t,
                                      std::int64_t now, const judge& j) const override {
@@ -1781,7 +1788,7 @@ struct never_adopts final : rules {
     }
 };
 
-// What is lost is not made up for.
+// Lost records are not compensated.
 struct forgets_what_was_lost final : rules {
     void make_up(record&, bool, const terms&, std::int64_t, const durable::origin&) const override {
     }
@@ -1802,13 +1809,14 @@ struct unknown_for_too_short final : rules {
         }
     }
 };
-// A lease that is over is taken up past a holder that is not known.
+// An expired lease is revived although the record has an unknown holder.
 struct revives_past_the_unknown final : rules {
     durable::renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence,
                                  const terms& t, std::int64_t now, const judge& j) const override {
         const auto got = durable::renew(r, nonce, fence, t, now, j, j.here());
         const auto mine = named(r.holders, nonce);
-        if (got.status != durable::renew_status::lost || mine == r.holders.end() || mine->fence != fence) {
+        if (got.status != durable::renew_status::lost || mine == r.holders.end() ||
+            mine->fence != fence) {
             return got;
         }
         mine->expires_at = now + t.lease_ms;
@@ -1827,7 +1835,7 @@ struct counts_from_one_again final : rules {
 
 // ---- the judge
 
-TEST_CASE("record: the judge of the search answers what that of the leases does") {
+TEST_CASE("record: the judge of the search decides as expiry_judge does") {
     struct marks final : durable::process_knowledge {
         bool runs(const durable::origin&) const noexcept override { return false; }
         bide::presence is_present(std::int64_t) const override { return says; }
@@ -1850,13 +1858,14 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
         request q;
         q.boot = to_small(one_of(2));
         const int grace = one_of(2);
-        const int has = one_of(2);       // the entry's client is there
+        const int has = one_of(2); // the entry's client runs
         q.cannot_ask = to_small(one_of(2));
-        const int still = one_of(2);     // it has stood still for longer than its length
-        const int over = one_of(2);      // by its clock
+        const int still = one_of(2); // it was unchanged for longer than its length
+        const int over = one_of(2);  // expired by its clock
         const int boot = one_of(2);
         const int grace_over = one_of(2);
-        const int stored = one_of(4); // by nobody, by this boot, long ago, by another boot long ago
+        const int stored =
+            one_of(4); // none, by this boot, by this boot long ago, by another boot long ago
         s.boot = {1, 2, 0, 0};
         w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
         w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
@@ -1896,9 +1905,10 @@ TEST_CASE("record: the judge of the search answers what that of the leases does"
     REQUIRE(asked == 1 << 13);
 }
 
-// ---- the rules keep the promises
+// ---- the invariants hold
 
-TEST_CASE("record: whatever three clients do, one permit has one holder, and everybody gets in") {
+TEST_CASE(
+    "record: whatever three clients do, one permit has one holder, and every client acquires it") {
     scope s;
     holds("three clients, one permit", s);
     s.ttl = 2;
@@ -1914,7 +1924,7 @@ TEST_CASE("record: whatever three clients do, one permit has one holder, and eve
     }
 }
 
-TEST_CASE("record: weights share the permits, and the heavy are not overtaken") {
+TEST_CASE("record: weights share the permits, and a heavy request is not overtaken") {
     scope s;
     s.ttl = 2;
     s.lost_answers = is_long_run();
@@ -1936,22 +1946,22 @@ TEST_CASE("record: weights share the permits, and the heavy are not overtaken") 
     }
 }
 
-TEST_CASE("record: what is on its way, overtaken or given up harms nobody") {
+TEST_CASE("record: late, overtaken and abandoned requests do no harm") {
     scope s;
     s.clients = 2;
     s.ttl = 2;
     s.two_steps = true;
-    s.patience = 2;
+    s.longest_way = 2;
     holds("two clients, requests on their way, ghosts", s);
     s.ghosts = 0;
     s.late = true;
     s.lost_answers = is_long_run();
     holds("two clients, requests that come late", s);
     if (is_long_run()) {
-        s.patience = 3;
+        s.longest_way = 3;
         s.ghosts = 1;
         holds("two clients, requests that come very late, ghosts", s);
-        s.patience = 2;
+        s.longest_way = 2;
         s.clients = 3;
         s.ghosts = 0;
         s.lost_answers = s.late = false;
@@ -1959,7 +1969,7 @@ TEST_CASE("record: what is on its way, overtaken or given up harms nobody") {
     }
 }
 
-TEST_CASE("record: every option keeps the promises") {
+TEST_CASE("record: the invariants hold with every option") {
     scope s;
     s.clients = 2;
     s.asks_again = true;
@@ -1974,7 +1984,7 @@ TEST_CASE("record: every option keeps the promises") {
     holds("without a queue", s);
 }
 
-TEST_CASE("record: observed leases need no common time, and keep the promises") {
+TEST_CASE("record: the invariants hold with observed leases, without a common time") {
     scope s;
     s.clock = lock_clock::observed;
     s.ttl = 2;
@@ -1995,16 +2005,16 @@ TEST_CASE("record: observed leases need no common time, and keep the promises") 
     holds("observed, three clients", s);
     s.clients = 2;
     s.two_steps = true;
-    s.patience = 1;
+    s.longest_way = 1;
     holds("observed, two clients, requests on their way", s);
     if (is_long_run()) {
-        s.patience = 2;
+        s.longest_way = 2;
         s.late = true;
         holds("observed, two clients, requests that come late", s);
     }
 }
 
-TEST_CASE("record: with a margin observed leases bear clocks that go at different rates") {
+TEST_CASE("record: with a margin, observed leases tolerate clocks of different rates") {
     scope s;
     s.clock = lock_clock::observed;
     s.clients = is_long_run() ? 3 : 2;
@@ -2027,13 +2037,13 @@ scope two_boots() {
     s.boot = {1, 2, 0, 0};
     s.offset = {0, 5, 0, 0};
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.lost_answers = false;
     s.ghosts = 0;
     return s;
 }
 
-TEST_CASE("record: contenders of different boots observe each other, and keep the promises") {
+TEST_CASE("record: the invariants hold with contenders of different boots") {
     scope s = two_boots();
     s.lost_answers = true;
     s.ghosts = 1;
@@ -2049,7 +2059,8 @@ TEST_CASE("record: contenders of different boots observe each other, and keep th
     holds("two boots, three clients", s);
 }
 
-TEST_CASE("record: a ticket goes on in another boot, and its lease is never shorter than believed") {
+TEST_CASE(
+    "record: a ticket used in another boot never gets a shorter lease than its holder believes") {
     scope s = two_boots();
     s.moves = true;
     s.asks_again = true;
@@ -2061,7 +2072,7 @@ TEST_CASE("record: a ticket goes on in another boot, and its lease is never shor
     holds("a ticket that changes its boot, leases of two lengths", s);
 }
 
-// Contenders that know of their one look only.
+// Contenders that remember only their one read.
 scope brief_contenders() {
     scope s = two_boots();
     s.brief = true;
@@ -2077,7 +2088,7 @@ scope boots_of_two_rates() {
     return s;
 }
 
-TEST_CASE("record: contenders that look once each observe together, and keep the promises") {
+TEST_CASE("record: the invariants hold with contenders that try once and observe together") {
     scope s = brief_contenders();
     s.lost_answers = true;
     s.ghosts = 1;
@@ -2093,7 +2104,7 @@ TEST_CASE("record: contenders that look once each observe together, and keep the
     holds("brief contenders of three boots", s);
     s = brief_contenders();
     s.two_steps = true;
-    s.patience = 1;
+    s.longest_way = 1;
     holds("brief contenders, requests on their way", s);
     s = brief_contenders();
     s.enqueue = false;
@@ -2116,27 +2127,27 @@ TEST_CASE("record: contenders that look once each observe together, and keep the
     holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates());
 }
 
-TEST_CASE("record: a renewal by a program that does not know of observations makes them void") {
+TEST_CASE("record: a renewal by a program that does not know observations makes them void") {
     scope s = brief_contenders();
     s.lost_answers = true;
     holds("observations that a renewal keeps", s, keeps_what_is_unknown());
 }
 
-// A clock that is set back by far more than a lease, once.
+// A clock that is set back once, by far more than a lease.
 scope clock_set_back() {
     scope s;
     s.bounded = true;
     s.jump = 8;
     s.rounds = 7;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.clients = 2;
     s.ghosts = 0;
     s.lost_answers = false;
     return s;
 }
 
-TEST_CASE("record: where the clock is set back a lease lasts as long as it was observed to") {
+TEST_CASE("record: if the clock is set back, observation ends the lease") {
     scope s = clock_set_back();
     s.lost_answers = is_long_run();
     s.ghosts = is_long_run() ? 1 : 0;
@@ -2154,12 +2165,12 @@ TEST_CASE("record: where the clock is set back a lease lasts as long as it was o
     }
 }
 
-TEST_CASE("record: a hold of a mark alone lasts as long as the mark") {
+TEST_CASE("record: a grant that is bound to a mark alone lasts as long as the mark") {
     scope s;
     s.bounded = true;
     s.marked = true;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.clients = is_long_run() ? 3 : 2;
     holds("marks", s);
     s.clock = lock_clock::boottime;
@@ -2171,19 +2182,19 @@ TEST_CASE("record: a hold of a mark alone lasts as long as the mark") {
     holds("marks, and boots that are not known", s);
 }
 
-TEST_CASE("record: permits are adopted where nobody holds it and nobody waits") {
+TEST_CASE("record: permits are adopted if there is no holder and no waiter") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.goes_by = {1, 2, 2, 0};
     s.lost_answers = is_long_run();
     holds("groups with one and two permits", s);
 }
 
-TEST_CASE("record: the newest record may be lost, and the tokens grow, and a lease is waited for") {
+TEST_CASE("record: if the newest record is lost, tokens grow and contenders wait for a lease") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.ghosts = 0;
     s.loses = true;
     s.lost_answers = false;
@@ -2205,19 +2216,19 @@ TEST_CASE("record: the newest record may be lost, and the tokens grow, and a lea
     holds("the newest record is lost, two boots", s);
 }
 
-TEST_CASE("record: where the record vanishes the tokens tell who holds it") {
+TEST_CASE("record: if the record vanishes, the latest holder has the largest token") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.vanishes = true;
     s.lost_answers = false;
     s.ghosts = is_long_run() ? 1 : 0;
     holds("the record vanishes", s);
 }
 
-// ---- and the search would find it if they did not
+// ---- the search finds planted faults
 
-TEST_CASE("record: the search finds what is wrong with other boots") {
+TEST_CASE("record: the search finds faults with other boots") {
     const char* const two = "more is believed to be held than there is";
     finds("other boots are gone", two, two_boots(), judges_wrongly(&judge::other_boots_are_gone));
     scope s = two_boots();
@@ -2256,31 +2267,31 @@ TEST_CASE("record: the search finds observations that are stored or read wrongly
     finds("brief contenders, two rates, no margin", two, s);
 }
 
-TEST_CASE("record: the search finds a lease that a clock keeps up") {
+TEST_CASE("record: the search finds a lease that a clock keeps from expiring") {
     const scope s = clock_set_back();
     finds("by the clock alone", "somebody waits for ever", s,
           judges_wrongly(&judge::goes_by_clock_alone));
 }
 
-TEST_CASE("record: the search finds marks that are not heeded") {
+TEST_CASE("record: the search finds marks that are ignored") {
     scope s;
     s.bounded = true;
     s.marked = true;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.clients = 2;
     const char* const two = "more is believed to be held than there is";
     finds("leases end marks", two, s, judges_wrongly(&judge::leases_end_marks));
     finds("a mark that has ended", "permits lie idle although it is somebody's turn", s,
           judges_wrongly(&judge::sees_no_mark_end));
-    s.cannot_ask = true; // then the lease counts, which has to be renewed
+    s.cannot_ask = true; // then the lease counts, so it has to be renewed
     finds("marks that cannot be asked for", two, s);
 }
 
 TEST_CASE("record: the search finds permits that are adopted too early, or never") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.goes_by = {1, 2, 2, 0};
     s.lost_answers = false;
     finds("adopted while it is held", "more is held than there is", s, adopts_while_held());
@@ -2289,10 +2300,10 @@ TEST_CASE("record: the search finds permits that are adopted too early, or never
     finds("never adopted", "one is refused though nobody else is there", s, never_adopts());
 }
 
-TEST_CASE("record: the search finds what is lost and not made up for") {
+TEST_CASE("record: the search finds lost records that are not compensated") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.ghosts = 0;
     s.loses = true;
     s.clients = 2;
@@ -2303,17 +2314,17 @@ TEST_CASE("record: the search finds what is lost and not made up for") {
     finds("waited for too short a time", two, s, unknown_for_too_short());
     s.revive = true;
     finds("revived past the unknown", two, s, revives_past_the_unknown());
-    // Observed, a ticket may renew a lease that was over for others: the record that said so is lost.
-    // A guard does not renew what it knows to be over.
+    // With observed leases a ticket may renew a lease that had expired for other clients, if the
+    // record that said so is lost. A guard does not renew a lease that it knows to have expired.
     s.revive = false;
     s.clock = lock_clock::observed;
     finds("what was lost took an observed lease over", two, s);
 }
 
-TEST_CASE("record: the search finds tokens that begin anew") {
+TEST_CASE("record: the search finds tokens that start again") {
     scope s;
     s.ttl = 2;
-    s.patience = 0;
+    s.longest_way = 0;
     s.vanishes = true;
     s.clients = 2;
     finds("tokens from one", "a token was given out that is not larger than all before", s,
@@ -2330,7 +2341,7 @@ TEST_CASE("record: the search finds times that are read on another clock, one ti
     finds("one clock, a tick apart", "more is believed to be held than there is", s);
 }
 
-TEST_CASE("record: the search finds leases that are over a tick too early") {
+TEST_CASE("record: the search finds leases that expire a tick too early") {
     finds("leases over too early", "more is believed to be held than there is", scope{},
           leases_end_early());
 }
@@ -2341,19 +2352,19 @@ TEST_CASE("record: the search finds a lease that is taken over before the delay 
     finds("taken over at once", "a hold was taken over before the delay was over", s, no_delay());
 }
 
-TEST_CASE("record: the search finds contenders that are known by their names") {
+TEST_CASE("record: the search finds contenders that are identified by name") {
     scope s;
     s.by_name = true;
     finds("known by name", "more is believed to be held than there is", s);
 }
 
-TEST_CASE("record: the search finds an admission of the first in line only") {
+TEST_CASE("record: the search finds an admission of the first waiter only") {
     scope s;
     s.permits = 2;
     finds("first in line only", "permits lie idle although it is somebody's turn", s, head_only());
 }
 
-TEST_CASE("record: the search finds an admission past those who came before") {
+TEST_CASE("record: the search finds an admission past earlier waiters") {
     finds("barging", "somebody who came earlier does not fit any more", scope{}, barging());
     scope s;
     s.permits = 2;
@@ -2370,12 +2381,12 @@ TEST_CASE("record: the search finds a place in the queue that is lost") {
           queues_again());
 }
 
-TEST_CASE("record: the search finds tokens that are given out twice") {
+TEST_CASE("record: the search finds tokens that are granted twice") {
     finds("tokens of the holders", "a token was given out that is not larger than all before",
           scope{}, tokens_of_the_holders());
 }
 
-TEST_CASE("record: the search finds a lost answer that makes a second hold") {
+TEST_CASE("record: the search finds a lost reply that makes a second grant") {
     finds("a lost answer", "who holds it waits for it, too", scope{}, forgetful());
 }
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-// The rules one by one. What they come to together is the search's affair (record_search_test.cpp).
+// The rules one by one. record_search_test.cpp checks them together.
 
 using namespace bide::durable;
 using bide::durable_errc;
@@ -28,7 +28,7 @@ using test::who;
 
 // ---- one permit
 
-TEST_CASE("record: who is alone gets it at once") {
+TEST_CASE("record: a single contender is granted at once") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     REQUIRE(is(a, acquire_status::granted));
@@ -49,7 +49,7 @@ TEST_CASE("record: who is alone gets it at once") {
     REQUIRE(lock.r.waiters.empty());
 }
 
-TEST_CASE("record: the second and the third wait in the order of their coming") {
+TEST_CASE("record: the second and the third contender wait in the order of arrival") {
     table lock;
     lock.acquire("a", 1000);
     const auto b = lock.acquire("b", 1001);
@@ -66,7 +66,7 @@ TEST_CASE("record: the second and the third wait in the order of their coming") 
     REQUIRE(lock.r.waiters[1].ttl_ms == 90);
 }
 
-TEST_CASE("record: who asks again is not queued twice") {
+TEST_CASE("record: a waiter that asks again is not queued twice") {
     table lock;
     lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -76,7 +76,7 @@ TEST_CASE("record: who asks again is not queued twice") {
     REQUIRE(lock.waiters() == "b c");
 }
 
-TEST_CASE("record: when it is free the first in line gets it, and nobody else") {
+TEST_CASE("record: a free lock is granted to the first waiter only") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -89,7 +89,7 @@ TEST_CASE("record: when it is free the first in line gets it, and nobody else") 
     REQUIRE(lock.waiters() == "c d");
 }
 
-TEST_CASE("record: two of the same name are two") {
+TEST_CASE("record: two contenders with the same name are two") {
     table lock;
     REQUIRE(is(lock.acquire({"worker", "n1", 1, {}}, 1000), acquire_status::granted));
     REQUIRE(is(lock.acquire({"worker", "n2", 1, {}}, 1000), acquire_status::waiting));
@@ -97,7 +97,7 @@ TEST_CASE("record: two of the same name are two") {
     REQUIRE(lock.holders() == "worker");
 }
 
-TEST_CASE("record: a lease is over at its very end, not before") {
+TEST_CASE("record: a lease expires exactly at its end") {
     table lock;
     lock.acquire("a", 1000);
     REQUIRE(is(lock.acquire("b", 1099), acquire_status::waiting));
@@ -106,7 +106,7 @@ TEST_CASE("record: a lease is over at its very end, not before") {
     REQUIRE(lock.holders() == "b");
 }
 
-TEST_CASE("record: who holds it and asks again gets the same answer and a lease from now on") {
+TEST_CASE("record: a holder that asks again gets the same grant and a new lease") {
     table lock;
     const auto first = lock.acquire("a", 1000);
     const auto again = lock.acquire("a", 1050);
@@ -120,7 +120,7 @@ TEST_CASE("record: who holds it and asks again gets the same answer and a lease 
     REQUIRE(lock.r.fence == 2);
 }
 
-TEST_CASE("record: who comes back after its lease is over has to wait its turn, with a new token") {
+TEST_CASE("record: a contender whose lease expired waits its turn and gets a new token") {
     table lock;
     const auto first = lock.acquire("a", 1000);
     lock.acquire("b", 1090);
@@ -137,7 +137,7 @@ TEST_CASE("record: who comes back after its lease is over has to wait its turn, 
 
 // ---- permits and weights
 
-TEST_CASE("record: exactly as many get in as there are permits") {
+TEST_CASE("record: exactly as many are granted as there are permits") {
     table lock(3);
     for (int i = 0; i < 3; ++i) {
         REQUIRE(is(lock.acquire(std::to_string(i), 1000), acquire_status::granted));
@@ -147,7 +147,7 @@ TEST_CASE("record: exactly as many get in as there are permits") {
     REQUIRE(free_permits(lock.r) == 0);
 }
 
-TEST_CASE("record: free permits do not wait for the first in line to look") {
+TEST_CASE("record: free permits do not wait until the first waiter asks") {
     table lock(2);
     const auto a = lock.acquire("a", 1000);
     const auto b = lock.acquire("b", 1000);
@@ -156,7 +156,7 @@ TEST_CASE("record: free permits do not wait for the first in line to look") {
     }
     lock.release("a", a.fence);
     lock.release("b", b.fence);
-    // Two are free: for c and d, whichever comes first; not for e, which would be the third.
+    // Two permits are free: for c and d in any order, not for e, which would be the third.
     REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
     REQUIRE(is(lock.acquire("d", 1010), acquire_status::granted));
     REQUIRE(is(lock.acquire("e", 1010), acquire_status::waiting));
@@ -164,12 +164,12 @@ TEST_CASE("record: free permits do not wait for the first in line to look") {
     REQUIRE(lock.waiters() == "e");
 }
 
-TEST_CASE("record: who wants all is not overtaken by those who want one") {
+TEST_CASE("record: a request for all permits is not overtaken by requests for one") {
     table lock(3);
     const auto a = lock.acquire("a", 1000);
     lock.acquire(who("b"), 1000);
     REQUIRE(is(lock.acquire(who("writer", 3), 1000), acquire_status::waiting));
-    // One permit is free, and stays so.
+    // One permit is free, and stays free.
     REQUIRE(is(lock.acquire("late", 1000), acquire_status::waiting));
     lock.release("a", a.fence);
     REQUIRE(is(lock.acquire("late", 1001), acquire_status::waiting));
@@ -182,7 +182,7 @@ TEST_CASE("record: who wants all is not overtaken by those who want one") {
     REQUIRE(is(lock.acquire("late", 1003), acquire_status::granted));
 }
 
-TEST_CASE("record: a contender fits when those ahead and it fit together") {
+TEST_CASE("record: a contender is granted if all waiters ahead and it fit together") {
     table lock(5);
     const auto a = lock.acquire(who("a", 5), 1000);
     lock.acquire(who("b", 2), 1000);
@@ -231,7 +231,7 @@ TEST_CASE("record: tokens grow with every grant, whatever is released, lapses or
     }
 }
 
-TEST_CASE("record: when the tokens are used up nobody gets in any more") {
+TEST_CASE("record: when the tokens are used up, no contender is granted") {
     table lock;
     lock.r.fence = largest_number - 1;
     const auto last = lock.acquire("a", 1000);
@@ -243,7 +243,7 @@ TEST_CASE("record: when the tokens are used up nobody gets in any more") {
 
 // ---- waiting
 
-TEST_CASE("record: a waiter that is not heard of loses its place, at the very end of its time") {
+TEST_CASE("record: a waiter that does not refresh loses its place exactly at the end of its time") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -256,7 +256,7 @@ TEST_CASE("record: a waiter that is not heard of loses its place, at the very en
     REQUIRE(lock.waiters() == "");
 }
 
-TEST_CASE("record: the dead keep nobody waiting for ever, wherever in the queue they are") {
+TEST_CASE("record: a dead waiter does not block the queue, wherever its place is") {
     using names = std::vector<std::string>;
     for (const names& dead : {names{"b"}, names{"c"}, names{"b", "c"}}) {
         table lock;
@@ -271,7 +271,7 @@ TEST_CASE("record: the dead keep nobody waiting for ever, wherever in the queue 
             }
         }
         lock.release("a", a.fence);
-        // Those who live, in their order.
+        // The live waiters, in their order.
         for (const char* const name : {"b", "c", "d"}) {
             if (std::find(dead.begin(), dead.end(), name) == dead.end()) {
                 const auto out = lock.acquire(name, 1095);
@@ -283,7 +283,7 @@ TEST_CASE("record: the dead keep nobody waiting for ever, wherever in the queue 
     }
 }
 
-TEST_CASE("record: the order of the others stays when one of them vanishes") {
+TEST_CASE("record: the order of the other waiters stays when one disappears") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -295,7 +295,7 @@ TEST_CASE("record: the order of the others stays when one of them vanishes") {
     REQUIRE(lock.waiters() == "b d e");
 }
 
-TEST_CASE("record: a waiter that looks too late keeps its place if nobody has taken it") {
+TEST_CASE("record: a waiter that asks too late keeps its place if it was not removed") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -307,7 +307,7 @@ TEST_CASE("record: a waiter that looks too late keeps its place if nobody has ta
     REQUIRE(lock.waiters() == "b c");
 }
 
-TEST_CASE("record: a waiter whose place was taken queues at the end") {
+TEST_CASE("record: a waiter whose place was removed queues at the end") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -319,7 +319,7 @@ TEST_CASE("record: a waiter whose place was taken queues at the end") {
     REQUIRE(lock.waiters() == "c b");
 }
 
-TEST_CASE("record: a poll that changes nothing says so, and the record need not be stored") {
+TEST_CASE("record: a try that changes nothing says so, and the record need not be stored") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -346,14 +346,14 @@ TEST_CASE("record: a waiter refreshes its place when less than two thirds of its
     REQUIRE_FALSE(lock.acquire("b", 1032).changed);
 }
 
-TEST_CASE("record: what would change nothing but who is gone need not be stored") {
+TEST_CASE("record: if only expired entries were removed, the record need not be stored") {
     table lock(2);
     lock.t.lease_ms = 50;
     lock.acquire(who("a", 1), 1000);
     lock.t.lease_ms = 1000;
     lock.acquire(who("b", 1), 1000);
     lock.acquire(who("c", 2), 1040);
-    // a's lease is over: c does not fit for all that, and its place is fresh.
+    // a's lease expired: c does not fit nevertheless, and its place is fresh.
     const record stored = lock.r;
     const auto out = lock.acquire(who("c", 2), 1060);
     REQUIRE(is(out, acquire_status::waiting));
@@ -363,7 +363,8 @@ TEST_CASE("record: what would change nothing but who is gone need not be stored"
     REQUIRE(is(lock.acquire(who("c", 2), 1061), acquire_status::granted));
 }
 
-TEST_CASE("record: a waiter's place lasts as long as it says, whatever others would have") {
+TEST_CASE(
+    "record: a waiter's place lasts as long as its own time, whatever time other contenders use") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -374,14 +375,14 @@ TEST_CASE("record: a waiter's place lasts as long as it says, whatever others wo
     REQUIRE(lock.acquire("b", 1025).position == 1);
     lock.acquire("b", 1250);
     REQUIRE(lock.waiters() == "slow b");
-    // A shorter time is a change, too: others go by it.
+    // A shorter time is a change, too: other contenders use it.
     const auto out = lock.acquire("slow", 1251);
     REQUIRE(out.changed);
     REQUIRE(lock.r.waiters[0].ttl_ms == 30);
     REQUIRE(lock.r.waiters[0].expires_at == 1281);
 }
 
-TEST_CASE("record: the queue has an end") {
+TEST_CASE("record: a contender is refused when max_waiters wait") {
     table lock;
     lock.t.max_waiters = 2;
     lock.acquire("a", 1000);
@@ -396,7 +397,7 @@ TEST_CASE("record: the queue has an end") {
     REQUIRE(is_refused(lock.acquire("e", 1095), durable_errc::queue_full));
 }
 
-TEST_CASE("record: without a queue nobody leaves a trace, and nobody barges") {
+TEST_CASE("record: without enqueue a contender stores nothing, and does not overtake") {
     table lock;
     lock.t.enqueue = false;
     const auto a = lock.acquire("a", 1000);
@@ -419,7 +420,7 @@ TEST_CASE("record: without a queue nobody leaves a trace, and nobody barges") {
     REQUIRE(is(lock.acquire("c", 1003), acquire_status::granted));
 }
 
-TEST_CASE("record: who has a place keeps and refreshes it without a queue, too") {
+TEST_CASE("record: without enqueue a waiter keeps and refreshes its place") {
     table lock;
     lock.t.lease_ms = 1000;
     lock.acquire("a", 1000);
@@ -430,7 +431,7 @@ TEST_CASE("record: who has a place keeps and refreshes it without a queue, too")
     REQUIRE(lock.waiters() == "b");
 }
 
-TEST_CASE("record: who waits learns when the next lease is over, where that can be known") {
+TEST_CASE("record: a waiter learns when the next lease expires, if that is known") {
     table lock(2);
     lock.acquire("a", 1000);
     lock.acquire("b", 1030);
@@ -441,7 +442,7 @@ TEST_CASE("record: who waits learns when the next lease is over, where that can 
     REQUIRE(lock.acquire("c", 1040).next_ms == 0);
 }
 
-TEST_CASE("record: who is first and dead is removed at once, who is further back is left alone") {
+TEST_CASE("record: a dead waiter is removed at the head of the queue only") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     for (const char* const name : {"b", "c", "d"}) {
@@ -462,7 +463,7 @@ TEST_CASE("record: who is first and dead is removed at once, who is further back
     REQUIRE(other.waiters() == "b c d");
 }
 
-TEST_CASE("record: a contender that is somewhere else now says so in its hold and in its place") {
+TEST_CASE("record: a contender that moved stores its new origin in its grant and in its place") {
     const origin old{"h", "boot", 10, 1, 1};
     const origin now{"h", "boot", 11, 2, 1};
     table lock;
@@ -513,7 +514,7 @@ TEST_CASE("record: a release that comes late does not touch the same ticket's ne
     REQUIRE(lock.release("a", second.fence).changed);
 }
 
-TEST_CASE("record: who waits withdraws without a token, and with one it does not") {
+TEST_CASE("record: a release without a token withdraws a waiter, one with a token does not") {
     table lock;
     lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -528,14 +529,14 @@ TEST_CASE("record: who waits withdraws without a token, and with one it does not
     REQUIRE_FALSE(lock.release("b", 0).changed);
 }
 
-TEST_CASE("record: without a token whatever the nonce has is given up") {
+TEST_CASE("record: a release without a token removes the grant or the place of the nonce") {
     table lock;
     lock.acquire("a", 1000);
     REQUIRE(lock.release("a", 0).status == release_status::released);
     REQUIRE(lock.r.holders.empty());
 }
 
-TEST_CASE("record: a release after the lease, which nobody has taken, is one all the same") {
+TEST_CASE("record: a release after the lease counts if the permits were not granted again") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     REQUIRE(lock.release("a", a.fence).status == release_status::released);
@@ -544,7 +545,7 @@ TEST_CASE("record: a release after the lease, which nobody has taken, is one all
 
 // ---- renewing
 
-TEST_CASE("record: a renewal gives a lease from now on") {
+TEST_CASE("record: a renewal begins the lease again") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     const auto out = lock.renew("a", a.fence, 1060);
@@ -558,7 +559,7 @@ TEST_CASE("record: a renewal gives a lease from now on") {
     REQUIRE(is(lock.acquire("b", 1160), acquire_status::granted));
 }
 
-TEST_CASE("record: only who holds it can renew it") {
+TEST_CASE("record: only the holder can renew") {
     table lock(2);
     const auto a = lock.acquire("a", 1000);
     const auto b = lock.acquire("b", 1000);
@@ -575,7 +576,7 @@ TEST_CASE("record: only who holds it can renew it") {
     }
 }
 
-TEST_CASE("record: a lease that is over is lost, even if nobody has taken it") {
+TEST_CASE("record: an expired lease is lost even if it was not granted again") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     const record before = lock.r;
@@ -584,7 +585,7 @@ TEST_CASE("record: a lease that is over is lost, even if nobody has taken it") {
     REQUIRE(lock.renew("a", a.fence, 1099).status == renew_status::renewed);
 }
 
-TEST_CASE("record: nothing brings a released hold back") {
+TEST_CASE("record: no renewal brings a released grant back") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     lock.release("a", a.fence);
@@ -593,7 +594,7 @@ TEST_CASE("record: nothing brings a released hold back") {
     REQUIRE(lock.r.holders.empty());
 }
 
-TEST_CASE("record: with revive, a lease that is over and that nobody waits for is taken up again") {
+TEST_CASE("record: with revive, an expired lease without a waiter can be renewed") {
     table lock;
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
@@ -604,17 +605,17 @@ TEST_CASE("record: with revive, a lease that is over and that nobody waits for i
     REQUIRE(lock.r.holders[0].fence == a.fence);
 }
 
-TEST_CASE("record: with revive, a lease that somebody waits for is lost") {
+TEST_CASE("record: with revive, an expired lease with a waiter is lost") {
     table lock;
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
     lock.acquire("b", 1050);
     REQUIRE(lock.renew("a", a.fence, 1100).status == renew_status::lost);
-    // Not so when that one is gone, too.
+    // It is different when that one has expired, too.
     REQUIRE(lock.renew("a", a.fence, 1140).status == renew_status::renewed);
 }
 
-TEST_CASE("record: with revive, who waits for more than there is keeps nobody from going on") {
+TEST_CASE("record: with revive, a waiter that does not fit does not prevent the renewal") {
     table lock(2);
     lock.t.revive = true;
     lock.t.waiter_ttl_ms = 1000;
@@ -630,8 +631,9 @@ TEST_CASE("record: with revive, who waits for more than there is keeps nobody fr
     REQUIRE(lock.renew("a", a.fence, 3250).status == renew_status::lost);
 }
 
-TEST_CASE("record: a lease that would be over for others in any case is not taken up again") {
-    // Its process is dead, say, and another one goes on with the ticket: the others would take it.
+TEST_CASE("record: a lease that stays expired for other contenders is not revived") {
+    // For example its process is dead, and another process goes on with the ticket: other
+    // contenders would regard the grant as expired.
     table lock;
     lock.t.revive = true;
     const auto a = lock.acquire("a", 1000);
@@ -648,7 +650,7 @@ TEST_CASE("record: no lease is ever shortened") {
     lock.t.lease_ms = 10;
     REQUIRE(lock.renew("a", a.fence, 1001).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2000);
-    REQUIRE(lock.r.holders[0].lease_ms >= 999); // who goes by the length does not see it end sooner
+    REQUIRE(lock.r.holders[0].lease_ms >= 999); // an observer does not see it end sooner
     REQUIRE(is(lock.acquire("a", 1002), acquire_status::held));
     REQUIRE(lock.r.holders[0].expires_at == 2000);
     REQUIRE(lock.r.holders[0].lease_ms >= 998);
@@ -656,13 +658,13 @@ TEST_CASE("record: no lease is ever shortened") {
     REQUIRE(lock.renew("a", a.fence, 1995).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
-    // Nor by a clock that was set back.
+    // A clock that was set back does not shorten it either.
     REQUIRE(lock.renew("a", a.fence, 500).status == renew_status::renewed);
     REQUIRE(lock.r.holders[0].expires_at == 2005);
     REQUIRE(lock.r.holders[0].lease_ms == 10);
 }
 
-TEST_CASE("record: counts of renewals and refreshes come round before others cannot read them") {
+TEST_CASE("record: counts of renewals and refreshes wrap to 0 at 2^53") {
     table lock;
     lock.t.lease_ms = 1000;
     const auto a = lock.acquire("a", 1000);
@@ -675,22 +677,23 @@ TEST_CASE("record: counts of renewals and refreshes come round before others can
     REQUIRE(lock.r.waiters[0].refreshes == 0);
 }
 
-// ---- a delay before a lease is taken over
+// ---- a delay before an expired lease is granted again
 
-TEST_CASE("record: a lease that is over is taken over after the delay, a released hold at once") {
+TEST_CASE("record: an expired lease is granted again after the delay, a released one at once") {
     table lock;
     lock.t.reclaim_delay_ms = 50;
     const auto a = lock.acquire("a", 1000);
     REQUIRE(is(lock.acquire("b", 1100), acquire_status::waiting));
     REQUIRE(is(lock.acquire("b", 1149), acquire_status::waiting));
-    REQUIRE(lock.renew("a", a.fence, 1149).status == renew_status::lost); // the delay is not the holder's
+    REQUIRE(lock.renew("a", a.fence, 1149).status ==
+            renew_status::lost); // the delay is not the holder's
     const auto b = lock.acquire("b", 1150);
     REQUIRE(is(b, acquire_status::granted));
     lock.release("b", b.fence);
     REQUIRE(is(lock.acquire("c", 1150), acquire_status::granted));
 }
 
-TEST_CASE("record: within the delay the same ticket takes its hold up again, with the same token") {
+TEST_CASE("record: within the delay the same ticket gets its grant again, with the same token") {
     table lock;
     lock.t.reclaim_delay_ms = 50;
     const auto a = lock.acquire("a", 1000);
@@ -712,7 +715,7 @@ TEST_CASE("record: another number of permits is refused") {
     REQUIRE(lock.r == before);
 }
 
-TEST_CASE("record: another clock is refused, for who acquires and for who renews") {
+TEST_CASE("record: another clock is refused, by acquire and by renew") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     const record before = lock.r;
@@ -728,13 +731,13 @@ TEST_CASE("record: another clock is refused, for who acquires and for who renews
     REQUIRE(lock.r == before);
 }
 
-TEST_CASE("record: who asks for more than there is is refused, and does not queue") {
+TEST_CASE("record: a request for more permits than there are is refused, and not queued") {
     table lock(2);
     REQUIRE(is_refused(lock.acquire(who("a", 3), 1000), durable_errc::too_heavy));
     REQUIRE(lock.r == fresh_record(lock.t));
 }
 
-TEST_CASE("record: who comes back with another weight is refused") {
+TEST_CASE("record: a contender that returns with another weight is refused") {
     table lock(3);
     lock.acquire(who("a", 3), 1000);
     lock.acquire(who("b", 1), 1000);
@@ -744,7 +747,7 @@ TEST_CASE("record: who comes back with another weight is refused") {
     REQUIRE(lock.r == before);
 }
 
-TEST_CASE("record: what cannot be meant is refused before anything is looked at") {
+TEST_CASE("record: arguments out of range are refused first") {
     constexpr auto least = std::numeric_limits<std::int64_t>::min();
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     const table good(2);
@@ -796,7 +799,7 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
     REQUIRE(is(lock.acquire("b", largest_time), acquire_status::waiting));
     REQUIRE(lock.renew("a", a.fence, largest_time).status == renew_status::renewed);
-    // As they may be found in a record.
+    // Values that a record may contain.
     lock.r.holders[0].expires_at = largest_number;
     lock.r.waiters[0].expires_at = largest_number;
     REQUIRE(lock.renew("a", a.fence, 0).status == renew_status::renewed);
@@ -807,7 +810,7 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
 
 // ---- from outside
 
-TEST_CASE("record: what this version does not know stays where it is") {
+TEST_CASE("record: unknown fields stay where they are") {
     table lock(2);
     lock.acquire("a", 1000);
     lock.acquire(who("b", 2), 1000);
@@ -823,7 +826,7 @@ TEST_CASE("record: what this version does not know stays where it is") {
     REQUIRE(lock.r.waiters[0].extra == "{\"z\":3}");
 }
 
-TEST_CASE("record: an inspection tells who holds, whose lease is over, and who has vanished") {
+TEST_CASE("record: an inspection lists holders, expired holders and expired waiters") {
     table lock(3);
     lock.acquire("a", 1000);
     lock.acquire("b", 1050);
@@ -841,7 +844,7 @@ TEST_CASE("record: an inspection tells who holds, whose lease is over, and who h
     REQUIRE(lock.r == before);
 }
 
-TEST_CASE("record: the removal of who is gone never takes the place of who asks") {
+TEST_CASE("record: sweep() never removes the place of the contender that asks") {
     table lock;
     lock.acquire("a", 1000);
     lock.acquire("b", 1000);
@@ -864,7 +867,7 @@ TEST_CASE("record: the first token of a new record is the terms' own") {
     REQUIRE(fresh_record(lock.t).fence == 1);
 }
 
-TEST_CASE("record: the floor of tokens grows with the clock, and stays a number with room above") {
+TEST_CASE("record: the first token grows with the clock, and leaves tokens above it") {
     REQUIRE(floor_of(0) == 1);
     REQUIRE(floor_of(-1) == 1);
     REQUIRE(floor_of(2) == 2 * 1024 + 1);
@@ -875,7 +878,7 @@ TEST_CASE("record: the floor of tokens grows with the clock, and stays a number 
     REQUIRE(last < largest_number - (std::int64_t{1} << 39));
 }
 
-TEST_CASE("record: an adopter's number of permits is taken where nobody holds and nobody waits") {
+TEST_CASE("record: with adopt_permits, a record without holders and waiters takes the number") {
     table lock(3);
     lock.t.permits = 5;
     REQUIRE(is_refused(lock.acquire("a", 1000), durable_errc::permits_mismatch));
@@ -899,7 +902,7 @@ TEST_CASE("record: an adopter's number of permits is taken where nobody holds an
     REQUIRE(lock.r.fence == a.fence + 2); // the tokens go on
 }
 
-TEST_CASE("record: a lease that was begun on another boot goes on in full on this one") {
+TEST_CASE("record: a lease that began on another boot is continued in full on this one") {
     table lock;
     lock.t.clock = lock_clock::boottime;
     lock.r = fresh_record(lock.t);
@@ -926,7 +929,7 @@ TEST_CASE("record: a lease that was begun on another boot goes on in full on thi
     REQUIRE(lock.r.holders[0].lease_ms == 100);
 }
 
-TEST_CASE("record: when a lease of another boot is over is not told by this one's clock") {
+TEST_CASE("record: next_ms ignores leases of another boot") {
     table lock;
     lock.t.clock = lock_clock::boottime;
     lock.r = fresh_record(lock.t);
@@ -942,7 +945,7 @@ TEST_CASE("record: when a lease of another boot is over is not told by this one'
 
 namespace {
 
-// A holder of a boot that is over, and contenders of later boots, that look once each.
+// A holder of an earlier boot, and contenders of later boots that try once each.
 struct table_of_boots : table {
     explicit table_of_boots(lock_clock clock = lock_clock::boottime) {
         t.clock = clock;
@@ -966,7 +969,8 @@ struct table_of_boots : table {
 
 } // namespace
 
-TEST_CASE("record: the first contender of a boot stores since when it sees what it cannot read") {
+TEST_CASE(
+    "record: the first contender of a boot stores observations of entries that it cannot read") {
     table_of_boots lock;
     REQUIRE(lock.observed().empty());
     const auto b = lock.by("b", "this", 50);
@@ -975,31 +979,31 @@ TEST_CASE("record: the first contender of a boot stores since when it sees what 
     REQUIRE(lock.r.waiters.empty());
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
 
-    SECTION("the next ones find it, and change nothing") {
+    SECTION("later contenders find it, and change nothing") {
         const record before = lock.r;
         REQUIRE_FALSE(lock.by("b", "this", 51).changed);
         REQUIRE_FALSE(lock.by("c", "this", 90).changed);
         REQUIRE(lock.r == before);
     }
-    SECTION("one of another boot stores its own beside it") {
+    SECTION("a contender of another boot adds its own") {
         REQUIRE(lock.by("c", "next", 7).changed);
         REQUIRE_FALSE(lock.by("d", "this", 60).changed);
         REQUIRE(lock.observed() ==
                 std::vector<stored_observation>{{"this", 0, 50, {}}, {"next", 0, 7, {}}});
     }
-    SECTION("a time to come is of another clock, and replaced") {
+    SECTION("a time in the future is of another clock, and replaced") {
         REQUIRE(lock.by("c", "this", 49).changed);
         REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 49, {}}});
     }
     SECTION("a contender without a boot stores nothing") {
         REQUIRE_FALSE(lock.by("c", "", 60).changed);
     }
-    SECTION("nor does one that can read the times") {
+    SECTION("a contender that can read the times stores nothing") {
         REQUIRE_FALSE(lock.by("c", "before", 900'001).changed);
     }
 }
 
-TEST_CASE("record: what contenders observe is stored on the boottime clock only") {
+TEST_CASE("record: observations are stored on the boottime clock only") {
     for (const lock_clock clock : {lock_clock::caller, lock_clock::server, lock_clock::observed}) {
         table_of_boots lock(clock);
         REQUIRE_FALSE(lock.by("b", "this", 50).changed);
@@ -1007,27 +1011,26 @@ TEST_CASE("record: what contenders observe is stored on the boottime clock only"
     }
 }
 
-TEST_CASE("record: what was observed of a hold is cleared by its renewal") {
+TEST_CASE("record: a renewal clears the observations of its grant") {
     table_of_boots lock;
     lock.by("b", "this", 50);
     origin from;
     SECTION("on its boot") {
         from.boot = "before";
-        REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, from).status ==
-                renew_status::renewed);
+        REQUIRE(
+            renew(lock.r, "a's", lock.hold, lock.t, 900'010, lock.nobody_is_gone, from).status ==
+            renew_status::renewed);
     }
     SECTION("on another one") {
         from.boot = "this";
         REQUIRE(renew(lock.r, "a's", lock.hold, lock.t, 60, lock.nobody_is_gone, from).status ==
                 renew_status::renewed);
     }
-    SECTION("by its ticket") {
-        REQUIRE(is(lock.by("a", "before", 900'010), acquire_status::held));
-    }
+    SECTION("by its ticket") { REQUIRE(is(lock.by("a", "before", 900'010), acquire_status::held)); }
     REQUIRE(lock.observed().empty());
 }
 
-TEST_CASE("record: what was observed before a renewal that kept it is replaced") {
+TEST_CASE("record: an observation that a renewal kept is void, and is replaced") {
     table_of_boots lock;
     lock.by("b", "this", 50);
     lock.by("b", "next", 7);
@@ -1036,7 +1039,8 @@ TEST_CASE("record: what was observed before a renewal that kept it is replaced")
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 1, 60, {}}});
 }
 
-TEST_CASE("record: contenders of eight boots store what they observe once, a ninth replaces one") {
+TEST_CASE(
+    "record: contenders of four boots store one observation each, a fifth replaces the first") {
     table_of_boots lock;
     const std::vector<std::string> boots = {"1", "2", "3", "4", "5", "6", "7", "8"};
     REQUIRE(boots.size() == most_observations);
@@ -1082,7 +1086,7 @@ TEST_CASE("record: of contenders of more boots than are stored, each comes to se
     }
 }
 
-TEST_CASE("record: who waits stores what it observes with its place and its refreshes, and alone never") {
+TEST_CASE("record: a waiter stores observations with its place and its refreshes only") {
     table_of_boots lock;
     lock.t.enqueue = true;
     const auto b = lock.by("b", "before", 900'000);
@@ -1100,13 +1104,15 @@ TEST_CASE("record: who waits stores what it observes with its place and its refr
     REQUIRE(lock.by("c", "this", 100).changed); // a refresh
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 1, 100, {}}});
 
-    REQUIRE(lock.by("b", "before", 900'070).changed); // a refresh, which clears what was observed of b
+    REQUIRE(
+        lock.by("b", "before", 900'070).changed); // a refresh, which clears what was observed of b
     REQUIRE(lock.r.waiters[0].observed.empty());
     REQUIRE(lock.r.waiters[1].observed ==
             std::vector<stored_observation>{{"before", 1, 900'070, {}}});
 }
 
-TEST_CASE("record: who is refused by what may be gone stores what it observes") {
+TEST_CASE(
+    "record: a contender that is refused because of entries that may be gone stores observations") {
     table_of_boots lock;
     SECTION("the queue is full") {
         lock.t.enqueue = true;
@@ -1118,7 +1124,7 @@ TEST_CASE("record: who is refused by what may be gone stores what it observes") 
         REQUIRE(out.changed);
         REQUIRE(lock.r.waiters[0].observed == lock.observed());
     }
-    SECTION("its permits wait for others to leave") {
+    SECTION("the record has another number of permits") {
         lock.t.permits = 2;
         lock.t.adopt_permits = true;
         const auto out = lock.by("c", "this", 50);
@@ -1128,7 +1134,7 @@ TEST_CASE("record: who is refused by what may be gone stores what it observes") 
     REQUIRE(lock.observed() == std::vector<stored_observation>{{"this", 0, 50, {}}});
 }
 
-TEST_CASE("record: a renewal from where no boot is known leaves a hold to its mark") {
+TEST_CASE("record: a renewal where no boot is known leaves the grant bound to its mark") {
     const auto never = [](const auto&...) { return false; };
     struct {
         decltype(never) expired;
@@ -1137,7 +1143,7 @@ TEST_CASE("record: a renewal from where no boot is known leaves a hold to its ma
     t.clock = lock_clock::boottime;
     record r = fresh_record(t);
     contender self{"a", "a's", 1, {}};
-    self.from.mark = 7; // of the hold, which a child may keep
+    self.from.mark = 7; // of the grant; a child may keep it
     const auto a = acquire(r, self, t, 1000, judge);
     origin renewer; // the process
     renewer.pid = 12;
@@ -1147,7 +1153,7 @@ TEST_CASE("record: a renewal from where no boot is known leaves a hold to its ma
     REQUIRE(r.holders[0].from.pid == 0);
 }
 
-TEST_CASE("record: a release may leave one grant of its ticket alone") {
+TEST_CASE("record: a release can spare one grant of its ticket") {
     table lock;
     const auto a = lock.acquire("a", 1000);
     REQUIRE(release(lock.r, "a's", 0, a.fence).status == release_status::not_there);

@@ -1,5 +1,5 @@
-// When the renewals of a lock get their thread. (What they do: guard_test. Where stores hang:
-// hung_store_test.)
+// When the thread of the renewals starts. (guard_test tests the renewals, hung_store_test stores
+// that hang.)
 
 #include <bide/durable/detail/renewer.hpp>
 
@@ -55,7 +55,7 @@ std::int64_t renewals(durable_mutex& m) {
     return seen && *seen && !(*seen)->live.holders.empty() ? (*seen)->live.holders[0].renewals : -1;
 }
 
-// What a child of fork() answers, which has no thread of its parent's.
+// Returns the exit status of a child of fork(), which has none of its parent's threads.
 int in_child(const std::function<int()>& what) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -66,7 +66,7 @@ int in_child(const std::function<int()>& what) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// As long as it lives, no thread can be started.
+// While this object lives, no thread can be started.
 class no_new_threads {
 public:
     no_new_threads() {
@@ -84,7 +84,7 @@ private:
     ::pthread_attr_t usual_;
 };
 
-// The lease_monitor has its thread.
+// Starts the thread of the lease monitor.
 void start_lease_monitor() {
     durable_mutex m(memory_slot{}, with_lease(1h));
     const auto g = m.acquire();
@@ -92,7 +92,7 @@ void start_lease_monitor() {
 
 } // namespace
 
-TEST_CASE("renewer: before the first renewal is due there is no thread for it") {
+TEST_CASE("renewer: no thread runs before the first renewal is due") {
     REQUIRE(in_child([] {
                 std::vector<std::unique_ptr<durable_mutex>> locks;
                 std::vector<bide::durable_guard> held;
@@ -104,12 +104,14 @@ TEST_CASE("renewer: before the first renewal is due there is no thread for it") 
             }) == 0);
 }
 
-TEST_CASE("renewer: a hold that ended starts no thread when its renewal would be due") {
+TEST_CASE("renewer: a grant that ended starts no thread") {
     const bool was_in_time = test::in_some_time(60ms, [](std::chrono::milliseconds lease) {
         const int threads = in_child([&] {
             durable_mutex m(memory_slot{}, with_lease(lease));
             for (int i = 0; i < 100; ++i) {
-                { const auto g = m.acquire(); }
+                {
+                    const auto g = m.acquire();
+                }
             }
             durable_mutex later(memory_slot{}, with_lease(lease));
             const auto g = later.acquire(); // its renewal comes after those
@@ -131,8 +133,8 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         bide::durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
-        auto made = std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
-                                                         got->good_until_ms);
+        auto made =
+            std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane, got->good_until_ms);
         made->begin();
         return made;
     };
@@ -179,7 +181,7 @@ TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<sharing_slot>();
 }
 
-TEST_CASE("renewer: where its thread cannot be started the renewal is tried again") {
+TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
         return in_child([&] {
                    start_lease_monitor();
@@ -200,7 +202,7 @@ TEST_CASE("renewer: where its thread cannot be started the renewal is tried agai
     REQUIRE(was_kept);
 }
 
-TEST_CASE("renewer: where its thread can never be started the holder is told at the end of the lease") {
+TEST_CASE("renewer: if its thread can never be started, the grant is lost when the lease ends") {
     REQUIRE(in_child([] {
                 start_lease_monitor();
                 durable_mutex m(memory_slot{}, with_lease(200ms));
@@ -208,6 +210,6 @@ TEST_CASE("renewer: where its thread can never be started the holder is told at 
                 const auto g = m.acquire();
                 const std::stop_token lost = g->lost();
                 return test::eventually([&] { return lost.stop_requested(); }) && !g->is_held() ? 0
-                                                                                                  : 1;
+                                                                                                : 1;
             }) == 0);
 }

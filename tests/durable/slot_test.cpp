@@ -44,7 +44,7 @@ using bide::slot_version;
 
 namespace {
 
-// As little as a slot can be: what somebody writes for a store of their own.
+// The smallest slot: what a user writes for a store of their own.
 class minimal_slot {
 public:
     static constexpr slot_guarantees guarantees{false, true, lock_clock::observed};
@@ -92,7 +92,7 @@ static_assert(!bide::watchable_slot<minimal_slot>);
 static_assert(!bide::clocked_slot<minimal_slot>);
 static_assert(bide::locked_slot<memory_slot>);
 
-// What is short of one.
+// Types that lack one part of a slot.
 struct loads_alone {
     [[maybe_unused]] static constexpr slot_guarantees guarantees{};
     bide::result<slot_snapshot, std::error_code> load();
@@ -129,12 +129,12 @@ struct counted_slot : minimal_slot {
 
 } // namespace
 
-TEST_CASE("slot: one that somebody wrote for themselves keeps what every slot promises") {
+TEST_CASE("slot: a slot of the test's own passes the conformance suite") {
     minimal_store store;
     test::check_slot(store);
 }
 
-TEST_CASE("slot_ref: is the slot that it was made of") {
+TEST_CASE("slot_ref: behaves as the slot that it owns") {
     memory_slot memory;
     slot_ref ref(memory);
     CHECK(ref.guarantees().keeps_acknowledged);
@@ -151,7 +151,7 @@ TEST_CASE("slot_ref: is the slot that it was made of") {
     CHECK(conflict.current->value == "one");
 }
 
-TEST_CASE("slot_ref: passes on what the slot offers besides") {
+TEST_CASE("slot_ref: passes on the optional operations of the slot") {
     memory_slot memory;
     slot_ref ref(memory);
     REQUIRE(ref.is_locked());
@@ -169,7 +169,7 @@ TEST_CASE("slot_ref: passes on what the slot offers besides") {
 #endif
 }
 
-TEST_CASE("slot_ref: what the slot does not offer is refused, and nothing is done") {
+TEST_CASE("slot_ref: an operation that the slot does not offer is refused, and does nothing") {
     minimal_slot::cell cell;
     slot_ref ref(allow_relaxed, minimal_slot(cell));
     CHECK_FALSE(ref.guarantees().keeps_acknowledged);
@@ -195,7 +195,7 @@ TEST_CASE("slot_ref: what the slot does not offer is refused, and nothing is don
     CHECK(now.error() == std::errc::operation_not_supported);
 }
 
-TEST_CASE("slot_ref: owns its slot, and hands it over when it moves") {
+TEST_CASE("slot_ref: owns its slot, and a move passes it on") {
     minimal_slot::cell cell;
     minimal_slot::cell other_cell;
     int count = 0;
@@ -217,13 +217,13 @@ TEST_CASE("slot_ref: owns its slot, and hands it over when it moves") {
     CHECK(count == 0);
 }
 
-// ---- the suite itself finds what it is for
+// ---- the suite finds planted faults
 
 #if BIDE_TESTS_CAN_FORK
 
 namespace {
 
-// What is wrong with a slot.
+// The fault of a slot.
 enum class fault {
     none,
     absent_fails,
@@ -269,8 +269,9 @@ struct actor {
     friend bool operator==(const actor&, const actor&) = default;
 };
 
-// A value in memory that processes share; everything is offered, and goes wrong as it is told. What
-// goes wrong only while others do something goes wrong for certain: it waits until they have.
+// A value in memory that processes share. The slot offers every optional operation, with the fault
+// that it is told. A fault that needs a concurrent operation happens for certain: the slot waits
+// for one.
 struct page {
     static constexpr std::size_t limit = 8300;
     static constexpr int watches = 16;
@@ -288,7 +289,7 @@ struct page {
     std::array<const void*, watches> watched_by{};
     std::array<actor, watches> watch_maker{};
     int rung = 0;                // so often before a change
-    int drained = -1;            // of these so many before a watch was last drained
+    int drained = -1;            // how many of these before a watch was last drained
     int looked = -1;             // and before its maker's last look after that
     int opened = 0;              // slot objects, so far
     bool has_been_apart = false; // one has waited for another's change in the middle of its own
@@ -506,7 +507,7 @@ public:
 private:
     bool is(fault f) const noexcept { return page_->wrong == f; }
 
-    // Where many are at work one waits, once, in the middle of what it does, until another has
+    // If several processes work, one waits once in the middle of its operation until another has
     // stored.
     void let_another_store(slot_version last) {
         {
@@ -536,7 +537,7 @@ private:
         return is_lost ? std::make_error_code(std::errc::io_error) : std::error_code();
     }
 
-    // The others are under the page's lock.
+    // The other members are under the page's lock.
 
     // By the caller, or by another.
     bool is_watched(bool by_caller) const {
@@ -667,12 +668,12 @@ using page_suite = test::slot_suite<page_store>;
 
 } // namespace
 
-TEST_CASE("slot_suite: a slot that offers everything keeps what every slot promises") {
+TEST_CASE("slot_suite: a slot with every optional operation passes the suite") {
     page_store store(fault::none);
     test::check_slot(store);
 }
 
-TEST_CASE("slot_suite: finds what is wrong with a slot") {
+TEST_CASE("slot_suite: finds each planted fault of a slot") {
     struct wrong {
         fault is;
         void (*part)(page_suite&);

@@ -7,7 +7,7 @@
 
 using bide::durable_ticket;
 
-TEST_CASE("ticket: written down and read again it is the same") {
+TEST_CASE("ticket: is the same after to_string() and parse()") {
     const durable_ticket t{"billing \"7\"\n\xc3\xa9", "9f", 3, true, 42};
     const auto read = durable_ticket::parse(t.to_string());
     REQUIRE(read.has_value());
@@ -15,7 +15,7 @@ TEST_CASE("ticket: written down and read again it is the same") {
     REQUIRE(t.to_string().find('\n') == std::string::npos);
 }
 
-TEST_CASE("ticket: what is not one is refused, and a later format by name") {
+TEST_CASE("ticket: parse() refuses invalid text, and a later format with its own error") {
     for (const char* text :
          {"", "{", "[]", "{}", R"({"v":1})", R"({"v":1,"holderId":"a","nonce":"","weight":1})",
           R"({"v":1,"holderId":"a","nonce":"n","weight":0})",
@@ -42,7 +42,7 @@ TEST_CASE("ticket: no two nonces are the same") {
     }
 }
 
-TEST_CASE("ticket: names are UTF-8, well formed and no more") {
+TEST_CASE("ticket: is_utf8() accepts exactly well-formed UTF-8") {
     for (const char* good :
          {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xed\x9f\xbf"}) {
         REQUIRE(bide::detail::is_utf8(good));

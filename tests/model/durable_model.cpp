@@ -1,6 +1,6 @@
-// What of the durable locks is decided between threads: who waits for a change is told of every one
-// that its look has not seen, also where all of a process listen to one file; a gate admits no token
-// behind a larger one.
+// The protocols between the threads of durable locks: a waiter for a change is told of every change
+// that its read has not seen, also if all waiters of a process share one descriptor; a fence_gate
+// admits no token after a larger one.
 
 #include <bide/durable/detail/change_signal.hpp>
 #include <bide/durable/detail/change_watch.hpp>
@@ -22,11 +22,12 @@ namespace {
 using change_signal = bide::detail::basic_change_signal<platform>;
 using fence_gate = bide::basic_fence_gate<platform>;
 
-// A record of which the store is as weak as can be: what orders it is the signal.
+// A record whose store is relaxed: only the signal orders it.
 struct place {
     platform::atomic<int> record{0};
     change_signal changes;
-    // All of them, up to the end: how the standard counts references is not looked at here.
+    // All of them are kept up to the end: how the standard library counts references is not checked
+    // here.
     std::vector<std::shared_ptr<change_signal::event>> taken;
 
     void change(int to) {
@@ -44,11 +45,11 @@ struct place {
     }
 };
 
-// A slot's file as poll(2) and epoll(7), once for each arming, tell of it.
+// The descriptor of a slot, as poll(2) and a one-shot epoll(7) report it.
 struct kernel {
     bide::basic_mutex<platform> lock;
     bool is_readable = false, is_armed = false; // under lock
-    bide::basic_semaphore<platform> epoll{0};   // to look whether it is both
+    bide::basic_semaphore<platform> epoll{0};   // wakes the monitor to check both
     std::shared_ptr<change_signal> told;
 
     void set(bool& what) {
@@ -58,7 +59,7 @@ struct kernel {
             epoll.release();
         }
     }
-    // What the lease_monitor does when epoll_wait(2) returns.
+    // What the lease monitor does when epoll_wait(2) returns.
     void tell() {
         {
             const std::lock_guard held(lock);
@@ -71,13 +72,13 @@ struct kernel {
     }
 };
 
-struct ears {
+struct model_system {
     using signal = change_signal;
-    struct listener {
+    struct descriptors {
         kernel* of = nullptr;
 
         bool add(int, const std::shared_ptr<signal>& who) const {
-            if (of != nullptr) { // of another, a process's, nobody is told here
+            if (of != nullptr) { // the descriptor of a process is not notified here
                 of->told = who;
                 of->set(of->is_armed);
             }
@@ -89,14 +90,14 @@ struct ears {
             of->is_armed = false;
         }
     };
-    static listener& lease_monitor() {
-        static listener one;
+    static descriptors& monitor() {
+        static descriptors one;
         return one;
     }
     static constexpr bool sees_files = true;
     static bool is_silent(int) {
-        const std::lock_guard held(lease_monitor().of->lock);
-        return !lease_monitor().of->is_readable;
+        const std::lock_guard held(monitor().of->lock);
+        return !monitor().of->is_readable;
     }
 };
 
@@ -104,7 +105,7 @@ struct watched_slot {
     struct watch_of final : bide::slot_watch {
         int fd() const noexcept override { return 0; }
         std::error_code drain() noexcept override {
-            kernel& k = *ears::lease_monitor().of;
+            kernel& k = *model_system::monitor().of;
             const std::lock_guard held(k.lock);
             k.is_readable = false;
             return {};
@@ -119,7 +120,7 @@ struct watched_slot {
     }
 };
 
-// A process that waits for what others do.
+// A process that waits for the changes of other processes.
 struct process {
     kernel file;
     platform::atomic<int> record{0};
@@ -127,20 +128,20 @@ struct process {
     bide::slot_ref slot{watched_slot()};
     std::shared_ptr<change_signal> changes = std::make_shared<change_signal>();
     std::vector<std::shared_ptr<change_signal::event>> taken; // under turn; up to the end
-    bide::detail::basic_change_watch<ears> watch{changes};
+    bide::detail::basic_change_watch<model_system> watch{changes};
 
     process() {
-        ears::lease_monitor().of = &file;
+        model_system::monitor().of = &file;
         watch.open(slot);
     }
     ~process() { watch.close(); }
 
-    // Of somebody else: first the record, then what tells of it.
+    // A change by another process: first the record, then the descriptor.
     void change(int to) {
         record.store(to, std::memory_order_release);
         file.set(file.is_readable);
     }
-    // True: it is as wanted; else there is something to wait for.
+    // Returns true if the record is as wanted; otherwise there is an event to wait for.
     bool look(int wanted, std::shared_ptr<change_signal::event>& until) {
         until = changes->next();
         const std::lock_guard held(turn);
@@ -159,7 +160,7 @@ struct process {
     }
 };
 
-// `others` look once each, whose turn it never is, while one waits for the last of `changes`.
+// One waiter waits for the last of `changes`, while `others` waiters read once each.
 void listen(int others, int changes) {
     process p;
     platform::atomic<bool> over{false};
@@ -191,15 +192,14 @@ void listen(int others, int changes) {
 } // namespace
 
 TEST_CASE(
-    "durable: what one of a process takes from the file they all listen to is told to the others",
+    "durable: a change that one reader drains is signalled to the other waiters of the process",
     "[durable]") {
     model::check("durable: one waits, another looks", random(10'000), [] { listen(1, 1); });
     model::check("durable: the other looks twice", random(10'000), [] { listen(2, 1); });
     model::check("durable: there are two changes", random(10'000), [] { listen(1, 2); });
 }
 
-TEST_CASE("durable: who waits for a change is told of each that its look has not seen",
-          "[durable]") {
+TEST_CASE("durable: a waiter is told of each change that its read has not seen", "[durable]") {
     model::check("durable: one waits, one changes", {}, [] {
         place p;
         model::thread changing([&] { p.change(1); });
@@ -228,7 +228,7 @@ TEST_CASE("durable: who waits for a change is told of each that its look has not
     });
 }
 
-TEST_CASE("durable: a gate admits no token behind a larger one", "[durable]") {
+TEST_CASE("durable: fence_gate admits no token after a larger one", "[durable]") {
     model::check("durable: two at a gate", {.weak_failures = 1}, [] {
         fence_gate gate;
         model::thread older([&] {
@@ -244,7 +244,7 @@ TEST_CASE("durable: a gate admits no token behind a larger one", "[durable]") {
     });
 }
 
-TEST_CASE("durable: whoever asks a gate sees what was done before those who were admitted",
+TEST_CASE("durable: a caller of fence_gate sees what was done before earlier admissions",
           "[durable]") {
     model::check("durable: the next one sees it", {.weak_failures = 1}, [] {
         fence_gate gate;
@@ -279,7 +279,7 @@ TEST_CASE("durable: whoever asks a gate sees what was done before those who were
         }
         older.join();
     });
-    model::check("durable: who is refused sees it", {.weak_failures = 1}, [] {
+    model::check("durable: a refused caller sees it", {.weak_failures = 1}, [] {
         fence_gate gate;
         var<int> data{0};
         model::thread newer([&] {
@@ -291,7 +291,7 @@ TEST_CASE("durable: whoever asks a gate sees what was done before those who were
         }
         newer.join();
     });
-    model::check("durable: who only looks sees it", {}, [] {
+    model::check("durable: a caller of highest() sees it", {}, [] {
         fence_gate gate;
         var<int> data{0};
         model::thread newer([&] {

@@ -25,7 +25,7 @@ class durable_lock;
 
 /// Changes a durable lock from outside: for an administrator.
 ///
-/// The record keeps a note of the latest such change: when it was made, by whom, what and why.
+/// The record keeps a note of the latest such change: its time, its author, what changed and why.
 /// Every call returns an error as std::error_code: a durable_errc, an errno code, or one of the
 /// store. durable_errc::indeterminate: the time is up, and the change may still be made.
 ///

@@ -31,7 +31,7 @@ enum class durable_errc {
     storage_error,              ///< the store failed; the record was not changed
     indeterminate,              ///< the store did not say whether it stored the change
     too_large,                  ///< the record is larger than the store accepts
-    unsupported_filesystem,     ///< a filesystem whose locks or syncs are not reliable
+    unsupported_filesystem,     ///< the locks or syncs of the filesystem are not reliable
     invalid_argument,           ///< a time, a size or a name is out of range
     store_busy                  ///< earlier calls of this lock object did not end in time
 };

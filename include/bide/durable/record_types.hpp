@@ -148,7 +148,7 @@ struct terms {
 /// The status of a contender after acquire().
 enum class acquire_status {
     granted, ///< it holds its permits, by a new grant
-    held,    ///< it holds its permits by an earlier grant, whose lease was extended
+    held,    ///< it holds its permits by an earlier grant; its lease was extended
     waiting, ///< it is in the queue; without terms::enqueue, it would have to wait
     refused  ///< see the error
 };
@@ -194,7 +194,7 @@ struct release_outcome {
 /// The holders and waiters of a lock at one time.
 struct inspection {
     record live{};                  ///< the record without the entries that expired
-    std::vector<holder> expired{};  ///< holders whose lease expired, and that may still be working
+    std::vector<holder> expired{};  ///< holders with an expired lease, which may still be working
     std::vector<waiter> vanished{}; ///< waiters that expired
     std::int64_t free = 0;          ///< the number of free permits
 };

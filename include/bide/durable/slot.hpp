@@ -155,7 +155,7 @@ concept repairable_slot = cas_slot<S> && requires(S& s, std::string_view value) 
     { s.replace_damaged(value) } -> std::same_as<cas_result>;
 };
 
-/// A slot whose store serves many slots of this process. They share its connections.
+/// A slot of a store that serves many slots of this process. They share its connections.
 ///
 /// Slots with the same store() also share one thread that renews leases. for_renewals() returns
 /// another slot object for the same value, with a connection that only renewals use: a call that
@@ -183,7 +183,7 @@ struct allow_relaxed_t {
 /// The only value of allow_relaxed_t.
 inline constexpr allow_relaxed_t allow_relaxed{};
 
-/// Owns a slot whose type is chosen at run time. Empty after it was moved from.
+/// Owns a slot of a type that is chosen at run time. Empty after it was moved from.
 class slot_ref {
 public:
     /// Takes over a slot that keeps acknowledged values.

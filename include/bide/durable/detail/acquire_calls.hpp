@@ -4,13 +4,13 @@
 
 // How an acquisition calls its store:
 //
-//   a thread without a time limit and without a stop    on that thread
-//   any other thread, and every coroutine               on store threads, one look at a time
+//   a thread without a timeout and without a stop token    on that thread
+//   any other thread, and every coroutine                  on store threads, one try at a time
 //
-// If the caller's time is up while a look is under way, the caller leaves. The look owns the
-// acquisition, too: when the look ends, its store thread takes back what the look was granted, or
-// its place in the queue. If the store fails then, the lock's withdrawals try again. A caller that
-// gives up between two looks has the same done by a last call, which it waits for as for a look.
+// If the caller's time is up during a try, the caller leaves. The try shares ownership of the
+// acquisition. When it ends, its store thread takes back what the try was granted, or its place in
+// the queue. If the store fails then, the lock's withdrawals try again. A caller that gives up
+// between two tries makes a last call that does the same, and waits for it as for a try.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -40,7 +40,8 @@ public:
 
     look_call(std::shared_ptr<acquisition> of, kind what) : of_(std::move(of)), kind_(what) {}
 
-    // Once it has ended. False: the acquisition is over.
+    // Returns false if the acquisition is over.
+    // Requires: the call has ended.
     bool goes_on() const {
         if (thrown_) {
             std::rethrow_exception(thrown_);
@@ -74,11 +75,12 @@ private:
     std::shared_ptr<acquisition> of_;
     const kind kind_;
     bool goes_on_ = false;
-    bool is_over_ = false; // the store thread's
+    bool is_over_ = false; // used by the store thread only
     std::exception_ptr thrown_;
 };
 
-// The caller's side of an acquisition on store threads. Destroyed before it is over, it leaves.
+// The caller's side of an acquisition on store threads. If it is destroyed before the acquisition
+// is over, the caller leaves.
 class bounded_acquisition {
 public:
     bounded_acquisition(lock_parts parts, acquire_request request)
@@ -94,7 +96,7 @@ public:
     acquisition& of() noexcept { return *of_; }
     const std::shared_ptr<look_call>& call() const noexcept { return call_; }
 
-    // Throws: std::system_error where no store thread can be started, std::bad_alloc.
+    // Throws: std::system_error if no store thread can be started, std::bad_alloc.
     void start(look_call::kind what) {
         call_ = std::make_shared<look_call>(of_, what);
         if (const std::error_code error = store_call::start(call_)) {
@@ -113,7 +115,7 @@ inline void wait_for_change(acquisition& it) {
     it.changed().wait_for(std::chrono::nanoseconds(rest));
 }
 
-// For a thread that has all the time.
+// Acquires on the calling thread, without a time limit.
 inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request request) {
     acquisition it(parts, std::move(request));
     const std::exception_ptr thrown = thrown_by([&it] {
@@ -131,7 +133,7 @@ inline acquisition::answer acquire_here(const lock_parts& parts, acquire_request
     return it.take(false);
 }
 
-// For a thread.
+// Acquires for a thread.
 inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_request request) {
     if (deadline::after(request.timeout).is_never() && !request.stop.stop_possible()) {
         return acquire_here(parts, std::move(request));
@@ -152,7 +154,7 @@ inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_req
     }
 }
 
-// For a coroutine.
+// Acquires for a coroutine.
 inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request request) {
     bounded_acquisition mine(std::move(parts), std::move(request));
     acquisition& it = mine.of();

@@ -2,10 +2,10 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// One acquisition from its first look to its guard, for threads and coroutines alike: look, and
-// while it is not over wait for changed() until again(). How the looks are made is in
-// detail/acquire_calls.hpp. Each look ends with a decision or with a place in the queue; undo()
-// takes back either.
+// One acquisition, from its first try to its guard, for threads and coroutines. The caller calls
+// look(); while the acquisition is not over, it waits for changed() until again(), and calls look()
+// again. detail/acquire_calls.hpp says on which thread. Each look() ends with a decision or with a
+// place in the queue; undo() takes back either.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -43,7 +43,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What the locks of all kinds are made of.
+// The parts that every kind of durable lock has.
 struct lock_parts {
     std::shared_ptr<lock_engine> engine;
     std::shared_ptr<detail::withdrawals> withdrawals;
@@ -85,9 +85,9 @@ public:
                       : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
           has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
-          well_ms_(durable::boottime_ms()), moved_ms_(well_ms_),
+          answered_ms_(durable::boottime_ms()), moved_ms_(answered_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
-        ticket_.fence = 0; // an earlier grant's: what is to be withdrawn is this one's
+        ticket_.fence = 0; // of an earlier grant; undo() takes back the grant of this acquisition
         if (!may_wait_) {
             limits_.until = deadline::at_ns(native_platform::now());
         }
@@ -98,19 +98,21 @@ public:
 
     const call_limits& limits() const noexcept { return limits_; }
 
-    // Calls the store. False: it is over. It is over, too, if this throws.
+    // Tries once; calls the store. Returns false if the acquisition is over. It is also over if
+    // this throws.
     bool look();
 
     event& changed() noexcept { return *changed_; }
     deadline again() const noexcept { return again_; }
 
-    // To be called when a stop is requested, so that a thread that waits looks.
+    // Wakes a thread that waits, after a stop was requested.
     void nudge() noexcept {
         const wake_scope<native_platform> away(&service_executor<native_platform>);
         parts_.engine->signal().signal();
     }
 
-    // Once it is over. The guard of a coroutine makes its calls on store threads.
+    // Returns the result. The guard of a coroutine calls the store on store threads.
+    // Requires: the acquisition is over.
     answer take(bool is_coroutine) {
         if (held_ == nullptr) {
             return unexpected{error_};
@@ -119,13 +121,13 @@ public:
         return durable_guard(std::exchange(held_, nullptr));
     }
 
-    // Calls the store, once: takes back what it was granted, or its place.
+    // Takes back the grant or the place in the queue, with one call to the store.
     void undo() noexcept;
 
-    // The end of a wait by its task's end. Calls the store.
+    // Gives up because the task was cancelled. Calls the store.
     void give_up_stopped() noexcept { give_up(make_error_code(errc::stopped)); }
 
-    // It is over, and waits no more. Touches nothing that take() does.
+    // Ends the waiting. It uses nothing that take() uses.
     void end() noexcept {
         if (std::exchange(is_waiting_, false)) {
             parts_.engine->end_waiting();
@@ -133,11 +135,11 @@ public:
     }
 
 private:
-    // Binds the hold to a mark of its own.
+    // Binds the grant to a mark of its own.
     void bind() {
         auto taken = parts_.engine->be_present();
         if (!taken) {
-            // The slot tells more of what keeps it from its files than its mark can.
+            // A read of the slot gives a better error than its mark, if the files cannot be used.
             const auto seen = parts_.engine->inspect(std::nullopt);
             refused_ = seen ? taken.error() : seen.error();
         } else if (has_ticket_) {
@@ -147,15 +149,15 @@ private:
             mark_ = std::move(*taken);
         }
     }
-    // What it was granted is to be taken back, too.
-    void drop_hold() noexcept {
+    // Drops the grant, so that undo() takes it back.
+    void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
             may_be_queued_ = true;
             is_unsure_ = false;
         }
     }
-    // Calls no store: what is still there is taken back in the background.
+    // Leaves what is still in the record to the withdrawals, in the background. Calls no store.
     void hand_over() noexcept;
 
     bool give_up(std::error_code why) noexcept {
@@ -170,26 +172,26 @@ private:
     const lock_parts parts_;
     call_limits limits_;
     durable_ticket ticket_;
-    const std::int64_t earlier_fence_;    // of an earlier grant, which giving up leaves alone
-    std::shared_ptr<slot_presence> mark_; // of a hold that is inheritable
-    std::error_code refused_{};           // by the first look, which binds it
+    const std::int64_t earlier_fence_;    // of an earlier grant, which undo() keeps
+    std::shared_ptr<slot_presence> mark_; // of an inheritable grant
+    std::error_code refused_{};           // by the first look(), which binds the grant
     const bool binds_;
     const bool has_ticket_;
     const bool may_wait_;
-    std::int64_t well_ms_;  // when the store last answered, and in time
-    std::int64_t moved_ms_; // when the queue last moved
+    std::int64_t answered_ms_; // when the store last answered in time
+    std::int64_t moved_ms_;    // when the queue last moved
     std::int64_t position_ = -1;
     std::minstd_rand random_;
     bool may_be_queued_ = false;
-    bool is_unsure_ = false;  // a look failed: what it wrote may still come
-    bool is_waiting_ = false; // and counts as such
+    bool is_unsure_ = false;  // a try failed: what it wrote may still arrive
+    bool is_waiting_ = false; // it is counted as a waiter of this process
     std::shared_ptr<event> changed_;
     deadline again_ = deadline::poll();
     std::shared_ptr<grant> held_;
     std::error_code error_;
 };
 
-// The first look is one without much ado: most of them are the last.
+// The first try does not count as waiting and opens no watch: most acquisitions end with it.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
     const deadline until = call_limits::later(limits_.until, limits_.grace);
@@ -233,10 +235,10 @@ inline bool acquisition::look() {
     may_be_queued_ = was_queued || has_written;
     is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
-    const bool patient = now - well_ms_ < parts_.engine->options().retry_time.count();
+    const bool may_retry = now - answered_ms_ < parts_.engine->options().retry_time.count();
     const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
-        if (!may_wait_ || !passes || !patient) {
+        if (!may_wait_ || !passes || !may_retry) {
             const deadline last = call_limits::later(limits_.until, limits_.grace);
             const bool is_up = !may_wait_ && passes && last.steady_ns() <= native_platform::now();
             return give_up(is_up ? make_error_code(errc::timeout) : got.error());
@@ -247,11 +249,11 @@ inline bool acquisition::look() {
             if (granted(*got)) {
                 return false;
             }
-            if (!patient) { // the store never is in time
+            if (!may_retry) { // every answer of the store comes too late
                 return give_up(make_error_code(durable_errc::lock_lost));
             }
         } else {
-            well_ms_ = now;
+            answered_ms_ = now;
             if (!may_wait_) {
                 may_be_queued_ = false;
                 return give_up(make_error_code(errc::timeout));
@@ -265,14 +267,15 @@ inline bool acquisition::look() {
     return is_late ? give_up(make_error_code(errc::timeout)) : true;
 }
 
-// False: the store took so long that the lease is over already.
+// Returns false if the store took so long that the lease has expired.
 inline bool acquisition::granted(const lock_engine::acquired& got) {
     ticket_.fence = got.outcome.fence;
     if (mark_ == nullptr && got.good_until_ms <= durable::boottime_ms()) {
         ticket_.fence = 0;
         return false;
     }
-    // The mark is the hold's alone: whether a child has it is asked once that has closed it.
+    // Only the grant keeps the mark: after the grant closed it, the slot tells whether a child has
+    // it.
     held_ = std::make_shared<grant>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
                                     std::exchange(mark_, nullptr));
     may_be_queued_ = false;
@@ -290,20 +293,20 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
 }
 
 inline void acquisition::undo() noexcept {
-    drop_hold();
+    drop_grant();
     if (!may_be_queued_) {
         return;
     }
     const bool is_bounded = !limits_.until.is_never() || limits_.stop.stop_possible();
     const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
-    try_to([&] { // it may throw: no memory, or the caller's clock. Then the background tries again
+    try_to([&] { // it may throw (no memory, the caller's clock): then the withdrawals try again
         const auto gone = parts_.engine->release(ticket_, {is_unsure_, earlier_fence_}, until);
         may_be_queued_ = !gone && may_pass(gone.error());
     });
 }
 
 inline void acquisition::hand_over() noexcept {
-    drop_hold();
+    drop_grant();
     if (may_be_queued_ || is_waiting_) {
         parts_.withdrawals->add(
             {std::move(ticket_), may_be_queued_, {is_unsure_, earlier_fence_}, is_waiting_});
@@ -311,17 +314,17 @@ inline void acquisition::hand_over() noexcept {
     }
 }
 
-// When to look again where nothing signals.
+// Plans the next try, for the case that no change is signalled.
 inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched) {
     const durable_options& o = parts_.engine->options();
-    const auto limited = [](std::chrono::milliseconds t) { // an hour is as good as never
+    const auto limited = [](std::chrono::milliseconds t) { // at most an hour
         return std::min<std::int64_t>(t.count(), 3'600'000) * 1000;
     };
     const std::int64_t least = limited(o.poll_least);
     const std::int64_t most = limited(o.poll_most);
     std::int64_t us = most;
     if (!is_watched) {
-        // As long as the queue moves the turn may come soon.
+        // While the queue moves, the turn may come soon.
         if (position != position_) {
             position_ = position;
             moved_ms_ = durable::boottime_ms();
@@ -335,7 +338,7 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
         return std::uniform_int_distribution<std::int64_t>(0, up_to)(random_);
     };
     us += some(us / 4);
-    if (expiry_in_ms != 0) { // the first in line somewhat before the others
+    if (expiry_in_ms != 0) { // the first waiter tries a little earlier than the later ones
         us = std::min(us, expiry_in_ms * 1000 + some(1000) +
                               1000 * std::min<std::int64_t>(position, 10));
     }

@@ -9,8 +9,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// This thread is about to wait for a store: where it is a scheduler's worker, another goes on in its
-// place.
+// Announces that this thread may block on a store. If the thread is a scheduler's worker, another
+// thread takes over the worker.
 class blocking_section {
 public:
     blocking_section() noexcept : host_(worker_local<native_platform>::get().host) {

@@ -2,10 +2,12 @@
 #ifndef BIDE_DURABLE_DETAIL_BOUND_TICKETS_HPP
 #define BIDE_DURABLE_DETAIL_BOUND_TICKETS_HPP
 
-// A ticket that is bound to this process may outlive the lock object whose mark of presence shows
-// that the process runs. So such a ticket keeps that mark open, until it is known to hold nothing:
-// it was released, or a renewal found it lost, by any lock object of this process. The mark of a
-// ticket that is never heard of again stays open until the process ends.
+// The marks of tickets that are bound to this process.
+//
+// Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
+// the ticket keeps that mark open until it is known to hold nothing: it was released, or a renewal
+// found it lost, by any lock object of this process. If a ticket is never used again, its mark
+// stays open until the process ends.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -28,8 +30,9 @@ namespace detail {
 
 class bound_tickets {
 public:
-    // An empty nonce: of a ticket that is released in transactions of the caller's, whose end is not
-    // known here. The mark stays open until the process ends.
+    // Keeps the mark open for the ticket. An empty nonce stands for a ticket that is released in a
+    // transaction of the caller, whose outcome is not known here: the mark stays open until the
+    // process ends.
     // Throws: std::bad_alloc.
     static void keep(const std::string& nonce, const std::shared_ptr<slot_presence>& mark) {
         bound_tickets* const all = here();
@@ -40,7 +43,7 @@ public:
         all->marks_.emplace(key(nonce, mark->mark()), mark);
     }
 
-    // The ticket holds nothing, and waits for nothing.
+    // Closes the marks of a ticket that holds nothing and waits for nothing.
     static void forget(const std::string& nonce) noexcept {
         bound_tickets* const all = here();
         if (all == nullptr) {

@@ -2,15 +2,16 @@
 #ifndef BIDE_DURABLE_DETAIL_CHANGE_SIGNAL_HPP
 #define BIDE_DURABLE_DETAIL_CHANGE_SIGNAL_HPP
 
-// "Look again": for all of this process that wait for one lock, threads and coroutines.
+// Wakes all threads and coroutines of this process that wait for one lock, so that they read the
+// record again.
 //
 //   waiter:   take next()              changer:   change the record
-//             look at the record                  signal(): set what was taken, and forget it
-//             wait for what was taken
+//             read the record                     signal(): set the event that was taken,
+//             wait for the event                            and forget it
 //
-// next() and signal() are one after the other, under the lock. Where next() is first, the signal sets
-// what the waiter took, whether it waits already or not. Where the signal is first, what was done
-// before it is seen by the look.
+// The lock orders next() and signal(). If next() comes first, the signal sets the waiter's event,
+// whether the waiter waits already or not. If the signal comes first, the waiter's read sees what
+// was done before the signal.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -31,7 +32,7 @@ template <class Platform> class basic_change_signal final : public monitor_clien
 public:
     using event = basic_event<Platform>;
 
-    // Set by the next signal.
+    // Returns the event that the next signal sets.
     // Throws: std::bad_alloc.
     std::shared_ptr<event> next() {
         const std::lock_guard held(lock_);
@@ -53,13 +54,14 @@ public:
         }
     }
 
-    // How many signals there were.
+    // Returns how many signals there were.
     std::uint64_t count() const noexcept {
         const std::lock_guard held(lock_);
         return count_;
     }
 
-    // The lease_monitor's: a coroutine without an executor would go on here, to its store and beyond.
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: on
+    // this one it might call a store.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -68,7 +70,7 @@ public:
 private:
     mutable basic_mutex<Platform> lock_;
     std::uint64_t count_ = 0;     // under lock_
-    std::shared_ptr<event> next_; // under lock_; nullptr: nobody has asked since the last signal
+    std::shared_ptr<event> next_; // under lock_; nullptr: not taken since the last signal
 };
 
 using change_signal = basic_change_signal<native_platform>;

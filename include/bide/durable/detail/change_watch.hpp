@@ -2,20 +2,22 @@
 #ifndef BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 #define BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 
-// What one process listens to while some of it wait for a lock: the slot's own watch, and the end of
-// processes of this machine that are in the way. All of it only makes them look earlier.
+// What a process listens to while its contenders wait for a lock: the watch of the slot, and the
+// end of processes of this machine that hold the lock or are ahead in the queue. It only makes the
+// waiters read the record earlier.
 //
-// Of a change of the slot all who wait are told, each from the look on that it has waited since:
+// Every waiter is told of a change of the slot that comes after its last read:
 //
-//   who looks: drain    where the file is readable makes it unreadable, and signals unless there was
-//                       a signal since it was armed
-//              look     at the record
-//              follow   arms it
-//   lease_monitor:     where the file is readable and armed: disarms it, and signals
+//   reader:   drain    if the descriptor is readable: makes it unreadable, and signals unless
+//                      there was a signal since it was armed
+//             read     the record
+//             follow   arms the descriptor
+//   monitor:           if the descriptor is readable and armed: disarms it, and signals
 //
-// The file is one for all of them: what one drains the lease_monitor comes too late to find, and the others,
-// whose turn it might be, have to be told. Where there was a signal since it was armed they were:
-// whoever has looked after that signal, and waits, has armed it again.
+// All waiters share the descriptor. What one reader drains, the monitor does not find. So the
+// reader has to signal to the other waiters, whose turn it may be. If there was a signal since the
+// descriptor was armed, they were told: every waiter that has read the record after that signal,
+// and waits, has armed it again.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/change_signal.hpp>
@@ -38,59 +40,59 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What it listens with.
-struct native_ears {
+// The descriptors and the monitor of the system.
+struct native_watch_system {
     using signal = change_signal;
 
-    static detail::lease_monitor& lease_monitor() { return detail::lease_monitor::here(); }
-    static constexpr bool sees_files = detail::lease_monitor::sees_files;
-    static bool is_silent(int fd) noexcept { // for certain: it is not readable
+    static lease_monitor& monitor() { return lease_monitor::here(); }
+    static constexpr bool sees_files = lease_monitor::sees_files;
+    static bool is_silent(int fd) noexcept { // true: certainly not readable
         pollfd readable{fd, POLLIN, 0};
         return ::poll(&readable, 1, 0) == 0;
     }
 };
 
-// Used under the lock's turn.
-template <class Ears> class basic_change_watch {
+// Used by the contender that has the turn of the lock.
+template <class System> class basic_change_watch {
 public:
-    using signal = typename Ears::signal;
+    using signal = typename System::signal;
 
     explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
     basic_change_watch(const basic_change_watch&) = delete;
     basic_change_watch& operator=(const basic_change_watch&) = delete;
     ~basic_change_watch() { close(); }
 
-    // Before a look: from now on a change of the slot signals. A slot that cannot be watched, or not
-    // now, is only looked at from time to time.
+    // Opens the watch, before a read: from here on a change of the slot signals. A slot that cannot
+    // be watched, at all or for now, is only read from time to time.
     void open(slot_ref& slot) {
         if (!can_open(slot)) {
             return;
         }
         auto made = slot.watch();
         told_ = signal_->count();
-        if (made && Ears::lease_monitor().add((*made)->fd(), signal_)) {
+        if (made && System::monitor().add((*made)->fd(), signal_)) {
             watch_ = std::move(*made);
         } else {
             next_try_ms_ = durable::boottime_ms() + 1000;
         }
     }
     bool can_open(const slot_ref& slot) const noexcept {
-        return Ears::sees_files && watch_ == nullptr && slot.is_watchable() &&
+        return System::sees_files && watch_ == nullptr && slot.is_watchable() &&
                durable::boottime_ms() >= next_try_ms_;
     }
     bool is_open() const noexcept { return watch_ != nullptr; }
 
-    // It runs for certain; false: that is not known. By a file that tells when it has ended: that is
-    // one call of the system, /proc takes five.
+    // Returns true if the process certainly runs; false if that is not known. It asks a descriptor
+    // that tells when the process has ended: one system call, where /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = std::find(processes_.begin(), processes_.end(), it);
-        return found != processes_.end() && Ears::is_silent(found->fd);
+        return found != processes_.end() && System::is_silent(found->fd);
     }
 
-    // Before a look, too, where it is open.
+    // Drains the watch if it is open, before a read.
     void drain() {
-        if (watch_ == nullptr || Ears::is_silent(watch_->fd())) {
-            return; // what comes from here on is for the lease_monitor to find
+        if (watch_ == nullptr || System::is_silent(watch_->fd())) {
+            return; // the monitor finds a later change
         }
         const bool was_told = signal_->count() != told_;
         if (watch_->drain()) {
@@ -102,11 +104,11 @@ public:
         }
     }
 
-    // After a look: those whose end would let others in.
+    // Follows, after a read, the processes whose end would let a waiter in.
     void follow(const durable::record& r, const durable::origin& here) {
         if (watch_ != nullptr) {
             told_ = signal_->count();
-            Ears::lease_monitor().rearm(watch_->fd());
+            System::monitor().rearm(watch_->fd());
         }
         std::vector<process> wanted;
         const auto want = [&](const auto& entry) {
@@ -118,7 +120,7 @@ public:
                 wanted.push_back(std::move(*known));
             } else if (wanted.size() < most_processes) {
                 process one(entry.from, durable::watch_process(entry.from, here));
-                if (one.fd >= 0 && Ears::lease_monitor().add(one.fd, signal_)) {
+                if (one.fd >= 0 && System::monitor().add(one.fd, signal_)) {
                     wanted.push_back(std::move(one));
                 }
             }
@@ -130,7 +132,7 @@ public:
         processes_ = std::move(wanted);
     }
 
-    // Nobody waits any more.
+    // Closes all descriptors: no contender of this process waits.
     void close() noexcept {
         processes_.clear();
         drop_watch();
@@ -144,7 +146,7 @@ private:
         process& operator=(process&&) = delete;
         ~process() {
             if (fd >= 0) {
-                Ears::lease_monitor().remove(fd);
+                System::monitor().remove(fd);
                 ::close(fd);
             }
         }
@@ -157,19 +159,19 @@ private:
 
     void drop_watch() noexcept {
         if (watch_ != nullptr) {
-            Ears::lease_monitor().remove(watch_->fd());
+            System::monitor().remove(watch_->fd());
             watch_.reset();
         }
     }
 
     const std::shared_ptr<signal> signal_;
     std::unique_ptr<slot_watch> watch_;
-    std::uint64_t told_ = 0;       // how many signals there were when it was last armed
-    std::int64_t next_try_ms_ = 0; // where the slot could not be watched, or not on
+    std::uint64_t told_ = 0;       // the count of signals when the watch was last armed
+    std::int64_t next_try_ms_ = 0; // when to try again to open the watch
     std::vector<process> processes_;
 };
 
-using change_watch = basic_change_watch<native_ears>;
+using change_watch = basic_change_watch<native_watch_system>;
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -25,79 +25,102 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What every durable lock has: steps of an acquisition for those who keep time themselves, a look
-// from outside, and the operations of an administrator.
+/// The operations that every durable lock has: single steps of an acquisition for callers that keep
+/// time themselves, inspect(), and the operations of an administrator.
 class durable_lock {
 public:
-    // ---- One step at a time, without waiting: for work that is suspended and taken up again, in
-    // this process or in another, and for replays. The forms with `now` are for lock_clock::caller
-    // and depend on nothing else; with other clocks they answer durable_errc::clock_mismatch.
-    // Blocks, all of them: for the store, which is called on this thread: for
-    // durable_options::retry_time, and for what one operation of the slot takes besides. Errors:
-    // durable_errc, errno's, the store's.
+    // ---- single steps, without waiting
+    //
+    // They are for work that is suspended and resumed, in this process or in another one, and for
+    // replays. The functions with `now` are for lock_clock::caller and depend on no other clock;
+    // with other clocks they return durable_errc::clock_mismatch.
+    //
+    // Each calls the store on this thread and returns an error as std::error_code: a durable_errc,
+    // an errno code, or one of the store.
+    // Blocks: for at most durable_options::retry_time plus one operation of the slot.
 
-    // Takes what the ticket asks for if it is its turn, else its place in the queue, to be called
-    // again before the waiter's time is over. Once acquired it answers the same, with a new lease.
+    /// Acquires the permits of the ticket if it is its turn; otherwise enters the queue. Call it
+    /// again before the waiter's time ends. Once acquired, further calls return the same grant, and
+    /// its lease begins again.
+    ///
+    /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t) {
         return answer(parts_.engine->acquire(t, std::nullopt, intent::queue), t);
     }
+    /// The same, at the time `now` of lock_clock::caller.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t,
                                                          std::chrono::milliseconds now) {
         return answer(parts_.engine->acquire(t, now, intent::queue), t);
     }
 
-    // A lease from now on. False: it is lost.
+    /// Renews the lease of the ticket's grant: it begins again now.
+    ///
+    /// Returns: false if the grant is lost.
+    /// Blocks: as try_acquire().
     result<bool, std::error_code> renew(const durable_ticket& t) {
         return is_there(parts_.engine->renew(t, std::nullopt), t);
     }
+    /// The same, at the time `now` of lock_clock::caller.
     result<bool, std::error_code> renew(const durable_ticket& t, std::chrono::milliseconds now) {
         return is_there(parts_.engine->renew(t, now), t);
     }
 
-    // Gives back what this ticket's grant holds, or its place in the queue. False: neither was there.
+    /// Releases the ticket's grant, or its place in the queue.
+    ///
+    /// Returns: false if there was neither.
+    /// Blocks: as try_acquire().
     result<bool, std::error_code> release(const durable_ticket& t) {
         return parts_.engine->release(t);
     }
 
-    // ---- The same inside a transaction of the caller's, on a slot that is about the same place as
-    // this lock's and a connection of the caller's: what the lock does and the caller's own work are
-    // committed together, or not at all. Who renews first in a transaction, and then works in it,
-    // works under the lock whatever its lease does. What they answer is true once the transaction
-    // is committed; after one that was not, look again. Errors: durable_errc::conflict_timeout: the
-    // record has changed meanwhile, begin again.
+    // ---- the same steps inside a transaction of the caller
+    //
+    // The slot is one for the same value as this lock's, with a connection of the caller. The
+    // change of the lock and the caller's own work are committed together, or not at all. A caller
+    // that first renews in a transaction, and then works in it, works under the lock whatever its
+    // lease does. What these functions return is true once the transaction is committed. If it is
+    // not committed, call try_acquire() again. On durable_errc::conflict_timeout the record has
+    // changed since the transaction began: begin a new transaction.
 
+    /// As try_acquire(), inside the transaction `in`.
     template <transactional_slot S>
     result<durable_attempt, std::error_code>
     try_acquire_in(S& slot, typename S::transaction& in, durable_ticket& t, given_time now = {}) {
         return answer(parts_.engine->acquire_in(slot, in, t, now), t, true);
     }
+    /// As renew(), inside the transaction `in`.
     template <transactional_slot S>
     result<bool, std::error_code> renew_in(S& slot, typename S::transaction& in,
                                            const durable_ticket& t, given_time now = {}) {
         return is_there(parts_.engine->renew_in(slot, in, t, now), t, true);
     }
+    /// As release(), inside the transaction `in`.
     template <transactional_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
                                              const durable_ticket& t) {
         return parts_.engine->release_in(slot, in, t);
     }
 
-    // Who holds it and who waits, now. Nothing: it was never used.
-    // Blocks: for the store, on a store thread, and no longer than durable_options::retry_time and
-    // attempt_limit: errc::timeout.
+    /// Lists the holders and the waiters.
+    ///
+    /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
+    /// time.
+    /// Blocks: for the store, on a store thread, for at most durable_options::retry_time plus
+    /// attempt_limit.
     result<std::optional<durable::inspection>, std::error_code> inspect() {
         return look_from_outside(std::nullopt);
     }
+    /// The same, at the time `now` of lock_clock::caller.
     result<std::optional<durable::inspection>, std::error_code>
     inspect(std::chrono::milliseconds now) {
         return look_from_outside(now);
     }
 
-    // Where the lock is kept, and what the store said when a call failed last: one line for people,
-    // without passwords. Empty where the slot says nothing.
+    /// Returns where the lock is kept, and what the store said when a call failed last: one line
+    /// for people, without passwords. Empty if the slot explains nothing.
     std::string explain() const { return parts_.engine->explain(); }
 
-    // What somebody may do from outside, who is noted in the record.
+    /// Returns the operations of an administrator. The record notes the name `by`.
     durable_admin admin(std::string by) const {
         return durable_admin(parts_.engine, std::move(by));
     }
@@ -129,7 +152,7 @@ private:
         return call_store<result<std::optional<durable::inspection>, std::error_code>>(
             [engine, now] { return engine->inspect(now); }, engine->retry_time());
     }
-    // What a ticket has that is bound to this process goes on without this object.
+    // The grant of a ticket that is bound to this process may outlive this object.
     template <class Got> void keep(const Got& got, const durable_ticket& t, bool in_transaction) {
         if (t.process_bound && (got || may_pass(got.error()))) {
             parts_.engine->keep_mark(in_transaction ? std::string() : t.nonce);

@@ -2,9 +2,10 @@
 #ifndef BIDE_DURABLE_DETAIL_GRANT_HPP
 #define BIDE_DURABLE_DETAIL_GRANT_HPP
 
-// A hold and what keeps it: the end of its lease as this machine knows it, watched over by the
-// lease_monitor, and its renewals. The end only moves forward, by a renewal that the store has confirmed;
-// whatever hangs or fails, the lease_monitor declares the hold lost when it comes.
+// A grant of a durable lock, and what keeps it: the end of its lease on this machine, which the
+// lease monitor watches, and its renewals. The end only moves forward, by a renewal that the store
+// has confirmed. When the end comes, the lease monitor declares the grant lost, whatever hangs or
+// fails.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -38,7 +39,7 @@ class acquisition;
 
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
-    // With a mark it is bound to that and not to its lease.
+    // With a mark, the grant is bound to the mark and not to its lease.
     grant(std::shared_ptr<lock_engine> engine, durable_ticket t, std::int64_t lane,
           std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
         : engine_(std::move(engine)), ticket_(std::move(t)), lane_(lane), mark_(std::move(mark)),
@@ -58,7 +59,7 @@ public:
             is_held() ? std::max<std::int64_t>(good_until() - durable::boottime_ms(), 0) : 0);
     }
 
-    // The lease_monitor is to watch over it.
+    // Starts the monitoring of the lease.
     // Throws: std::system_error, std::bad_alloc.
     void begin() {
         if (mark_ == nullptr) {
@@ -66,7 +67,7 @@ public:
         }
     }
 
-    // On this thread. The second is for renewals in the background.
+    // Renews on this thread. The second function is for renewals in the background.
     result<void, std::error_code> renew() {
         return renew_by([this] { return engine_->renew(ticket_, std::nullopt); });
     }
@@ -75,20 +76,20 @@ public:
             [this] { return engine_->renew_apart(ticket_, deadline::after(remaining())); });
     }
 
-    // release() in two steps: the first one calls no store. It returns whether the hold was good
-    // until now.
+    // release() in two steps. The first one calls no store; it returns whether the grant was good
+    // until then.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
         leave();
         return in_time;
     }
     result<void, std::error_code> give_back(bool in_time);
-    // Closes the mark here. True: a child has it open, and the hold goes on with that. False: it is
-    // released.
+    // Closes the mark in this process. Returns true if a child has it open, and the grant lasts as
+    // long as that; false if the grant is released.
     result<bool, std::error_code> hand_over();
 
-    // The ticket goes on without it.
-    // Throws: std::bad_alloc; nothing changes then.
+    // Detaches the ticket: it keeps the permits without this object.
+    // Throws: std::bad_alloc; then nothing changes.
     void detach() {
         if (ticket_.process_bound && is_ours()) {
             engine_->keep_mark(ticket_.nonce);
@@ -96,27 +97,27 @@ public:
         leave();
     }
 
-    // Stops to look after it.
+    // Stops the monitoring and the renewals.
     void leave() noexcept;
 
-    // It is being looked after: not released, left or lost.
+    // Returns true if the grant was not released, left or lost.
     bool is_active() const noexcept {
-        // Order: acquire [HD1]; the renewal that finds it inactive comes after leave().
+        // Order: acquire [grant.retire]; a renewal that finds it inactive comes after leave().
         return active_.load(std::memory_order_acquire);
     }
 
-    // The lease_monitor's: the end has come, or has moved on.
+    // Called by the lease monitor: the end has come, or has moved on.
     void happened() noexcept override;
 
     std::int64_t lease_ms() const noexcept { return engine_->options().lease.count(); }
 
-    // Whether calls for it are made on store threads: a coroutine acquired it.
+    // True if calls for it run on store threads, as a coroutine acquired it.
     bool is_elsewhere = false;
 
-    // How long a call for it may take.
+    // Returns how long a call for it may take.
     call_limits retry_time() const { return engine_->retry_time(); }
 
-    // The renewer's: when it is to be renewed next.
+    // Used by the renewer: when the next renewal is due.
     std::int64_t renew_at_ms = 0;
     // The renewer. It lives as long as its grants: a guard may outlive the lock object.
     std::shared_ptr<void> renewed_by{};
@@ -125,15 +126,15 @@ private:
     static constexpr std::int64_t never_ms = std::numeric_limits<std::int64_t>::max();
 
     std::int64_t good_until() const noexcept {
-        // Order: relaxed; a number by itself.
+        // Order: relaxed; the number publishes nothing else.
         return good_until_ms_.load(std::memory_order_relaxed);
     }
     void extend(std::int64_t good_until_ms) noexcept;
     template <class Renew> result<void, std::error_code> renew_by(Renew renew);
 
-    // True to one: who gives it back, or who finds it lost.
+    // Returns true to one caller: the one that releases it, or the one that finds it lost.
     bool retire() noexcept {
-        // Order: acq_rel [HD1]; who renews sees that nobody looks after it any more.
+        // Order: acq_rel [grant.retire]; a thread that renews sees what this thread did before.
         return active_.exchange(false, std::memory_order_acq_rel);
     }
     void lose() noexcept {
@@ -142,7 +143,7 @@ private:
         }
     }
 
-    // A child of fork() has a copy of what its parent holds.
+    // A child of fork() has a copy of its parent's grant, and does not own it.
     bool is_ours() const noexcept { return process_ == ::getpid(); }
 
     const std::shared_ptr<lock_engine> engine_;
@@ -157,7 +158,7 @@ private:
 
 inline void grant::extend(std::int64_t good_until_ms) noexcept {
     std::int64_t known = good_until();
-    // Order: relaxed, both; a number by itself.
+    // Order: relaxed, both; the number publishes nothing else.
     while (known < good_until_ms &&
            !good_until_ms_.compare_exchange_weak(known, good_until_ms, std::memory_order_relaxed,
                                                  std::memory_order_relaxed)) {
@@ -172,7 +173,7 @@ inline void grant::happened() noexcept {
         lose();
         return;
     }
-    if (!try_to([this] { begin(); })) { // no memory: nothing would tell when it is over
+    if (!try_to([this] { begin(); })) { // no memory: no monitor would tell when the lease ends
         lose();
     }
 }
@@ -186,11 +187,11 @@ template <class Renew> result<void, std::error_code> grant::renew_by(Renew renew
         return unexpected{renewed.error()};
     }
     if (!*renewed) {
-        lose(); // unless it was given back meanwhile
+        lose(); // unless it was released meanwhile
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
     extend(**renewed);
-    if (!is_held()) { // confirmed too late
+    if (!is_held()) { // the renewal was confirmed too late
         return unexpected{make_error_code(durable_errc::lock_lost)};
     }
     return {};
@@ -224,16 +225,17 @@ inline result<bool, std::error_code> grant::hand_over() {
         return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
     }
     const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
-    // Unknown: its lease decides, then, and contenders wait for that.
+    // If it is unknown, contenders wait for its lease.
     if (engine_->is_present(mark) != presence::no) {
         return true;
     }
-    // A contender that has seen the mark gone may have removed it already: that is a release, too.
+    // A contender that has seen the mark gone may have removed the grant already: that is a
+    // release, too.
     const auto released = engine_->release(ticket_);
     return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
 }
 
-// Renews, and gives back, on this thread; or on a store thread, and waits for it.
+// Renews on this thread, or on a store thread and waits for it. The functions below do likewise.
 inline result<void, std::error_code> renew_grant(const std::shared_ptr<grant>& held) {
     if (!held->is_elsewhere) {
         return held->renew();
@@ -262,7 +264,8 @@ inline result<bool, std::error_code> hand_over_grant(const std::shared_ptr<grant
                                                      held->retry_time(), call_kind::has_to_run);
 }
 
-// As release_grant(), or hand_over_grant() where it is inheritable, unless that would be in vain.
+// As release_grant(), or hand_over_grant() if the grant is inheritable. Does nothing if the grant
+// has ended.
 inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
     const auto end = [&held] {
         if (held->is_inheritable()) {
@@ -271,11 +274,11 @@ inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
             static_cast<void>(release_grant(held));
         }
     };
-    if (!held->is_held()) { // others may have been let in, and a store that hangs is not asked
+    if (!held->is_held()) { // another contender may hold it now, and a store that hangs is not called
         held->leave();
         return;
     }
-    if (!try_to(end)) { // it is over with its lease
+    if (!try_to(end)) { // the grant ends with its lease
         held->leave();
     }
 }

@@ -2,16 +2,19 @@
 #ifndef BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
 #define BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
 
-// One thread of the process that keeps an eye on leases and on files: it tells those whose time has
-// come, on the clock that goes on while the machine sleeps, and, on Linux, those whose file has
-// become readable. It calls no store, so nothing that hangs there delays it. Started on first use,
-// never ended; a child of fork() starts its own, and what the parent watched is not told there.
+// Monitors leases and file descriptors, with one thread for the process.
 //
-// Whom it tells it holds by a weak reference, taken for the call. Who is removed meanwhile may be
-// told once more.
+// It notifies a client when its time has come, on the clock that continues while the machine
+// sleeps. On Linux it also notifies a client when its descriptor is readable. It calls no store, so
+// a store that hangs does not delay it. The thread is started at the first use and never ends. A
+// child of fork() starts its own; what the parent monitored is not notified there.
 //
-// The thread sleeps until the earliest time that it knew of, and is woken for an earlier one only: a
-// time that was cancelled lets it look once for nothing, which costs less than to wake it each time.
+// The monitor has a weak reference to each client, and locks it for the call. A client that is
+// removed meanwhile may be notified once more.
+//
+// The thread sleeps until the earliest time that it knows, and is woken only for an earlier one.
+// For a time that was cancelled it wakes once in vain, which costs less than a wake at each
+// cancel().
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
@@ -47,36 +50,39 @@ namespace detail {
 
 class lease_monitor {
 public:
-    // This process's. It is never destroyed.
+    // Returns the monitor of this process. It is never destroyed.
     // Throws: std::system_error, std::bad_alloc.
     static lease_monitor& here();
 
-    // Tells it at that time, in milliseconds of boottime_ms(); once. It has one such time.
-    // Throws: std::system_error where its thread cannot be started, std::bad_alloc.
-    void alarm(const std::shared_ptr<monitor_client>& who, std::int64_t at_ms);
-    void cancel(const monitor_client& who) noexcept;
+    // Notifies the client once, at that time of boottime_ms(). A client has one such time; a
+    // further call replaces it.
+    // Throws: std::system_error if the thread cannot be started, std::bad_alloc.
+    void alarm(const std::shared_ptr<monitor_client>& client, std::int64_t at_ms);
+    void cancel(const monitor_client& client) noexcept;
 
 #if defined(__linux__)
     static constexpr bool sees_files = true;
 #else
-    static constexpr bool sees_files = false; // the three below do nothing
+    static constexpr bool sees_files = false; // the three functions below do nothing
 #endif
-    // Tells it when the file is readable, once until rearm(). The file stays open until remove().
-    // False: it cannot be watched. Throws: as alarm().
-    bool add(int fd, const std::shared_ptr<monitor_client>& who);
+    // Notifies the client when the descriptor is readable, once until rearm(). The descriptor stays
+    // open until remove(). Returns false if it cannot be monitored.
+    // Throws: as alarm().
+    bool add(int fd, const std::shared_ptr<monitor_client>& client);
     void rearm(int fd) noexcept;
     void remove(int fd) noexcept;
 
 private:
     struct time_entry {
         std::int64_t at_ms;
-        std::weak_ptr<monitor_client> who;
+        std::weak_ptr<monitor_client> client;
     };
 
-    // Of a fixed size, as its thread must not be without memory: what does not fit comes next time.
-    static constexpr std::size_t most_told = 16;
-    struct told_list {
-        std::array<std::weak_ptr<monitor_client>, most_told> who;
+    // A list of fixed size, so that the thread needs no memory. Clients that do not fit are
+    // notified in the next round.
+    static constexpr std::size_t most_clients = 16;
+    struct client_list {
+        std::array<std::weak_ptr<monitor_client>, most_clients> clients;
         std::size_t size = 0;
     };
 
@@ -84,21 +90,22 @@ private:
 
     lease_monitor();
 
-    // With the lock: its thread runs. Who comes next tries again where it could not be started.
+    // Starts the thread, unless it runs. Called with the lock. If it fails, the next caller tries
+    // again.
     void start();
     static void enter(void* self) noexcept { static_cast<lease_monitor*>(self)->run(); }
     [[noreturn]] void run() noexcept;
 
-    // Collects whose time has come; the next one's.
-    std::int64_t collect_due(told_list& into);
+    // Collects the clients that are due. Returns the next time.
+    std::int64_t collect_due(client_list& into);
 
-    // With the lock: the thread is to wake at that time, at the latest; and, where it sleeps
-    // already: ring().
+    // Makes the thread wake at that time at the latest. Called with the lock. If the thread may
+    // sleep already, wake() has to follow.
     void arm(std::int64_t at_ms) noexcept;
-    void ring() noexcept;
+    void wake() noexcept;
 
-    // Sleeps until armed_ms_, or a file; collects whose.
-    void sleep(told_list& into);
+    // Sleeps until armed_ms_, or until a descriptor is readable; collects the clients of those.
+    void sleep(client_list& into);
 
     mutex lock_;
     bool runs_ = false;                                 // under lock_
@@ -106,10 +113,10 @@ private:
     std::int64_t armed_ms_ = never;                     // under lock_: when the thread wakes
 #if defined(__linux__)
     int timer_ = -1;
-    int files_ = -1; // an epoll set; the timer is in it, as itself
-    std::map<int, std::weak_ptr<monitor_client>> whose_; // under lock_: the others
+    int files_ = -1; // an epoll set with the descriptors and the timer
+    std::map<int, std::weak_ptr<monitor_client>> clients_; // under lock_: without the timer
 #else
-    semaphore bell_{0};
+    semaphore wakeups_{0};
 #endif
 };
 
@@ -131,27 +138,28 @@ inline void lease_monitor::start() {
     }
 }
 
-inline void lease_monitor::alarm(const std::shared_ptr<monitor_client>& who, std::int64_t at_ms) {
+inline void lease_monitor::alarm(const std::shared_ptr<monitor_client>& client,
+                                 std::int64_t at_ms) {
     const std::lock_guard held(lock_);
     start();
-    times_[who.get()] = time_entry{at_ms, who};
+    times_[client.get()] = time_entry{at_ms, client};
     if (at_ms < armed_ms_) {
         arm(at_ms);
-        ring();
+        wake();
     }
 }
 
-inline void lease_monitor::cancel(const monitor_client& who) noexcept {
+inline void lease_monitor::cancel(const monitor_client& client) noexcept {
     const std::lock_guard held(lock_);
-    times_.erase(&who);
+    times_.erase(&client);
 }
 
-inline std::int64_t lease_monitor::collect_due(told_list& into) {
+inline std::int64_t lease_monitor::collect_due(client_list& into) {
     const std::int64_t now = durable::boottime_ms();
     std::int64_t next_ms = never;
     for (auto entry = times_.begin(); entry != times_.end();) {
-        if (entry->second.at_ms <= now && into.size < most_told) {
-            into.who[into.size++] = std::move(entry->second.who);
+        if (entry->second.at_ms <= now && into.size < most_clients) {
+            into.clients[into.size++] = std::move(entry->second.client);
             entry = times_.erase(entry);
         } else {
             next_ms = std::min(next_ms, entry->second.at_ms);
@@ -163,19 +171,19 @@ inline std::int64_t lease_monitor::collect_due(told_list& into) {
 
 inline void lease_monitor::run() noexcept {
     os_thread::name_this("bide-monitor", "", 0);
-    told_list told;
+    client_list due;
     for (;;) {
         {
             const std::lock_guard held(lock_);
-            arm(collect_due(told));
+            arm(collect_due(due));
         }
-        for (; told.size != 0; --told.size) {
-            const auto who = std::exchange(told.who[told.size - 1], {});
-            if (const auto alive = who.lock()) {
+        for (; due.size != 0; --due.size) {
+            const auto client = std::exchange(due.clients[due.size - 1], {});
+            if (const auto alive = client.lock()) {
                 alive->happened();
             }
         }
-        sleep(told); // what came meanwhile has armed it
+        sleep(due); // a time that was added meanwhile has armed it
     }
 }
 
@@ -185,7 +193,7 @@ inline lease_monitor::lease_monitor()
     : timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
       files_(::epoll_create1(EPOLL_CLOEXEC)) {
     epoll_event of_timer{};
-    of_timer.events = EPOLLIN | EPOLLET; // never read: each setting is an edge of its own
+    of_timer.events = EPOLLIN | EPOLLET; // never read: each setting is an edge
     of_timer.data.fd = timer_;
     if (timer_ < 0 || files_ < 0 || ::epoll_ctl(files_, EPOLL_CTL_ADD, timer_, &of_timer) != 0) {
         const std::error_code error(errno, std::system_category());
@@ -197,7 +205,7 @@ inline lease_monitor::lease_monitor()
 
 inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
     if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
-        return; // it has yet to go off
+        return; // the timer is set to that time
     }
     armed_ms_ = at_ms;
     itimerspec when{}; // zero: disarmed
@@ -208,29 +216,29 @@ inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-inline void lease_monitor::ring() noexcept {} // it sleeps on the timer
+inline void lease_monitor::wake() noexcept {} // the timer wakes the thread
 
-inline void lease_monitor::sleep(told_list& into) {
-    epoll_event seen[most_told];
-    const int count = ::epoll_wait(files_, seen, most_told, -1);
+inline void lease_monitor::sleep(client_list& into) {
+    epoll_event seen[most_clients];
+    const int count = ::epoll_wait(files_, seen, most_clients, -1);
     const std::lock_guard held(lock_);
     for (int i = 0; i < count; ++i) {
-        const auto found = whose_.find(seen[i].data.fd);
-        if (found != whose_.end()) {
-            into.who[into.size++] = found->second;
+        const auto found = clients_.find(seen[i].data.fd);
+        if (found != clients_.end()) {
+            into.clients[into.size++] = found->second;
         }
     }
 }
 
-inline bool lease_monitor::add(int fd, const std::shared_ptr<monitor_client>& who) {
+inline bool lease_monitor::add(int fd, const std::shared_ptr<monitor_client>& client) {
     const std::lock_guard held(lock_);
     start();
-    whose_[fd] = who;
+    clients_[fd] = client;
     epoll_event wanted{};
     wanted.events = EPOLLIN | EPOLLONESHOT;
     wanted.data.fd = fd;
     if (::epoll_ctl(files_, EPOLL_CTL_ADD, fd, &wanted) != 0) {
-        whose_.erase(fd);
+        clients_.erase(fd);
         return false;
     }
     return true;
@@ -247,7 +255,7 @@ inline void lease_monitor::remove(int fd) noexcept {
     const std::lock_guard held(lock_);
     epoll_event none{};
     ::epoll_ctl(files_, EPOLL_CTL_DEL, fd, &none);
-    whose_.erase(fd);
+    clients_.erase(fd);
 }
 
 #else
@@ -255,19 +263,19 @@ inline void lease_monitor::remove(int fd) noexcept {
 inline lease_monitor::lease_monitor() = default;
 
 inline void lease_monitor::arm(std::int64_t at_ms) noexcept { armed_ms_ = at_ms; }
-inline void lease_monitor::ring() noexcept { bell_.release(); }
+inline void lease_monitor::wake() noexcept { wakeups_.release(); }
 
-inline void lease_monitor::sleep(told_list&) {
+inline void lease_monitor::sleep(client_list&) {
     std::int64_t until_ms = never;
     {
         const std::lock_guard held(lock_);
         until_ms = armed_ms_;
     }
     if (until_ms == never) {
-        bell_.acquire();
+        wakeups_.acquire();
     } else {
         const std::int64_t rest = std::max<std::int64_t>(until_ms - durable::boottime_ms(), 0);
-        bell_.try_acquire_for(std::chrono::milliseconds(rest));
+        wakeups_.try_acquire_for(std::chrono::milliseconds(rest));
     }
 }
 

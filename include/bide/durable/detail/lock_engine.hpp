@@ -31,7 +31,7 @@ namespace detail {
 class lock_engine {
 
 public:
-    // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
+    // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
         : apart_(slot.store().empty()
                      ? nullptr
@@ -40,24 +40,26 @@ public:
 
     struct acquired {
         durable::acquire_outcome outcome;
-        std::int64_t good_until_ms = 0; // of boottime_ms(): granted, held
-        std::int64_t expiry_in_ms = 0;  // waiting: until the next lease is over; 0: not known
-        bool is_watched = false;        // waiting: changes have signalled since before the look
-        bool can_be_watched = false;    // waiting: they could; look again, with intent::watch
+        std::int64_t good_until_ms =
+            0; // granted, held: until when the lease is good, on boottime_ms()
+        std::int64_t expiry_in_ms = 0; // waiting: time until the next lease expires; 0: not known
+        bool is_watched = false;       // waiting: changes have signalled since before the read
+        bool can_be_watched = false; // waiting: changes could signal; try again with intent::watch
     };
 
-    // Each is one look, and what follows from it, in any of two ways: update(rule) is either that of
-    // the store or that inside a transaction.
+    // Each operation reads the record once and changes it, by one of two functions update(rule):
+    // that of the store, or that inside a transaction.
 
-    // The outcome is never `refused`: that is an error. Until: of tries, see record_store::update().
-    // Of: what the hold is to be bound to in the place of this process; nullptr: the ticket says.
+    // Acquires, or enters the queue. The outcome is never `refused`: that is an error. `until` ends
+    // the tries, see record_store::update(). `of` is the mark that the grant is bound to in place
+    // of this process; nullptr: the ticket decides.
     result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr) {
         return acquire_by(t, what, of,
                           [&](auto rule) { return store_.update(now, what, until, rule); });
     }
-    // Until when the lease is good, on this machine; nothing: it is lost.
+    // Renews. Returns until when the lease is good, on this machine; nothing if it is lost.
     result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
                                                                given_time now) {
         auto renewed = renew_by(store_, t, [&](auto rule) {
@@ -69,8 +71,7 @@ public:
         return renewed;
     }
     // The same for renewals in the background. If the slot offers for_renewals(), the call uses
-    // that and has a turn of its own, so that a call which hangs on the lock's slot does not stall
-    // it.
+    // that slot, with a turn of its own. So a call that hangs on the lock's slot does not delay it.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
         record_store& from = apart_ != nullptr ? *apart_ : store_;
@@ -79,12 +80,12 @@ public:
         });
     }
     struct taking_back {
-        // Nor does anything come afterwards that an earlier try has left on its way: the record is
-        // written in any case.
+        // Also prevents that a write of an earlier try arrives later: the record is written in any
+        // case.
         bool settle = false;
-        std::int64_t but = 0; // a grant of the ticket's that stays
+        std::int64_t but = 0; // a grant of the ticket that stays
     };
-    // False: there was nothing (any more).
+    // Releases a grant or a place in the queue. Returns false if there was neither.
     result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
     result<bool, std::error_code> release(const durable_ticket& t, taking_back how,
                                           deadline until = deadline::never()) {
@@ -118,19 +119,19 @@ public:
 
     result<std::optional<durable::inspection>, std::error_code> inspect(given_time now);
 
-    // A change from outside: change(record, its time). False: the record is as it was.
+    // Makes a change from outside: change(record, time). Returns false if the record is unchanged.
     template <class Change> result<bool, std::error_code> administer(Change change);
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
         return store_.repair(min_fence, std::move(note));
     }
 
-    // Marks of presence, for holds that children inherit.
+    // Marks of presence, for grants that children inherit.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return store_.be_present();
     }
     presence is_present(std::int64_t mark) { return store_.is_present(mark); }
 
-    // A ticket that is bound to this process goes on without a guard.
+    // Keeps the mark of a ticket that is bound to this process and has no guard.
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) { store_.keep_mark(nonce); }
 
@@ -140,7 +141,7 @@ public:
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
         return std::chrono::nanoseconds(deadline::saturated_ns(options().attempt_limit));
     }
-    call_limits retry_time() const { // of a call that has no other limit
+    call_limits retry_time() const { // the limits of a call that has no other ones
         return {deadline::after(options().retry_time), grace(), {}};
     }
     std::int64_t permits() const noexcept { return store_.terms().permits; }

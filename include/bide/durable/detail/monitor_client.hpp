@@ -7,7 +7,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What lease_monitor notifies: its time has come, or its file is readable.
+// A client of the lease monitor, which notifies it when its time has come or its descriptor is
+// readable.
 class monitor_client {
 public:
     monitor_client() = default;
@@ -15,7 +16,7 @@ public:
     monitor_client& operator=(const monitor_client&) = delete;
     virtual ~monitor_client() = default;
 
-    // On the lease_monitor's thread, outside its lock.
+    // Called on the thread of the lease monitor, without its lock.
     virtual void happened() noexcept = 0;
 };
 

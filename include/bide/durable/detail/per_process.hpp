@@ -2,10 +2,11 @@
 #ifndef BIDE_DURABLE_DETAIL_PER_PROCESS_HPP
 #define BIDE_DURABLE_DETAIL_PER_PROCESS_HPP
 
-// What an object has of a T in each process. A child of fork() makes a T of its own on its first
-// use: the parent's may be locked by a thread that the child does not have, or half changed. So the
-// child never destroys what it inherited. It calls leave() once where T has that: to close files,
-// say.
+// Gives an object one T in each process.
+//
+// A child of fork() makes a T of its own at its first use: the parent's T may be locked by a thread
+// that the child does not have, or half changed. So the child never destroys what it inherited. It
+// calls leave() once if T has that function, to close files for example.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -20,10 +21,10 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Tells a process from those that it was forked from, by its address: a load, where getpid(2) is a
-// call of the system.
+// Distinguishes a process from its parents by an address. That costs a load, where getpid(2) is a
+// system call.
 struct process_token {
-    // nullptr: no memory.
+    // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {
         return process_wide<process_token, native_platform>::get(
             +[]() noexcept { return new (std::nothrow) process_token; });
@@ -48,18 +49,19 @@ public:
         }
     }
 
-    // This process's. make() makes it.
-    // Throws: what make() throws, std::bad_alloc, std::system_error where there is no memory.
+    // Returns the T of this process; make() makes it.
+    // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
     template <class Make> T& get(Make make) {
         const process_token* const here = process_token::here();
         if (here == nullptr) {
             throw_error(std::make_error_code(std::errc::not_enough_memory));
         }
-        // Order: acquire [PP1]; the T is seen as it was made.
+        // Order: acquire [per_process.publish]; the T is seen as it was made.
         entry* found = current_.load(std::memory_order_acquire);
         while (found == nullptr || found->process != here) {
             auto mine = std::make_unique<entry>(here, make);
-            // Order: acq_rel [PP1]; publishes what was made. Failure: acquire; what another made.
+            // Order: acq_rel [per_process.publish]; publishes the new T. Failure: acquire; the T
+            // that another thread made is seen.
             if (current_.compare_exchange_strong(found, mine.get(), std::memory_order_acq_rel,
                                                  std::memory_order_acquire)) {
                 if (found != nullptr) {

@@ -2,9 +2,9 @@
 #ifndef BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 #define BIDE_DURABLE_DETAIL_PROCESS_IDENTITY_HPP
 
-// How one lock's contenders of this process are known in the record: by the process, and by a mark
-// of presence where the slot keeps marks. A child of fork() is another process: it has an object of
-// its own (detail/per_process.hpp), with a mark of its own.
+// Identifies the contenders of one lock and this process in the record: by the process, and by a
+// mark of presence if the slot keeps marks. A child of fork() is another process: it has an object
+// of its own (detail/per_process.hpp), with a mark of its own.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -30,25 +30,26 @@ public:
     process_identity(const process_identity&) = delete;
     process_identity& operator=(const process_identity&) = delete;
 
-    // Where this process runs.
+    // Returns where this process runs.
     const durable::origin& here() const noexcept { return here_; }
 
-    // The origin of a contender; bound to this process or not. A mark is taken for the first one that
-    // is bound, and kept as long as this object.
+    // Returns the origin of a contender that is bound to this process or not. The first bound
+    // contender takes a mark, which stays open as long as this object.
     durable::origin origin(bool bound, slot_ref& slot);
 
-    // The mark stays open for this ticket: see bound_tickets.
+    // Keeps the mark open for this ticket: see bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) {
-        // Order: acquire [PI1]; sees the mark.
+        // Order: acquire [process_identity.mark]; the mark is seen.
         if (has_mark_.load(std::memory_order_acquire)) {
             bound_tickets::keep(nonce, mark_);
         }
     }
 
-    // In a child of fork(), of its parent's: a mark that the child has open outlives the parent.
+    // Called in a child of fork() on its parent's object: a mark that the child has open would
+    // outlive the parent.
     void leave() noexcept {
-        // Order: acquire [PI1]; sees the mark.
+        // Order: acquire [process_identity.mark]; the mark is seen.
         if (has_mark_.load(std::memory_order_acquire)) {
             mark_->leave();
             mark_.reset();
@@ -74,9 +75,9 @@ inline durable::origin process_identity::origin(bool bound, slot_ref& slot) {
         auto taken = slot.be_present();
         if (taken) {
             mark_ = std::move(*taken);
-            // Order: release [PI1]; publishes the mark.
+            // Order: release [process_identity.mark]; publishes the mark.
             has_mark_.store(true, std::memory_order_release);
-        } else { // the pid has to do; where it was a passing trouble the next one tries again
+        } else { // only the pid identifies it; after a passing error the next contender tries again
             can_have_none_ = taken.error() == std::errc::operation_not_supported;
         }
     }

@@ -19,14 +19,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What a record_store has in each process (detail/per_process.hpp). So a child of fork() begins with
-// a turn of its own, which is free, whatever the threads of its parent did at the time of the fork.
+// The part of a record_store that each process has of its own (detail/per_process.hpp). So a child
+// of fork() begins with a free turn, whatever the threads of its parent did at the time of the
+// fork.
 struct process_part {
     process_part() = default;
     process_part(const process_part&) = delete;
     process_part& operator=(const process_part&) = delete;
 
-    // In a child of fork(), of its parent's: closes files.
+    // Called in a child of fork() on its parent's object: closes files.
     void leave() noexcept {
         self.leave();
         if (turn.try_lock()) {
@@ -35,7 +36,7 @@ struct process_part {
         }
     }
 
-    // In its turn.
+    // Closes the watch if no contender waits. Called with the turn.
     void close_idle_watch() noexcept {
         // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
         if (waiting.load(std::memory_order_relaxed) == 0) {
@@ -46,12 +47,12 @@ struct process_part {
     const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
     process_identity self;
 
-    mutex state;                   // within a turn, or without one
-    durable::observations seen_in; // under state: in transactions of callers
+    mutex state;                   // may be locked with the turn, or without it
+    durable::observations seen_in; // under state: seen in transactions of callers
     std::string trouble;           // under state
 
     mutex turn;
-    // In their turn:
+    // Used with the turn:
     change_watch watch{signal};
     durable::observations seen;
     std::minstd_rand random{std::random_device()()};

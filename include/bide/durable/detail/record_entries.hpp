@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_ENTRIES_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_ENTRIES_HPP
 
-// What the rules of durable/record.hpp do to one entry of a record: a holder, or a waiter.
+// How the rules of durable/record.hpp change one entry of a record: a holder or a waiter.
 //
 // Observations are stored for contenders that live shorter than a lease. If a contender of a known
 // boot cannot read the times of an entry, as its writer is of another boot or of an unknown one, the
@@ -44,32 +44,32 @@ inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence
     return nullptr;
 }
 
-// How often something moved, for who watches it: all that counts is that it is another number.
+// Returns the next count of moves. Observers only compare counts for equality.
 inline std::int64_t next_move(std::int64_t moves) noexcept {
     return moves < largest_number ? moves + 1 : 0;
 }
 
-// The holder's times are on the clock that `self` reads.
+// Returns true if `self` reads the clock that the entry's times are on.
 inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
     return r.clock != lock_clock::observed &&
            (r.clock != lock_clock::boottime || (!it.boot.empty() && it.boot == self.boot));
 }
 
-// Begins a lease now that is never shorter than what is left of the present one: neither by the
-// clock nor for an observer, which goes by its length.
+// Begins a lease now. It never ends before the present lease: neither by the clock nor for an
+// observer, which uses its length.
 inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
                    const origin& self) {
     if (has_same_clock(r, h.from, self)) {
         h.lease_ms = std::max(lease_ms, std::min(h.lease_ms, h.expires_at - now));
         h.expires_at = std::max(h.expires_at, now + lease_ms);
-    } else { // what is left is not known here: all of it, at most
+    } else { // how much is left is not known here: at most all of it
         h.lease_ms = std::max(lease_ms, h.lease_ms);
         h.expires_at = r.clock == lock_clock::observed ? std::max(h.expires_at, now + lease_ms)
                                                        : now + h.lease_ms;
-        if (r.clock == lock_clock::boottime) { // the times are of this clock now
+        if (r.clock == lock_clock::boottime) { // from here on the times are on this clock
             const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
             h.from = self;
-            if (mark != 0) { // it is not this process's: children may have it
+            if (mark != 0) { // the mark is not of this process: children may have it
                 h.from.pid = h.from.start = h.from.space = 0;
                 h.from.mark = mark;
             }
@@ -79,6 +79,7 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
     h.observed.clear();
 }
 
+// Returns the lowest lane that no holder has.
 inline std::int64_t lowest_free_lane(const record& r) {
     std::int64_t lane = 0;
     const auto is_taken = [&](const holder& h) { return h.lane == lane; };
@@ -88,7 +89,7 @@ inline std::int64_t lowest_free_lane(const record& r) {
     return lane;
 }
 
-// When the next lease is over, of those whose clock can be read here; 0: there is none.
+// Returns when the next lease expires, of those whose clock `self` reads; 0 if there is none.
 inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms,
                                 const origin& self) noexcept {
     std::int64_t next = 0;
@@ -101,11 +102,11 @@ inline std::int64_t next_expiry(const record& r, std::int64_t grace_ms,
     return next;
 }
 
-// How often an entry moved: a hold was renewed, a place in the queue refreshed.
+// Returns how often an entry moved: a grant was renewed, a place in the queue was refreshed.
 inline std::int64_t moves_of(const holder& h) noexcept { return h.renewals; }
 inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
 
-// What contenders of that boot have stored of an entry as it is now; nullptr: nothing.
+// Returns what contenders of that boot have stored of an entry as it is; nullptr: nothing.
 template <class Entry>
 const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
     for (const stored_observation& o : e.observed) {
@@ -126,7 +127,7 @@ inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
 // Stores that a contender of that boot sees the entry at `now`. False: that is stored already.
 template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
     const stored_observation* const known = find_observation(e, boot);
-    if (known != nullptr && known->since <= now) { // a time to come is of another clock
+    if (known != nullptr && known->since <= now) { // a time in the future is of another clock
         return false;
     }
     std::erase_if(e.observed, [&](const stored_observation& o) {
@@ -141,8 +142,8 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
 }
 
 // Stores that a contender sees, at `now`, the entries whose times it cannot read. Not with
-// lock_clock::observed: several machines may have one boot id, clones of a virtual machine for
-// example, and then not one clock. False: there is nothing to be stored.
+// lock_clock::observed: several machines, for example clones of a virtual machine, may have one
+// boot id and different clocks. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
         return false;

@@ -17,6 +17,7 @@
 namespace bide::inline BIDE_ABI {
 namespace durable {
 
+/// The version of the stored format.
 inline constexpr std::int64_t record_format = 1;
 
 namespace detail {
@@ -34,15 +35,15 @@ inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
 
 inline constexpr std::int64_t any_length = std::numeric_limits<std::int64_t>::max();
 
-// ---- the fields of each object, by the order of the alphabet, as they are written
+// ---- the fields of each object, in alphabetical order, as they are written
 //
-// `f` is shown one after another until it answers true:
-//   f.number(name, value, least, most)            has to be there
-//   f.text(name, value)                           has to be there, and not empty
-//   f.maybe_number(name, value, least, most, has) may be absent, and is where it is not `has`
+// `f` gets one field after another until it returns true:
+//   f.number(name, value, least, most)            required
+//   f.text(name, value)                           required, and not empty
+//   f.maybe_number(name, value, least, most, has) optional; absent if not `has`
 //   f.maybe_text(name, value, longest, has)       the same
-//   f.observations(name, value)                   a list; absent where it is empty
-// and what only a record has: f.note, f.clock, f.version, f.holders, f.waiters.
+//   f.observations(name, value)                   a list; absent if it is empty
+// Only a record has f.note, f.clock, f.version, f.holders, f.waiters.
 
 template <class Observation, class F> bool each_observation_field(Observation& o, F& f) {
     return f.text("boot", o.boot) || f.number("moves", o.moves, 0, largest_number) ||

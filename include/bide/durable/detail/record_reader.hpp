@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_READER_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_READER_HPP
 
-// Fills a record with its fields while the text is parsed. What it consists of goes to its place at
-// once, with no tree in between; only fields that nobody knows become one.
+// Fills a record with its fields while the text is parsed. Known fields are stored directly,
+// without a tree of JSON values. Only unknown fields become a tree.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/record_fields.hpp>
@@ -22,7 +22,7 @@ namespace bide::inline BIDE_ABI {
 namespace durable {
 namespace detail {
 
-// What a value is, and where it belongs.
+// Which value comes next, and where it is stored.
 struct expectation {
     enum kind {
         root,
@@ -39,52 +39,54 @@ struct expectation {
         note,
         unknown
     };
-    kind is = root;
+    kind what = root;
     std::int64_t* number_at = nullptr;
     std::string* text_at = nullptr;
-    std::int64_t least = 0; // of the number, or of the text's bytes
+    std::int64_t least = 0; // the range of the number, or of the text's size in bytes
     std::int64_t most = 0;
 };
 
-// Looks for the field of a name. One that is shown all fields has seen which are required.
+// Finds the field of a name. After all fields were passed, `required` has the required ones.
 class field_search {
 public:
     explicit field_search(std::string_view name) : name_(name) {}
 
     expectation found{};
-    std::uint32_t bit = 0; // the last field's that was shown
+    std::uint32_t bit = 0; // the bit of the last field that was passed
     std::uint32_t required = 0;
 
     bool number(std::string_view name, std::int64_t& value, std::int64_t least, std::int64_t most) {
-        return is(name, true, {expectation::number, &value, nullptr, least, most});
+        return match(name, true, {expectation::number, &value, nullptr, least, most});
     }
     bool maybe_number(std::string_view name, std::int64_t& value, std::int64_t least,
                       std::int64_t most, bool) {
-        return is(name, false, {expectation::number, &value, nullptr, least, most});
+        return match(name, false, {expectation::number, &value, nullptr, least, most});
     }
     bool text(std::string_view name, std::string& value) {
-        return is(name, true, {expectation::text, nullptr, &value, 1, longest_name});
+        return match(name, true, {expectation::text, nullptr, &value, 1, longest_name});
     }
     bool maybe_text(std::string_view name, std::string& value, std::int64_t longest, bool) {
-        return is(name, false, {expectation::text, nullptr, &value, 0, longest});
+        return match(name, false, {expectation::text, nullptr, &value, 0, longest});
     }
     bool observations(std::string_view name, const std::vector<stored_observation>&) {
-        return is(name, false, {expectation::observations});
+        return match(name, false, {expectation::observations});
     }
     bool note(std::string_view name, const std::optional<admin_note>&) {
-        return is(name, false, {expectation::note});
+        return match(name, false, {expectation::note});
     }
-    bool clock(std::string_view name, lock_clock) { return is(name, true, {expectation::clock}); }
-    bool version(std::string_view name) { return is(name, true, {expectation::version}); }
+    bool clock(std::string_view name, lock_clock) {
+        return match(name, true, {expectation::clock});
+    }
+    bool version(std::string_view name) { return match(name, true, {expectation::version}); }
     bool holders(std::string_view name, const std::vector<holder>&) {
-        return is(name, true, {expectation::holders});
+        return match(name, true, {expectation::holders});
     }
     bool waiters(std::string_view name, const std::vector<waiter>&) {
-        return is(name, true, {expectation::waiters});
+        return match(name, true, {expectation::waiters});
     }
 
 private:
-    bool is(std::string_view name, bool has_to_be, const expectation& what) {
+    bool match(std::string_view name, bool has_to_be, const expectation& what) {
         bit = bit == 0 ? 1 : bit << 1;
         required |= has_to_be ? bit : 0;
         if (name != name_) {
@@ -97,20 +99,20 @@ private:
     std::string_view name_;
 };
 
-// Levels that anybody means: what is kept is written by a function that calls itself for each.
+// The limit of nesting: unknown fields are written by a function that calls itself for each level.
 inline constexpr int deepest_nesting = 64;
 
-// What nlohmann's parser tells about a text, made a record of. Each function answers whether to go
-// on: not where the text is no JSON that we would take. Where it is one, but no record of ours, the
-// parser goes on all the same, for it may be of another version; what is in a wrong place is then
-// read like what is unknown.
+// Makes a record of the events of nlohmann's parser. Each function returns whether to go on. It
+// returns false if the text is no acceptable JSON. If the text is JSON but no valid record, the
+// parser goes on nevertheless, as the record may have another version. A value in a wrong place is
+// then read like an unknown one.
 class record_reader {
 public:
     explicit record_reader(record& into) : into_(into) {}
 
-    // After all was parsed.
+    // To be called after all was parsed.
     bool has_version() const noexcept { return has_version_; }
-    bool is_ours() const noexcept { return is_ours_; } // its version
+    bool is_ours() const noexcept { return is_ours_; } // has the version of this format
     bool good() const noexcept { return good_; }
 
     bool null() { return keep(nullptr); }
@@ -140,7 +142,7 @@ public:
         if (awaits(expectation::text)) {
             const auto bytes = static_cast<std::int64_t>(value.size());
             good_ = good_ && bytes >= next_.least && bytes <= next_.most;
-            *next_.text_at = value; // not moved: the parser goes on with its memory
+            *next_.text_at = value; // not moved: the parser reuses its memory
             return true;
         }
         return awaits(expectation::clock) ? clock(value) : keep(std::move(value));
@@ -171,8 +173,8 @@ public:
         return true;
     }
 
-    // Refuses a second field of one name: who reads the first sees another record than who reads
-    // the last.
+    // Refuses a second field of the same name: a reader that takes the first one would see another
+    // record than a reader that takes the last one.
     bool key(std::string& name) {
         if (open_.empty()) {
             field_search search(name);
@@ -182,7 +184,7 @@ public:
                 seen_[level_] |= search.bit;
                 return is_first;
             }
-            next_.is = expectation::unknown;
+            next_.what = expectation::unknown;
         }
         json& object = open_.empty() ? unknown_[level_] : *open_.back();
         const auto [at, is_first] = object.emplace(name, nullptr);
@@ -204,7 +206,7 @@ public:
             unknown_[level_] = nullptr;
         }
         if (level_ != 0) {
-            next_.is = object();
+            next_.what = object();
             --level_;
         }
         return true;
@@ -215,11 +217,11 @@ public:
             return false;
         }
         if (awaits(expectation::holders)) {
-            next_.is = expectation::one_holder;
+            next_.what = expectation::one_holder;
         } else if (awaits(expectation::waiters)) {
-            next_.is = expectation::one_waiter;
+            next_.what = expectation::one_waiter;
         } else if (awaits(expectation::observations)) {
-            next_.is = expectation::one_observation;
+            next_.what = expectation::one_observation;
         } else {
             open_.push_back(&place_of_next());
             *open_.back() = json::array();
@@ -239,14 +241,16 @@ public:
     bool parse_error(std::size_t, const std::string&, const json::exception&) { return false; }
 
 private:
-    bool awaits(expectation::kind what) const noexcept { return next_.is == what && open_.empty(); }
+    bool awaits(expectation::kind kind) const noexcept {
+        return next_.what == kind && open_.empty();
+    }
 
-    // Into the object that is next: a holder, a waiter, an observation of either, or the note.
+    // Enters the next object: a holder, a waiter, an observation of either, or the note.
     void enter() noexcept {
-        objects_[++level_] = next_.is;
+        objects_[++level_] = next_.what;
         seen_[level_] = 0;
     }
-    // That the parser is in, of those we know.
+    // Returns the kind of the innermost known object.
     expectation::kind object() const noexcept { return objects_[level_]; }
 
     std::vector<stored_observation>& observed_by(expectation::kind entry) noexcept {
@@ -293,7 +297,7 @@ private:
         if (!open_.empty() && open_.back()->is_array()) {
             return open_.back()->emplace_back(nullptr);
         }
-        if (!open_.empty() || next_.is == expectation::unknown) {
+        if (!open_.empty() || next_.what == expectation::unknown) {
             return *value_of_key_;
         }
         good_ = false;
@@ -302,13 +306,13 @@ private:
 
     record& into_;
     expectation next_{};
-    std::size_t level_ = 0; // 0 in the record, 1 in what it consists of, 2 in an observation
+    std::size_t level_ = 0; // 0: the record; 1: a holder, waiter or note; 2: an observation
     expectation::kind objects_[3] = {expectation::root, expectation::root, expectation::root};
-    std::uint32_t seen_[3] = {0, 0, 0}; // by level: the bits of the fields that were there
-    json unknown_[3];                   // the others
-    std::vector<json*> open_;           // what the parser is in within one of those
+    std::uint32_t seen_[3] = {0, 0, 0}; // by level: the bits of the fields that were read
+    json unknown_[3];                   // by level: the unknown fields
+    std::vector<json*> open_;           // the nested containers within an unknown field
     json* value_of_key_ = nullptr;
-    json misplaced_; // what is no value of its field, to be parsed to its end
+    json misplaced_; // takes a value of the wrong type, until it is parsed
     int depth_ = 0;
     bool has_version_ = false;
     bool is_ours_ = false;

@@ -2,15 +2,15 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_STORE_HPP
 
-// Carries a rule of durable/record.hpp out on a slot: load, judge, change, compare-and-swap, and
-// again where somebody else was first. Of one process one contender at a time does so: they have
-// their turns in the order of their coming, and do not conflict with each other.
+// Carries out a rule of durable/record.hpp on a slot: load, judge, change, compare-and-swap; again
+// if another contender was first. In one process one contender at a time does so. The contenders
+// take turns in the order of arrival, and do not conflict with each other.
 //
-// A change whose fate is unknown is not guessed at: the record is read again and the rule applied
-// again, which by the nonce finds what was done already.
+// If it is unknown whether a change was stored, the record is read again and the rule applied
+// again. By the nonce the rule finds what was done already.
 //
-// A child of fork() begins with a turn of its own, which is free, whatever the threads of its parent
-// did at the time of the fork. The slot object is a copy of its parent's.
+// A child of fork() begins with a free turn, whatever the threads of its parent did at the time of
+// the fork. Its slot object is a copy of its parent's.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -49,17 +49,17 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What becomes of one whose turn it is not.
+// What a contender does if it is not its turn.
 enum class intent {
-    nothing, // it leaves no trace
-    queue,   // it has its place
-    wait,    // and is going to wait for the signal
-    watch    // which is to tell of changes of the slot, from before this look on
+    nothing, // it leaves no entry
+    queue,   // it enters the queue
+    wait,    // as queue, and it is going to wait for the signal
+    watch    // as wait, and the watch of the slot signals, from before this read on
 };
 
 class record_store {
 public:
-    // Throws: std::system_error (durable_errc::invalid_argument) for what cannot be meant.
+    // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     record_store(slot_ref slot, std::int64_t permits, durable_options options);
     record_store(const record_store&) = delete;
     record_store& operator=(const record_store&) = delete;
@@ -68,16 +68,16 @@ public:
     const durable::terms& terms() const noexcept { return terms_; }
     change_signal& signal() { return *own().signal; }
 
-    // Of a contender; bound to this process or not.
+    // Returns the origin of a contender that is bound to this process or not.
     durable::origin origin(bool bound) { return own().self.origin(bound, slot_); }
 
-    // A mark that no other contender has, for a hold that children inherit; and what is known of it.
+    // Takes a mark for a grant that children inherit; tells whether a mark is held.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
         return slot_.be_present();
     }
     presence is_present(std::int64_t mark) { return slot_.is_present(mark); }
 
-    // A ticket that is bound to this process stays so when this object has ended: see
+    // Keeps the mark of a ticket that is bound to this process, after this object has ended: see
     // bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const std::string& nonce) { own().self.keep_mark(nonce); }
@@ -86,37 +86,42 @@ public:
         return s.judge(terms_.clock, options_.drift);
     }
 
-    // Until when, on this machine, a lease is good that begins with what was seen.
+    // Returns until when, on this machine, a lease is good that begins with this view.
     std::int64_t good_until(const record_view& s) const noexcept {
         return s.sent_ms + terms_.lease_ms - margin_ms_;
     }
 
-    // rule(record_view, maybe_done) changes the record and says whether it is to be stored; maybe_done: an
-    // earlier try may have been. Several tries may be needed: what the last one says counts. Tries
-    // end with the retry_time of the options, or with the deadline where that is earlier.
-    // Errors: durable_errc::store_busy: there was no turn until then, so nothing was changed.
+    // Carries out a rule. rule(record_view, maybe_done) changes the record and returns whether to
+    // store it. maybe_done: an earlier try may have been stored. Several tries may be needed; what
+    // the last one returns counts. Tries end with the retry_time of the options, or with `until` if
+    // that is earlier.
+    //
+    // Returns: durable_errc::store_busy if there was no turn until then, so nothing was changed;
+    // other errors of the slot and of the record.
     template <class Rule>
     std::error_code update(given_time now, intent what, deadline until, Rule rule);
 
-    // The same, once, inside the caller's transaction on a slot of the same place. Not with
+    // The same, once, inside a transaction of the caller on a slot for the same value. Not with
     // lock_clock::observed.
-    // Errors: durable_errc::conflict_timeout: another transaction was first.
+    //
+    // Returns: durable_errc::conflict_timeout if another transaction was first.
     template <transactional_slot S, class Rule>
     std::error_code update_in(S& slot, typename S::transaction& in, given_time now, Rule rule);
 
-    // Over whatever is there, but for what can be read: then false.
+    // Replaces what the slot has. Returns false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
-    // In a rule of one that is going to wait: it listens to those who are in the way.
+    // Called in the rule of a contender that is going to wait: follows the processes that are
+    // ahead.
     void follow(const record_view& s) { own().watch.follow(s.record, *s.here); }
     bool is_watched() { return own().watch.is_open(); }
     bool can_be_watched() { return own().watch.can_open(slot_); }
 
-    // What the store said of the last operation that failed, for people; may be empty.
+    // Returns what the store said of the last operation that failed, for people; may be empty.
     std::string explain();
 
-    // While this process has waiters the slot may be watched. They never wait for the turn. A call
-    // that has it keeps the watch open; then the next call closes it.
+    // While this process has waiters the slot may be watched. These calls never wait for the turn.
+    // If another call has the turn, the watch stays open until the next call closes it.
     void begin_waiting() noexcept;
     void end_waiting() noexcept;
 
@@ -125,9 +130,9 @@ private:
         return own_.get([] { return process_part(); });
     }
 
-    // A look of one whose turn it is.
-    std::error_code see(process_part& mine, const slot_snapshot& from, std::int64_t looked_ms,
-                        given_time now, record_view& into) {
+    // Makes a view of a snapshot. Called with the turn.
+    std::error_code make_view(process_part& mine, const slot_snapshot& from, std::int64_t looked_ms,
+                              given_time now, record_view& into) {
         into.here = &mine.self.here();
         const std::error_code error = into.read(from, looked_ms, now, terms_, options_.now);
         if (!error) {
@@ -135,7 +140,7 @@ private:
         }
         return error;
     }
-    // With the words of the slot about it, for explain().
+    // Returns the error, and keeps the slot's explanation for explain().
     std::error_code failed(std::error_code error) { return failed(error, slot_.explain()); }
     std::error_code failed(std::error_code error, std::string why);
     std::error_code check(given_time now) const noexcept {
@@ -198,7 +203,7 @@ inline void record_store::back_off(process_part& mine, unsigned attempt, deadlin
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns, rest_ns)));
 }
 
-// Under the store's own lock nobody comes in between.
+// Tries under the store's own lock, where no conflict is possible.
 template <class Rule>
 cas_result record_store::try_locked(process_part& mine, given_time now, bool maybe_done, Rule& rule,
                                     std::error_code& error) {
@@ -206,7 +211,7 @@ cas_result record_store::try_locked(process_part& mine, given_time now, bool may
     return slot_.update_locked([&](const slot_snapshot& from) -> std::optional<std::string> {
         const slot_knowledge processes(slot_, &mine.watch);
         record_view s(processes);
-        error = see(mine, from, looked_ms, now, s);
+        error = make_view(mine, from, looked_ms, now, s);
         if (error || !rule(s, maybe_done)) {
             return std::nullopt;
         }
@@ -219,9 +224,9 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     if (const std::error_code error = check(now)) {
         return error;
     }
-    const deadline patient = deadline::after(options_.retry_time);
-    if (patient.steady_ns() < until.steady_ns()) {
-        until = patient;
+    const deadline retry_end = deadline::after(options_.retry_time);
+    if (retry_end.steady_ns() < until.steady_ns()) {
+        until = retry_end;
     }
     const std::int64_t rest = until.steady_ns() - native_platform::now();
     process_part& mine = own();
@@ -261,7 +266,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
             }
             const slot_knowledge processes(slot_, &mine.watch);
             record_view s(processes);
-            if (const std::error_code error = see(mine, *known, known_looked_ms, now, s)) {
+            if (const std::error_code error = make_view(mine, *known, known_looked_ms, now, s)) {
                 return failed(error);
             }
             if (!rule(s, maybe_done)) {
@@ -275,7 +280,7 @@ std::error_code record_store::update(given_time now, intent what, deadline until
         case cas_status::failed: return failed(tried.error);
         case cas_status::conflict:
             known = std::move(tried.current);
-            known_looked_ms = looked_ms; // before the swap that brought it
+            known_looked_ms = looked_ms; // before the swap that returned it
             break;
         case cas_status::indeterminate: maybe_done = true; break;
         }
@@ -302,7 +307,8 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
         if (there) {
             return false;
         }
-        if (there.error() == durable_errc::unsupported_record_version) { // others can read it
+        if (there.error() ==
+            durable_errc::unsupported_record_version) { // programs of a later version can read it
             return unexpected{there.error()};
         }
     }
@@ -315,19 +321,19 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     if (tried.status == cas_status::stored) {
         return true;
     }
-    if (tried.error == std::errc::operation_not_supported) { // the slot cannot
+    if (tried.error == std::errc::operation_not_supported) { // the slot cannot replace it
         return unexpected{failed(durable_errc::corrupt_record)};
     }
     return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
 }
 
 inline void record_store::begin_waiting() noexcept {
-    // Order: relaxed; the turn orders it before the look that opens the watch.
+    // Order: relaxed; the turn orders it before the read that opens the watch.
     own().waiting.fetch_add(1, std::memory_order_relaxed);
 }
 inline void record_store::end_waiting() noexcept {
     process_part& mine = own();
-    // Order: relaxed; a number by itself.
+    // Order: relaxed; the number publishes nothing else.
     if (mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1 && mine.turn.try_lock()) {
         const std::lock_guard turn(mine.turn, std::adopt_lock);
         mine.close_idle_watch();
@@ -340,10 +346,10 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     if (const std::error_code error = check(now)) {
         return error;
     }
-    if (terms_.clock == lock_clock::observed) { // what others see of it is known after its end only
+    if (terms_.clock == lock_clock::observed) { // other contenders see it only after the commit
         return make_error_code(durable_errc::clock_mismatch);
     }
-    // Not in its turn: who has that may wait for this very transaction to end.
+    // Not with the turn: the contender that has it may wait for this transaction to end.
     const blocking_section section;
     const std::int64_t looked_ms = durable::boottime_ms();
     const auto failed_in = [&](std::error_code error) {
@@ -367,7 +373,7 @@ std::error_code record_store::update_in(S& slot, typename S::transaction& in, gi
     {
         const std::lock_guard held(mine.state);
         s.observe(mine.seen_in);
-        seen = mine.seen_in; // for this look: another thread may look meanwhile
+        seen = mine.seen_in; // a copy for this view: another thread may change it meanwhile
         s.seen = &seen;
     }
     if (!rule(s, false)) {

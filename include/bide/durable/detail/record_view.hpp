@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_DETAIL_RECORD_VIEW_HPP
 #define BIDE_DURABLE_DETAIL_RECORD_VIEW_HPP
 
-// One look at a record: what was read from the slot, the time that goes with it, and the judge of
-// its leases.
+// A view of a record at one moment: what was read from the slot, the time of that read, and the
+// judge of its leases.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/detail/change_watch.hpp>
@@ -26,20 +26,20 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A time that is the caller's, for lock_clock::caller; else there is none.
+// A time that the caller gives, for lock_clock::caller; otherwise none.
 using given_time = std::optional<std::chrono::milliseconds>;
 
-// The first token of a record that is made where there is none.
+// Returns the first token of a record that is made in an empty slot.
 inline std::int64_t first_fence_of(const slot_snapshot& absent) noexcept {
     return absent.counter     ? *absent.counter
            : absent.server_ms ? durable::floor_of(*absent.server_ms)
                               : durable::floor_of_now();
 }
 
-// What a slot's marks and a watch tell of processes.
+// What the marks of a slot and a watch tell about processes.
 template <class Slot> class slot_knowledge final : public durable::process_knowledge {
 public:
-    // The watch is nullptr where it is not the reader's turn.
+    // `watch` is nullptr if the reader does not have the turn.
     slot_knowledge(Slot& slot, const change_watch* watch) noexcept : slot_(slot), watch_(watch) {}
 
     bool runs(const durable::origin& it) const noexcept override {
@@ -63,21 +63,23 @@ struct record_view {
 
     durable::record record{};
     bool exists = false;
-    bool is_mended = false;     // it is not what was read, and has to be stored
-    bool is_given_time = false; // now_ms is the caller's
+    bool is_mended = false;     // the record differs from what was read, and has to be stored
+    bool is_given_time = false; // the caller gave now_ms
     std::int64_t now_ms = 0;    // on the record's clock
-    std::int64_t looked_ms = 0; // of boottime_ms(), before it was read
-    std::int64_t sent_ms = 0;   // of boottime_ms(): a lease that is stored begins then
+    std::int64_t looked_ms = 0; // boottime_ms() before the read
+    std::int64_t sent_ms = 0;   // boottime_ms() when a lease that is stored begins
     const durable::origin* here = nullptr;
     const durable::observations* seen = nullptr;
     const durable::process_knowledge* processes;
 
-    // What is in the snapshot. Here is set before.
+    // Reads the snapshot.
+    // Requires: `here` is set.
     std::error_code read(const slot_snapshot& from, std::int64_t looked, given_time now,
                          const durable::terms& terms,
                          const std::function<std::chrono::milliseconds()>& callers_clock);
 
-    // After read(): takes note of it there, for the judge.
+    // Notes the record there, for the judge.
+    // Requires: read() was called.
     void observe(durable::observations& by) {
         if (!is_given_time) {
             by.note(record, durable::boottime_ms());
@@ -106,21 +108,22 @@ record_view::read(const slot_snapshot& from, std::int64_t looked, given_time now
         made_ms = now_ms;
         break;
     case lock_clock::boottime:
-        // What was read stands still until the swap: the later, the longer the own lease.
+        // The value that was read does not change until the swap, so the lease may begin here: a
+        // later begin makes the own lease longer.
         now_ms = sent_ms = durable::boottime_ms();
         break;
     case lock_clock::server:
-        if (!from.server_ms) { // nor may another time take its place
+        if (!from.server_ms) { // no other time may replace it
             return make_error_code(durable_errc::storage_error);
         }
         now_ms = *from.server_ms;
         break;
     case lock_clock::observed:
-        now_ms = made_ms; // for people
+        now_ms = made_ms; // only for people
         break;
     }
     durable::terms first = terms;
-    first.first_fence = is_given_time ? durable::floor_of(made_ms) // and on nothing else
+    first.first_fence = is_given_time ? durable::floor_of(made_ms) // depends on no other clock
                                       : first_fence_of(from);
     if (!exists) {
         record = durable::fresh_record(first);

@@ -3,24 +3,25 @@
 #define BIDE_DURABLE_DETAIL_RENEWER_HPP
 
 // Renews the leases of guards, each after about a third of its length, and again soon if the store
-// failed. The locks that share a store have one renewer (detail/renewers.hpp), any other lock has
-// its own. It renews on a thread of its own; or as a task on a scheduler, which makes its calls on
+// failed. All locks that share a store share one renewer (detail/renewers.hpp); any other lock has
+// its own. It renews on a thread of its own, or as a task on a scheduler, which calls the store on
 // store threads.
 //
-// The lease_monitor starts the thread when the first renewal is due, so a hold that ends earlier costs no
-// thread. The thread ends some time after the last hold. If it cannot be started, the lease_monitor tries
-// again as soon as after a renewal that failed. If that goes on until the end of the lease, the
-// lease_monitor declares the hold lost.
+// The lease monitor starts the thread when the first renewal is due, so a grant that ends earlier
+// needs no thread. The thread ends 5 to 10 s after the last grant. If it cannot be started, the
+// lease monitor tries again as soon as after a renewal that failed. If it cannot be started until
+// the lease ends, the lease monitor declares the grant lost.
 //
 // The renewer makes one call at a time, the earliest due first. A call that hangs delays the
-// renewals of this renewer, and no other's, for as long as the slot lets it hang:
-//   - locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's
-//     own slot does not delay them. A renewal that hangs delays the others of the same store, whose
-//     connection hangs then, too.
-//   - any other lock renews on its own slot, in its turn. If a call hangs there, the renewal waits
-//     for the turn no longer than until the end of the lease.
-// The lease_monitor declares a hold lost in any case when its lease ends. The threads are detached: a store
-// that hangs does not keep the process from ending.
+// renewals of this renewer only, for as long as the slot lets it hang:
+// - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
+//   slot does not delay them. A renewal that hangs delays the renewals of the same store: its
+//   connection hangs then, too.
+// - Any other lock renews on its own slot, with the turn. If a call hangs there, the renewal waits
+//   for the turn until the end of the lease at most.
+//
+// When a lease ends, the lease monitor declares its grant lost in every case. The threads are
+// detached: a store that hangs does not keep the process from ending.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
@@ -68,22 +69,22 @@ public:
         }
     }
 
-    // Renews it from now on, as long as it is active.
-    // Throws: std::system_error where the lease_monitor cannot be started, std::bad_alloc; on a scheduler,
-    // what its spawn() throws.
+    // Renews the grant from now on, as long as it is active.
+    // Throws: std::system_error if the lease monitor cannot be started, std::bad_alloc; on a
+    // scheduler, what its spawn() throws.
     void add(const std::shared_ptr<grant>& one);
 
-    // The lease_monitor's: the first renewal is due.
+    // Called by the lease monitor: the first renewal is due.
     void happened() noexcept override;
 
 private:
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-    static constexpr std::size_t least_holds = 16;   // that are looked through
-    static constexpr std::int64_t idle_ms = 5'000;   // that the thread stays without a hold
-    static constexpr std::int64_t failed_ms = 1'000; // until a round that failed is tried again
+    static constexpr std::size_t least_grants = 16;  // added before ended ones are removed
+    static constexpr std::int64_t idle_ms = 5'000;   // how long the thread stays without a grant
+    static constexpr std::int64_t failed_ms = 1'000; // until a failed round is tried again
 
-    // Renews what is due. For how many milliseconds there is nothing to do then; below zero: it has
-    // stopped, as nothing is left.
+    // Renews the grants that are due. Returns how many milliseconds there is nothing to do; below
+    // zero: it has stopped, as there is no grant left.
     std::int64_t round(bool may_stop) noexcept;
     std::int64_t try_round(bool may_stop);
     static bool try_renew(grant& one) noexcept;
@@ -91,8 +92,8 @@ private:
 
     // Under lock_:
     std::int64_t next_time(std::int64_t lease_ms, bool renewed);
-    // Forgets the holds that have ended. Calls visit(shared_ptr<grant>&&) for any other one, which
-    // does not throw. Returns when the next renewal is due.
+    // Removes the grants that have ended. Calls visit(shared_ptr<grant>&&), which does not throw,
+    // for each other one. Returns when the next renewal is due.
     template <class Visit> std::int64_t look_through(Visit visit);
     std::int64_t look_through() {
         return look_through([](const std::shared_ptr<grant>&) {});
@@ -101,10 +102,10 @@ private:
     void start_at(std::int64_t at_ms);
     bool start_thread() noexcept;
 
-    // A child of fork() has the parent's memory of a runner, but not the runner. So it has a renewer
-    // of its own. The parent's scheduler has no threads there either.
-    std::shared_ptr<renewer> heir() {
-        return heir_.get([] { return std::make_shared<renewer>(nullptr); });
+    // Returns the renewer of a child of fork(). The child has a copy of the parent's renewer, but
+    // not its thread. The parent's scheduler has no threads in the child either.
+    std::shared_ptr<renewer> child() {
+        return child_.get([] { return std::make_shared<renewer>(nullptr); });
     }
 
     static void run(void* self) noexcept;
@@ -115,15 +116,15 @@ private:
     semaphore nudge_{0};
     mutex lock_;
     std::vector<std::weak_ptr<grant>> grants_; // under lock_
-    std::size_t most_holds_ = least_holds;     // under lock_: before some are forgotten
-    bool running_ = false;                     // under lock_
-    std::shared_ptr<renewer> self_;            // under lock_: from the start of a thread to its run
-    std::int64_t alarm_ms_ = never;            // under lock_: when the lease_monitor tells this one
-    std::int64_t wakes_ms_ = 0;                // under lock_: when the runner looks again
-    std::minstd_rand random_;                  // under lock_
-    std::int64_t shortest_ms_ = failed_ms;     // under lock_: the shortest lease so far
+    std::size_t most_grants_ = least_grants; // under lock_: how many before ended ones are removed
+    bool running_ = false;                   // under lock_
+    std::shared_ptr<renewer> self_;          // under lock_: from the start of a thread to its run
+    std::int64_t alarm_ms_ = never; // under lock_: when the lease monitor notifies this renewer
+    std::int64_t wakes_ms_ = 0;     // under lock_: when the runner wakes
+    std::minstd_rand random_;       // under lock_
+    std::int64_t shortest_ms_ = failed_ms; // under lock_: the shortest lease so far
     per_process<std::shared_ptr<renewer>>
-        heir_; // not under lock_: the fork may have found that held
+        child_; // not under lock_, which may be locked in a child of fork()
 };
 
 inline std::int64_t renewer::next_time(std::int64_t lease_ms, bool renewed) {
@@ -148,7 +149,7 @@ template <class Visit> std::int64_t renewer::look_through(Visit visit) {
         visit(std::move(one));
         return false;
     });
-    most_holds_ = std::max(2 * grants_.size(), least_holds);
+    most_grants_ = std::max(2 * grants_.size(), least_grants);
     return next_ms;
 }
 
@@ -170,12 +171,12 @@ inline bool renewer::start_thread() noexcept {
 
 inline void renewer::add(const std::shared_ptr<grant>& one) {
     if (process_ != ::getpid()) {
-        heir()->add(one);
+        child()->add(one);
         return;
     }
     const std::int64_t lease_ms = one->lease_ms();
     const std::lock_guard held(lock_);
-    if (grants_.size() >= most_holds_) {
+    if (grants_.size() >= most_grants_) {
         look_through();
     }
     one->renew_at_ms = durable::boottime_ms() + std::max<std::int64_t>(lease_ms / 3, 1);
@@ -186,7 +187,8 @@ inline void renewer::add(const std::shared_ptr<grant>& one) {
         if (one->renew_at_ms < wakes_ms_) {
             nudge_.release();
         }
-    } else if (scheduler_ != nullptr) { // at once: it may end before the first renewal is due
+    } else if (scheduler_ !=
+               nullptr) { // now: the scheduler may end before the first renewal is due
         scheduler_->spawn(run_task(shared_from_this()).named("bide: lease renewal")).detach();
         running_ = true;
     } else {
@@ -205,7 +207,7 @@ inline void renewer::happened() noexcept {
     if (due_ms == never || (due_ms <= now && start_thread())) {
         return;
     }
-    // Without memory for it the lease_monitor tells the end of the leases all the same.
+    // If there is no memory for that, the lease monitor still declares the grants lost in time.
     try_to([&] { start_at(std::max(due_ms, now + failed_rest_ms())); });
 }
 
@@ -218,7 +220,7 @@ inline std::int64_t renewer::round(bool may_stop) noexcept {
     return rest;
 }
 
-// A lock whose slot or clock throws keeps no other one from its renewal.
+// If the slot or the clock of a lock throws, the other locks are renewed nevertheless.
 inline bool renewer::try_renew(grant& one) noexcept {
     bool renewed = false;
     try_to([&] { renewed = one.is_active() && one.renew_apart().has_value(); });

@@ -17,8 +17,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The renewers of this process by the name of their store: locks that share a store share one, and
-// its thread. An entry goes with its last lock. A child of fork() has a table of its own.
+// The renewers of this process, by the name of their store: locks that share a store share one
+// renewer and its thread. An entry is removed with its last lock. A child of fork() has a table of
+// its own.
 class renewers {
 public:
     // Throws: std::bad_alloc.
@@ -34,7 +35,7 @@ public:
         return found;
     }
 
-    // A snapshot: how many stores have one.
+    // Returns how many stores have a renewer at this moment.
     static std::size_t count() {
         renewers& all = here();
         const std::lock_guard held(all.lock_);

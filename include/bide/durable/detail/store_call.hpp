@@ -3,11 +3,11 @@
 #define BIDE_DURABLE_DETAIL_STORE_CALL_HPP
 
 // A call to a store that its caller may leave before the call ends. The caller is a thread or a
-// coroutine; the call runs on a store thread and owns all that it uses.
+// coroutine. The call runs on a store thread and owns all that it uses.
 //
 //   under way -> ended   the call ran, and the caller takes its result
-//   under way -> left    the caller's time was up. The store thread calls was_left() when the call
-//                        ends; a call that has not begun is skipped
+//   under way -> left    the caller's time was up. The store thread calls was_left() when the
+//                        call ends; a call that has not begun is skipped
 //
 // One exchange of the state decides, so the result has exactly one owner: the caller, or
 // was_left().
@@ -43,8 +43,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// How long a caller waits for its call: until `until`, or a stop, and then no longer than `grace`
-// for what is under way.
+// How long a caller waits for its call: until `until` or a stop, and then for a running call at
+// most `grace` longer.
 struct call_limits {
     deadline until = deadline::never();
     std::chrono::nanoseconds grace{0};
@@ -56,7 +56,7 @@ struct call_limits {
         return at >= most - by.count() ? deadline::never() : deadline::at_ns(at + by.count());
     }
 
-    // The end of the grace, for a caller that begins to use it now.
+    // Returns the end of the grace, for a caller that begins to use it now.
     deadline last() const noexcept {
         const deadline from_now = later(deadline::at_ns(native_platform::now()), grace);
         const deadline in_all = later(until, grace);
@@ -75,7 +75,8 @@ public:
     store_call& operator=(const store_call&) = delete;
     virtual ~store_call() = default;
 
-    // Makes the call on a store thread. Once. An error: it is not made.
+    // Makes the call on a store thread. Returns an error if the call is not made.
+    // Requires: not called before.
     static std::error_code start(const std::shared_ptr<store_call>& one) noexcept {
         one->self_ = one;
         const std::error_code error = store_threads::post(one->runs_);
@@ -85,31 +86,32 @@ public:
         return error;
     }
 
-    // Waits for its end. An error: the caller has left it, by errc::timeout or errc::stopped.
+    // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left
+    // it.
     // Blocks: until then.
     std::error_code wait(const call_limits& limits);
 
-    // The caller does not wait any more. False: the call has ended before.
+    // Leaves the call. Returns false if the call has ended before.
     bool leave() noexcept {
         int now = under_way;
-        // Order: acq_rel [SC1]; what the caller did is visible to was_left(). Failure: acquire; the
-        // result is visible to the caller.
+        // Order: acq_rel [store_call.end]; what the caller did is visible to was_left(). Failure:
+        // acquire; the result is visible to the caller.
         return state_.compare_exchange_strong(now, left, std::memory_order_acq_rel,
                                               std::memory_order_acquire);
     }
     bool has_ended() const noexcept {
-        // Order: acquire [SC1]; the result is visible to the caller.
+        // Order: acquire [store_call.end]; the result is visible to the caller.
         return state_.load(std::memory_order_acquire) == ended;
     }
 
-    // Set after its end.
+    // Is set after the end of the call.
     event& end() noexcept { return end_; }
 
 protected:
-    // All on a store thread.
+    // All of these run on a store thread.
     virtual void call() noexcept = 0;
     virtual void was_left() noexcept {}
-    virtual void afterwards() noexcept {} // when the caller knows of the end already
+    virtual void afterwards() noexcept {} // after the caller was told of the end
 
 private:
     static constexpr int under_way = 0;
@@ -119,23 +121,24 @@ private:
     static void run(void* self) noexcept;
 
     runnable runs_;
-    std::shared_ptr<store_call> self_; // while it is posted or runs
+    std::shared_ptr<store_call> self_; // set while the call is posted or runs
     native_platform::atomic<int> state_{under_way};
     event end_;
     event end_or_stop_;
 };
 
-// Coroutines that it wakes go on elsewhere: what they do must not take a store thread.
+// Coroutines that it wakes resume on a service thread: they must not occupy a store thread.
 inline void store_call::run(void* self) noexcept {
     auto& me = *static_cast<store_call*>(self);
     const std::shared_ptr<store_call> alive = std::move(me.self_);
     {
         const wake_scope<native_platform> away(&service_executor<native_platform>);
-        // Order: relaxed; only whether the call is worth while.
+        // Order: relaxed; only an optimization: a call that was left is skipped.
         if (me.state_.load(std::memory_order_relaxed) != left) {
             me.call();
         }
-        // Order: acq_rel [SC1]; publishes the result, and sees what a caller that left has done.
+        // Order: acq_rel [store_call.end]; publishes the result, and sees what a caller that left
+        // has done.
         if (me.state_.exchange(ended, std::memory_order_acq_rel) == left) {
             me.was_left();
         } else {
@@ -164,7 +167,7 @@ inline std::error_code store_call::wait(const call_limits& limits) {
     return leave() ? why : std::error_code();
 }
 
-// The task that a coroutine is part of; nullptr: none.
+// Awaited in a coroutine, returns the context of its task; nullptr if it has none.
 struct own_context {
     basic_task_context<native_platform>* found = nullptr;
     bool await_ready() const noexcept { return false; }
@@ -175,9 +178,9 @@ struct own_context {
     basic_task_context<native_platform>* await_resume() const noexcept { return found; }
 };
 
-// As store_call::wait(), for a coroutine. The end of its task is a stop; the grace is for that,
-// too.
-// Throws: std::system_error where bide's service threads cannot be started.
+// As store_call::wait(), for a coroutine. Cancelling its task counts as a stop; the grace applies
+// to that, too.
+// Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
     const auto ended = co_await std::move(ends);
@@ -186,7 +189,7 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
     }
     own_context asked;
     const auto* const mine = co_await asked;
-    // A shield is the running task's: not that of another which happens to run here.
+    // A shield is for the running task, so this has to be the running task.
     std::optional<this_task::shield> shield;
     if (mine != nullptr && mine == running_task()) {
         shield.emplace();
@@ -200,16 +203,17 @@ inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, cal
 }
 
 enum class call_kind {
-    may_be_skipped, // if its caller left before it began
-    has_to_run
+    may_be_skipped, // it is skipped if its caller left before it began
+    has_to_run      // it runs even if its caller left
 };
 
-// A call with an answer. If the caller left, the answer is dropped.
+// A call with a result. If the caller left, the result is dropped.
 template <class R> class answer_call final : public store_call {
 public:
     answer_call(std::function<R()> body, call_kind kind) : body_(std::move(body)), kind_(kind) {}
 
-    // Requires: it has ended, and its caller has not left it.
+    // Returns the result, or throws what the call threw.
+    // Requires: the call has ended, and its caller has not left it.
     R take() {
         if (error_) {
             std::rethrow_exception(error_);
@@ -234,8 +238,8 @@ private:
     std::exception_ptr error_;
 };
 
-// Makes the call on a store thread and waits no longer than the limits say. If there is no such
-// thread the call is made here.
+// Makes the call on a store thread, and waits as long as the limits allow. If there is no store
+// thread, the call runs on this thread.
 template <class R>
 R call_store(const std::function<R()>& body, const call_limits& limits,
              call_kind kind = call_kind::may_be_skipped) {
@@ -249,7 +253,7 @@ R call_store(const std::function<R()>& body, const call_limits& limits,
     return call->take();
 }
 
-// The same for a coroutine; nothing is called here.
+// The same for a coroutine. The call never runs on this thread.
 template <class R>
 task<R> async_call_store(std::function<R()> body, call_limits limits,
                          call_kind kind = call_kind::may_be_skipped) {

@@ -17,21 +17,21 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The threads that call stores for callers that wait no longer than their own time: coroutines, and
-// threads with a time limit or a stop token. One set for the process, started on demand. It is
-// never destroyed, and the end of the process does not wait for its threads. A child of fork()
-// starts its own.
+// The threads that call stores for callers with a time limit: coroutines, and threads with a
+// timeout or a stop token. The process has one set of them, started on demand. It is never
+// destroyed, and the end of the process does not wait for its threads. A child of fork() starts its
+// own.
 //
-// At most 256 calls run at once. A further call waits for a free thread, in order. So 256 calls
-// that hang delay the calls to every other store, until each of their callers gives up by its own
-// time.
+// At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
+// 256 calls that hang delay the calls to every other store, until each of their callers gives up at
+// the end of its own time.
 class store_threads {
 public:
     static constexpr unsigned most = 256;
-    static constexpr std::chrono::milliseconds keep_alive{5'000}; // that an idle thread stays
+    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
 
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
-    // be started; then nothing was taken.
+    // be started; then r is not used.
     static std::error_code post(runnable& r) noexcept {
         pool* const all = process_wide<pool, native_platform>::get(
             +[]() noexcept { return new (std::nothrow) pool; });
@@ -43,7 +43,7 @@ public:
     }
 
 private:
-    // A thread of the pool touches nothing of its own once it has left, so nobody has to join it.
+    // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
     struct detached_thread {
         std::error_code start(os_thread::function body, void* argument) noexcept {
             return os_thread::start_detached(body, argument);

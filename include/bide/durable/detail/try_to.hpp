@@ -10,7 +10,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Calls f. Returns what it threw; nullptr: nothing.
+// Calls f. Returns the exception that f threw; nullptr if there was none.
 template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
     try {
@@ -24,7 +24,7 @@ template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
     return nullptr;
 }
 
-// Calls f. False: it threw, no memory, say.
+// Calls f. Returns false if it threw, for example std::bad_alloc.
 template <class F> bool try_to(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
     try {

@@ -2,10 +2,10 @@
 #ifndef BIDE_DURABLE_DETAIL_WITHDRAWALS_HPP
 #define BIDE_DURABLE_DETAIL_WITHDRAWALS_HPP
 
-// What the acquisitions of one lock have left in the store and could not take back themselves: a
-// place in the queue, or a grant. It is taken back in the background, on one store thread for each
-// lock, and again after a pause while the store fails. An entry is dropped when its time in the
-// record is over.
+// Takes back what the acquisitions of one lock left in the store: a place in the queue, or a grant.
+//
+// It works in the background, on one store thread for each lock, and again after a pause while the
+// store fails. An entry is dropped when its time in the record ends.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -46,17 +46,17 @@ public:
 
     struct entry {
         durable_ticket ticket{};
-        bool is_there = true; // in the record, perhaps
+        bool is_there = true; // it may be in the record
         lock_engine::taking_back how{};
         bool ends_waiting = false; // it is counted as a waiter of this process
-        std::int64_t until_ms = 0; // of boottime_ms(): its time in the record is over
+        std::int64_t until_ms = 0; // when its time in the record ends, on boottime_ms()
     };
 
-    // Takes it back soon. Calls no store. Where there is no thread or no memory for it, its time in
-    // the record ends.
+    // Takes the entry back soon. Calls no store. If there is no thread or no memory for it, the
+    // entry ends with its time in the record.
     void add(entry left) noexcept;
 
-    // The lease_monitor's: the pause is over.
+    // Called by the lease monitor: the pause is over.
     void happened() noexcept override { post(); }
 
 private:
@@ -76,8 +76,8 @@ private:
     mutex lock_;
     // Under lock_:
     std::vector<entry> entries_;
-    std::shared_ptr<withdrawals> self_; // while it is posted, runs or pauses
-    // The runner's:
+    std::shared_ptr<withdrawals> self_; // set while it is posted, runs or pauses
+    // Used by the runner:
     std::int64_t pause_ms_ = least_pause_ms;
 };
 
@@ -112,13 +112,13 @@ inline void withdrawals::pause() noexcept {
     if (!try_to([&] { lease_monitor::here().alarm(shared_from_this(), at); })) {
         const std::lock_guard held(lock_);
         entries_.clear();
-        self_.reset(); // its caller has a reference
+        self_.reset(); // the caller has a reference
     }
 }
 
 inline void withdrawals::run(void* self) noexcept {
     auto& me = *static_cast<withdrawals*>(self);
-    std::shared_ptr<withdrawals> alive; // destroyed after the lock
+    std::shared_ptr<withdrawals> alive; // destroyed after the lock is released
     const wake_scope<native_platform> away(&service_executor<native_platform>);
     while (me.try_all()) {
         const std::lock_guard held(me.lock_);
@@ -135,7 +135,7 @@ inline void withdrawals::run(void* self) noexcept {
     me.pause();
 }
 
-// False: the store has failed, and there is something left.
+// Returns false if the store has failed and an entry is left.
 inline bool withdrawals::try_all() noexcept {
     std::vector<entry> all;
     {
@@ -151,7 +151,7 @@ inline bool withdrawals::try_all() noexcept {
         entries_.swap(all);
         return false;
     }
-    // Without memory for it: their time in the record ends.
+    // If there is no memory for them, the entries end with their time in the record.
     try_to([&] { entries_.insert(entries_.end(), all.begin(), all.end()); });
     return false;
 }
@@ -164,7 +164,7 @@ inline bool withdrawals::is_done(entry& one) noexcept {
         return true;
     }
     bool is_settled = false;
-    try_to([&] { // it may throw: no memory, or the caller's clock
+    try_to([&] { // it may throw: no memory, or the clock of the caller
         const auto gone = engine_->release(one.ticket, one.how);
         is_settled = gone || !may_pass(gone.error());
     });
