@@ -57,7 +57,7 @@ LABEL = re.compile(r"\[([a-z][a-z_0-9]*\.[a-z_0-9]+)\]")
 NAMELESS_LABEL = re.compile(r"\[[A-Z]+[0-9]+\]")
 LEFT = re.compile(r"TODO|FIXME|XXX|#\s*if\s+0|#\s*pragma\s+once")
 WORDS = re.compile(
-    r"\b(who|whoever|whom|whose|somebody|nobody|anybody|everybody"
+    r"\b(who|whoever|whom|somebody|nobody|anybody|everybody"
     r"|fate|settler|bulletin|lookout|tenancy|vigil|cargo|employer|errand|guest|siblings)\b",
     re.IGNORECASE)
 # Names of others: the tool of Rust, and the attribute of POSIX.
